@@ -18,6 +18,7 @@ from cryptography import x509
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import Health
+from gcushare.runtime.http import tls as tls_module
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.http.tls import FollowedTls, TlsFiles
@@ -125,6 +126,30 @@ async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay
     (secret.folder / "tls.key").unlink()
     secret.authority.issue("renewed").write(secret.folder)
     assert tls.reload()
+
+
+async def test_files_are_looked_at_now_and_then_where_they_cannot_be_watched(
+    secret: Secret, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's inotify instances are used up: watchfiles then raises a RuntimeError of its own."""
+
+    async def refused(*_: object) -> AsyncIterator[object]:
+        raise RuntimeError("Error creating recommended watcher: Too many open files")
+        yield
+
+    secret.publish(secret.authority.issue("first"))
+    tls = FollowedTls(TlsFiles(secret.folder / "tls.crt", secret.folder / "tls.key"))
+    monkeypatch.setattr(FollowedTls, "_watch", staticmethod(refused))
+    monkeypatch.setattr(tls_module, "_LOOK_EVERY_S", 0.01)
+    stop = asyncio.Event()
+    following = asyncio.create_task(tls.follow(stop))
+    before = tls.ends
+    secret.publish(secret.authority.issue("second", lasts=timedelta(days=5)))
+    async with asyncio.timeout(60):
+        while tls.ends == before:  # noqa: ASYNC110 - no one reports that files were read
+            await asyncio.sleep(0.01)
+    stop.set()
+    await following
 
 
 @pytest.mark.parametrize("break_files", ["missing", "no PEM", "key of another"])

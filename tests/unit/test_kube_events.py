@@ -126,6 +126,21 @@ async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:
         assert here.recorder.counters.merged == 99
 
 
+async def test_what_is_recorded_while_a_post_is_under_way_waits_as_well() -> None:
+    async with desk() as here:
+        here.server.stuck = asyncio.Event()
+        here.recorder.record(POD, "NoRoom", "first")
+        await here.time.settle()
+        here.recorder.record(POD, "NoRoom", "second")
+        here.server.stuck.set()
+        await here.time.settle()
+        assert here.server.requests == ["create"]
+        await here.time.pass_(61)
+        here.recorder.record(POD, "NoRoom", "third")
+        await here.time.settle()
+        assert here.server.shown == [("NoRoom", "third", 3)]
+
+
 async def test_reasons_and_objects_are_series_of_their_own() -> None:
     async with desk() as here:
         here.recorder.record(POD, "NoRoom", "x")

@@ -39,6 +39,7 @@ def ours(*argv: str) -> tuple[str, ...]:
         pytest.param(
             ("--no-fail-without-cards", "-version"), ("--no-fail-without-cards", "--version"), id="ours, one dash"
         ),
+        pytest.param(("-h",), ("-h",), id="one letter keeps its one dash"),
         pytest.param(("--", "-v=5"), ("--", "-v=5"), id="behind two dashes nothing is a flag"),
         pytest.param(
             ("--mod=both", "-x", "-"), ("--mod=both", "-x", "-"), id="unknown ones are the program's to refuse"

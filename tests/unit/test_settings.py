@@ -144,6 +144,13 @@ def test_a_switch_can_be_given_in_each_usual_form(argv: tuple[str, ...], expecte
     assert load("--node", "n1", *argv).placing.elect is expected
 
 
+@pytest.mark.parametrize("word", ["--no-elect=false", "--no-elect=", "--help=x"])
+def test_a_value_where_none_belongs_is_refused(word: str) -> None:
+    (problem,) = problems_of("--node", "n1", word)
+    name, _, value = word.partition("=")
+    assert problem.startswith(f"Option {name!r} takes no value, not {value!r}.")
+
+
 def test_every_problem_of_every_source_is_reported_at_once() -> None:
     problems = problems_of(
         "--listen-port=99999",

@@ -166,6 +166,9 @@ class EventRecorder:
 
     async def _post(self, series: _Series) -> None:
         series.queued = False
+        # What is recorded while this is under way waits as well, and so it does after a failure: a server that refuses
+        # is not to be asked at every turn.
+        series.posted_at = self._clock.monotonic()
         occurrences, series.pending = series.pending, 0
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -181,7 +184,6 @@ class EventRecorder:
                 series.posted_count += occurrences
                 self.counters.posted += 1
             break
-        # Also after a failure: a server that refuses is not to be asked at every turn.
         series.posted_at = self._clock.monotonic()
 
     def _give_up(self, series: _Series, occurrences: int, error: GcushareError) -> None:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
@@ -27,6 +27,9 @@ from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_respon
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
+
+if TYPE_CHECKING:
+    from gcushare.runtime.http.connections import GuardedConnection
 
 log = logging.getLogger(__name__)
 
@@ -74,49 +77,6 @@ def read_head(data: bytes) -> Head | None:
     return Head(words[1].decode(), end + 4, int(number))
 
 
-class FastPathConnection(Protocol):
-    """The connection that a fast path runs on."""
-
-    wire: asyncio.Transport | None
-    """Where answers go; None when the client has gone."""
-    closes_after_answer: bool
-    """Whether the server is ending."""
-
-    @property
-    def writing_paused(self) -> bool:
-        """Whether the client leaves answers unread."""
-        ...
-
-    @property
-    def keepalive_timeout(self) -> float:
-        """Seconds after which a silent connection is closed."""
-        ...
-
-    def begin_fast_request(self) -> None:
-        """A request has begun."""
-        ...
-
-    def begin_body(self) -> None:
-        """The request's body is awaited."""
-        ...
-
-    def end_body(self) -> None:
-        """It came."""
-        ...
-
-    def end_fast_request(self) -> None:
-        """Its answer was written."""
-        ...
-
-    def data_received(self, data: bytes) -> None:
-        """Take bytes that the fast path kept back."""
-        ...
-
-    def force_close(self) -> None:
-        """Close once what was written is sent."""
-        ...
-
-
 @dataclass(slots=True)
 class FastPathContext:
     """What the fast paths of one server share."""
@@ -155,7 +115,7 @@ class FastPath:
 
     __slots__ = ("_arriving", "_connection", "_context", "_deadline", "_held", "_idle_since", "_idle_timer", "_is_open")
 
-    def __init__(self, context: FastPathContext, connection: FastPathConnection) -> None:
+    def __init__(self, context: FastPathContext, connection: GuardedConnection) -> None:
         self._context = context
         self._connection = connection
         self._is_open = True

@@ -191,8 +191,9 @@ class FollowedTls:
             try:
                 async for _ in self._watch(folders, stop):
                     self.reload()
-            except OSError as error:
-                # The node's inotify watches are used up, or a folder is away for a moment.
+            except (OSError, RuntimeError) as error:
+                # The node's inotify watches are used up (watchfiles raises a RuntimeError of its own), or a folder is
+                # away for a moment.
                 log.warning("TLS folders not watched %s", fields(reason=error, look_every_s=_LOOK_EVERY_S))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_EVERY_S):

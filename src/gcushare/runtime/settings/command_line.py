@@ -45,6 +45,9 @@ def parse_command_line(program: str, specs: Sequence[Spec], argv: Sequence[str])
     def take(flag: str, joined: str | None) -> bool:
         """Take one flag and its value; returns whether what was joined to it in one word was the value."""
         spec = flags.get(flag)
+        is_bare = flag in _ACTIONS or (spec is not None and spec.parser.is_switch and flag.startswith("--no-"))
+        if is_bare and joined is not None and flag.startswith("--"):
+            raise refuse(f"Option {flag!r} takes no value, not {joined!r}.")
         if spec is not None and spec.parser.is_switch:
             is_value = joined is not None and flag.startswith("--")
             line.values[spec.name] = "false" if flag.startswith("--no-") else (joined or "") if is_value else "true"

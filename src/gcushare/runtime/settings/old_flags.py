@@ -131,7 +131,7 @@ def _split(
         if dashes not in (1, 2) or not name:
             yield None, "", (word,)
         elif name in known or name.removeprefix("no-") in known:
-            yield None, "", (f"--{word.lstrip('-')}",)
+            yield None, "", (word if len(name) == 1 else f"--{word.lstrip('-')}",)
         elif name not in old:
             yield None, "", (word,)
         elif has_value or (old[name].is_switch):

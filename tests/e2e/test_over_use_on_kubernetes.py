@@ -31,7 +31,6 @@ BUDGETS: Resource[dict[str, Any]] = Resource("apis/policy/v1", "poddisruptionbud
 NODES: Resource[dict[str, Any]] = Resource("api/v1", "nodes", dict, namespaced=False)
 CHART = DEPLOY / "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart"
 ACCOUNT = "gcushare-device-plugin"
-AUTHOR = {"Impersonate-User": "author", "Impersonate-Group": "system:masters"}
 
 
 def rights(control_plane: ControlPlane, *values: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gcushare.config_manager.host.probe import ask_health
 from gcushare.config_manager.host.static_pod import parse_manifest
+from tests.running import running
 from tests.unit.config_manager_host import MANIFEST, corpus_text, load_yaml
 
 SCHEDULER = Path(__file__).with_name("config_manager_scheduler.py")
@@ -85,7 +86,7 @@ async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
             while not await condition():  # noqa: ASYNC110 - another process sets no event of ours
                 await asyncio.sleep(0.02)
     except TimeoutError as error:
-        raise AssertionError(f"did not happen within 30 s: {what}") from error
+        raise AssertionError(f"did not happen within 60 s: {what}") from error
 
 
 @asynccontextmanager
@@ -101,14 +102,10 @@ async def process_node(root: Path) -> AsyncIterator[ProcessNode]:
         node.manifest.parent.mkdir(parents=True)
         node.manifest.write_bytes(text)
         (root / "proc").symlink_to("/proc")
-        kubelet = asyncio.create_task(node.follow(), name="kubelet")
 
         async def is_healthy() -> bool:
             return await ask_health(f"http://127.0.0.1:{listener.getsockname()[1]}/healthz") == ""
 
-        try:
+        async with running(node.follow(), "kubelet"):
             await until(is_healthy, "the scheduler starts")
             yield node
-        finally:
-            kubelet.cancel()
-            await asyncio.wait((kubelet,))

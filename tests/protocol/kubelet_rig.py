@@ -99,7 +99,7 @@ class Cluster:
         try:
             await self.server.store.until(holds, timeout_s=60.0)
         except TimeoutError as error:
-            raise TimeoutError(f"not within 10s: {what}") from error
+            raise TimeoutError(f"not within 60 s: {what}") from error
 
     async def wait_for_pod(self, name: str, phase: str | None) -> JsonObject:
         """Wait until the pod is in the phase, or gone where ``phase`` is None, and return it as it is then."""

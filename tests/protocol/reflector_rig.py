@@ -17,6 +17,7 @@ from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS, Selector
 from gcushare.wire.objects import Pod
 from tests.protocol.kube_collection import CollectionServer
+from tests.running import running
 
 FAST = BackoffPolicy(first_s=0.005, cap_s=0.02)
 
@@ -70,7 +71,7 @@ class Running:
     server: CollectionServer
     picture: Picture
     reflector: Reflector[Pod]
-    task: asyncio.Task[None]
+    task: asyncio.Task[object]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that tells no one when it comes; ends early when the reflector ended."""
@@ -102,9 +103,5 @@ async def following(
             clock=clock,
             rng=random.Random(7),
         )
-        task = asyncio.create_task(reflector.run(), name="reflector under test")
-        try:
+        async with running(reflector.run(), "reflector under test") as task:
             yield Running(server, picture, reflector, task)
-        finally:
-            task.cancel()
-            await asyncio.wait([task])

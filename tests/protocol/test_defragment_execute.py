@@ -19,6 +19,7 @@ from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.protocol.inspect_rig import Cluster, Tty, a_node, bound_pod, cluster
 from tests.protocol.test_defragment_command import owned
+from tests.running import running
 
 Document = dict[str, Any]
 
@@ -64,12 +65,8 @@ async def replacing(rig: Cluster, make: Callable[[str], Document | None], *, but
                     rig.put(new)
         return False
 
-    task = asyncio.create_task(rig.api.store.until(step, None), name="replacing")
-    try:
+    async with running(rig.api.store.until(step, None), "replacing"):
         yield ended
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 def names(rig: Cluster) -> set[str]:

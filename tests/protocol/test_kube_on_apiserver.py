@@ -24,6 +24,7 @@ from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Sel
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
 from tests.protocol.reflector_rig import Picture
+from tests.running import running
 
 ID_KEY = "enflame.com/gcu-device-id"
 
@@ -131,8 +132,7 @@ async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, cl
     settings = ReflectorSettings(backoff=BackoffPolicy(0.005, 0.02), page_size=2)
     decoder = msgspec.json.Decoder(Pod)
     reflector = Reflector(client, PODS, picture, decode=decoder.decode, settings=settings, rng=random.Random(1))
-    task = asyncio.create_task(reflector.run(), name="reflector under test")
-    try:
+    async with running(reflector.run(), "reflector under test"):
         first = await make_pod(client, "first")
         await picture.shows("first")
         await server.restart()
@@ -143,16 +143,12 @@ async def test_a_reflector_outlives_restarts_of_the_server(server: ApiServer, cl
         await client.delete(PODS, "second", namespace="default", grace_s=0)
         await picture.shows("first")
         assert reflector.counters.failures > 0
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def test_a_picture_that_catches_up_holds_what_was_written_before(client: KubeClient) -> None:
     picture = Picture()
     reflector = Reflector(client, PODS, picture, decode=msgspec.json.Decoder(Pod).decode)
-    task = asyncio.create_task(reflector.run(), name="reflector under test")
-    try:
+    async with running(reflector.run(), "reflector under test"):
         await reflector.synced.wait()
         for number in range(5):
             pod = await make_pod(client, f"pod-{number}")
@@ -163,9 +159,6 @@ async def test_a_picture_that_catches_up_holds_what_was_written_before(client: K
                 await reflector.catch_up()
             assert picture.pods[pod.uid].metadata.annotations[ID_KEY] == "3"
         assert reflector.counters.failures == 0
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def test_a_lease_is_taken_kept_and_handed_over(server: ApiServer, client: KubeClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -16,6 +15,7 @@ from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import FilterDecoder
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
 
@@ -52,13 +52,9 @@ class Bench:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.waker.run(), name="waker")
-        await self.time.pass_(0.3)
-        try:
+        async with running(self.waker.run(), "waker"):
+            await self.time.pass_(0.3)
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
     def hold(self, name: str, units: int, node: str = "node-1", card: int = 0) -> None:
         """Let a pod hold units."""

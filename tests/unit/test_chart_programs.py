@@ -157,15 +157,18 @@ def test_helm_test_asks_for_one_unit_of_the_vendors_memory(vendor: Any) -> None:
 
 
 def test_probes_ask_the_port_that_the_program_listens_on() -> None:
+    unprobed = []
     for chart in (PLUGIN_CHART, EXTENDER_CHART):
         for container in programs_of(rendered(chart, "tls.mode=none") if chart == EXTENDER_CHART else rendered(chart)):
             ports = {each["name"]: each["containerPort"] for each in container.get("ports", ())}
             for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
                 if probe not in container:
+                    unprobed.append(container["name"])
                     continue
                 asked = container[probe]["httpGet"]
                 assert asked["path"] == path
                 assert ports.get(asked["port"], asked["port"]) == settings_of(container).serve.listen_port
+    assert set(unprobed) == {"cleanup", "uninstall"}, "only what ends by itself has no probes"
 
 
 def test_probes_and_clients_speak_https_where_the_extender_does() -> None:
@@ -350,7 +353,6 @@ def test_nothing_is_put_back_where_nothing_was_changed(mode: str) -> None:
     assert of_kind(objects, "DaemonSet") == []
 
 
-@needs_helm
 @pytest.mark.parametrize("vendor", ["enflame", "aliyun"])
 def test_the_plugins_pods_are_guaranteed(vendor: str) -> None:
     """As upstream's: every container's requests are its limits, of CPU and memory."""

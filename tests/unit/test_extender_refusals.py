@@ -20,6 +20,7 @@ from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import ObjectReference
 from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
 
@@ -56,12 +57,8 @@ class Bench:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.reporter.run(), name="reporter")
-        try:
+        async with running(self.reporter.run(), "reporter"):
             yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
     async def heard(self) -> None:
         async with asyncio.timeout(60):

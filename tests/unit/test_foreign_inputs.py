@@ -47,9 +47,7 @@ ELSEWHERE = {
 def found_in_programs(kind: type[T]) -> Iterator[tuple[str, T]]:
     """Every module-level value of a kind, with its name."""
     for module in pkgutil.walk_packages([str(SOURCE)], "gcushare."):
-        if module.name.endswith("__main__") or module.name.startswith(
-            ("gcushare_playground", "gcushare_playground.demo")
-        ):
+        if module.name.endswith("__main__"):
             continue
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, kind):

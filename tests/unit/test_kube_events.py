@@ -13,6 +13,7 @@ from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, R
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import MAX_MESSAGE_BYTES, EventRecorder, RecorderLimits, cut_message
 from gcushare.wire.objects import Event, ObjectReference
+from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
 POD = ObjectReference(kind="Pod", namespace="ns", name="train", uid="uid-1")
@@ -86,12 +87,8 @@ class Desk:
 async def desk(limits: RecorderLimits | None = None) -> AsyncIterator[Desk]:
     time, server = VirtualTime(), EventServer()
     recorder = EventRecorder(server, "gcushare-test", host="node-1", limits=limits, clock=time.clock())
-    task = asyncio.create_task(recorder.run(), name="recorder under test")
-    try:
+    async with running(recorder.run(), "recorder under test"):
         yield Desk(recorder, server, time)
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def test_an_event_is_posted_with_everything_kubectl_shows() -> None:

@@ -68,11 +68,12 @@ def test_a_pod_cannot_reserve_twice() -> None:
 
 def test_the_same_name_with_another_uid_is_another_pod() -> None:
     ledger = ledger_of(n=(16,))
-    ledger.apply(held("a", "n", (0, 4)))
-    other = held("b", "n", (0, 4))
-    ledger.apply(other)
+    before = held("a", "n", (0, 4))
+    again = replace(before, pod=replace(before.pod, uid="uid-later"))
+    ledger.apply(before)
+    ledger.apply(again)
     ledger.forget("uid-a")
-    assert ledger.nodes["n"].used == 4
+    assert (ledger.nodes["n"].used, ledger.assignment("uid-later")) == (4, again)
 
 
 def test_hardware_truth_is_counted_even_beyond_a_card_and_nothing_more_is_granted() -> None:

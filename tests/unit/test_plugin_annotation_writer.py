@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +13,7 @@ from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
+from tests.running import running
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
 from tests.unit.test_plugin_pod_store import pod
 
@@ -34,16 +34,6 @@ def watch(reconciler: AllocationReconciler, store: PodStore, name: str, card: in
     reconciler.writer.note_pod(f"uid-{name}")
 
 
-@asynccontextmanager
-async def running(reconciler: AllocationReconciler) -> AsyncIterator[None]:
-    task = asyncio.create_task(reconciler.writer.run(), name="writer under test")
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the world has no event for every state
@@ -54,7 +44,7 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_a_pod_whose_record_is_refused_delays_no_other(failure: GcushareError) -> None:
     world = World(failures={"a": failure})
     reconciler, store = await keeper_with(world, "a")
-    async with running(reconciler):
+    async with running(reconciler.writer.run(), "writer under test"):
         await until(lambda: world.asked == ["a"])
         world.hold("b", 1)
         store.apply(pod("b", 4))
@@ -66,7 +56,7 @@ async def test_a_pod_whose_record_is_refused_delays_no_other(failure: GcushareEr
 async def test_a_write_that_is_not_answered_delays_no_other_and_is_not_sent_twice() -> None:
     world = World(stuck={"a": asyncio.Event()})
     reconciler, store = await keeper_with(world, "a")
-    async with running(reconciler):
+    async with running(reconciler.writer.run(), "writer under test"):
         await until(lambda: world.asked == ["a"])
         world.hold("b", 1)
         store.apply(pod("b", 4))

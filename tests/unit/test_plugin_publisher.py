@@ -14,6 +14,7 @@ from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+from tests.running import running
 
 COUNT, INVENTORY = ENFLAME.count_resource, ENFLAME.inventory_annotation
 
@@ -66,12 +67,8 @@ class ANode:
 async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[Publisher]:
     publisher = Publisher(vendor, node, **more)
     publisher.node_changed(node.as_object())
-    running = asyncio.create_task(publisher.run(), name="publisher")
-    try:
+    async with running(publisher.run(), "publisher"):
         yield publisher
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_count_and_inventory_are_written_at_once() -> None:

@@ -13,6 +13,7 @@ from gcushare.device_plugin.node.inventory import Holders, check_unit_change
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from tests.running import running
 from tests.unit.test_plugin_node_agent import Rig, make_rig
 from tests.unit.test_plugin_pod_store import pod
 
@@ -143,8 +144,7 @@ async def test_nothing_is_written_on_a_node_that_was_not_seen(tmp_path: Path) ->
     rig = make_rig(tmp_path)
     rig.see(16)
     publisher = rig.parts.publisher
-    running = asyncio.create_task(publisher.run(), name="publisher")
-    try:
+    async with running(publisher.run(), "publisher"):
         for _ in range(5):
             await asyncio.sleep(0)
         assert "the Node was not seen yet" in publisher.problem
@@ -152,6 +152,3 @@ async def test_nothing_is_written_on_a_node_that_was_not_seen(tmp_path: Path) ->
         async with asyncio.timeout(60):
             while "could not be written" not in publisher.problem:  # noqa: ASYNC110 - it fails: the server is away
                 await asyncio.sleep(0)
-    finally:
-        running.cancel()
-        await asyncio.wait([running])

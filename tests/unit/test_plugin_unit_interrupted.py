@@ -11,6 +11,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
+from tests.running import running
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
 from tests.unit.test_plugin_node_agent import Rig, make_rig
 
@@ -71,8 +72,7 @@ class World:
         self.rig = make_rig(self.root, unit=unit, patcher=self)
         self.show_node()
         self.rig.see(16)
-        writing = asyncio.create_task(self.rig.parts.publisher.run(), name="publisher")
-        try:
+        async with running(self.rig.parts.publisher.run(), "publisher") as writing:
             for _ in range(TURNS):
                 self.rig.hold(**{name: device_ids_of_card(0, 4) for name in self.holders})
                 self.admit()
@@ -81,9 +81,6 @@ class World:
                     writing.result()
                 self.show_node()
                 self.admit()
-        finally:
-            writing.cancel()
-            await asyncio.wait([writing])
 
     def outcome(self) -> object:
         assert self.rig is not None

@@ -49,11 +49,15 @@ class Cluster:
     """Pods that were evicted and do not run again elsewhere yet, with the time of their eviction."""
     evicted: list[str] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
+    waits_for_room: bool = False
+    """Whether the pod waits already for which room is made; it is then placed as soon as there is."""
 
     def __post_init__(self) -> None:
         self.nodes = [node_document(name, 16) for name in sorted(TARGETS)]
         for name, (node, units) in PODS.items():
             self._put(name, units, node, is_owned=not name.startswith("fixed"))
+        if self.waits_for_room:
+            self._put("large", ROOM.units, "", is_owned=False)
 
     async def look(self) -> ClusterState:
         self._go_on()
@@ -80,10 +84,12 @@ class Cluster:
                 node = next(node for node in TARGETS if self._held_on(node) + units <= 16)
                 self._put(f"{name}-again", units, node, is_owned=True)
                 del self.away[name]
+        if self.waits_for_room and not self._held_on("gpu-1"):
+            self._put("large", ROOM.units, "gpu-1", is_owned=False)
 
     def _held_on(self, node: str) -> int:
         held = [name for name, pod in self.pods.items() if pod["spec"].get("nodeName") == node]
-        return sum(PODS[name.removesuffix("-again")][1] for name in held)
+        return sum(ROOM.units if name == "large" else PODS[name.removesuffix("-again")][1] for name in held)
 
     def _put(self, name: str, units: int, node: str, *, is_owned: bool) -> None:
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
@@ -112,6 +118,15 @@ async def make_room_again(cluster: Cluster, after_s: float) -> Executed | None:
     except Ended:
         await asyncio.sleep(after_s)
         return await make_room(cluster)
+
+
+def test_a_pod_that_waited_for_the_room_and_got_it_is_the_outcome_that_was_asked_for() -> None:
+    cluster = Cluster(CutOff(), waits_for_room=True)
+    done = run_virtually(make_room(cluster))
+    assert done is not None
+    assert (done.served, done.newcomers) == (("default/large",), ("default/large",))
+    assert done.is_reached
+    assert not done.has_room
 
 
 def test_evictions_that_are_cut_off_at_any_of_them_end_as_undisturbed_ones() -> None:

@@ -96,7 +96,10 @@ class Executor:
             moved.append(move)
         now = await self._look()
         node = now.ledger.nodes.get(plan.node)
-        new = [each for each in node.assignments.values() if each.pod.uid not in first.pods] if node else []
+        before = first.ledger.nodes.get(plan.node)
+        # What the node held before, and not which pods there were: whoever waited for this room was there already.
+        held = before.assignments if before is not None else {}
+        new = [each for uid, each in node.assignments.items() if uid not in held] if node is not None else []
         served = [each for each in new if _is_what_was_wanted(each, plan)]
         return Executed(
             tuple(moved),

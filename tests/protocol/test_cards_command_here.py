@@ -112,6 +112,8 @@ async def test_a_plugin_that_was_named_and_is_silent_is_an_error_that_says_what_
     ("words", "why"),
     [
         pytest.param(("--plugin", "127.0.0.1:1"), "must be http://HOST:PORT or https://HOST:PORT", id="no scheme"),
+        pytest.param(("--plugin", "http://[::1"), "'http://[::1' must be http://HOST:PORT", id="open bracket"),
+        pytest.param(("--plugin", "http://h:99999"), "'http://h:99999' must be http://HOST:PORT", id="no such port"),
         pytest.param(("n1", "--plugin", "http://h:1"), "is asked through the API server", id="two places"),
     ],
 )

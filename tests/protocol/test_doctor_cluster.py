@@ -81,6 +81,10 @@ def scheduler_calling_an_old_address(rig: DoctorRig) -> None:
     configure_by_config_map(rig, "http://10.96.99.99:32766/gcushare-scheduler")
 
 
+def scheduler_calling_a_port_that_is_none(rig: DoctorRig) -> None:
+    configure_by_config_map(rig, "http://10.96.1.37:327660/gcushare-scheduler")
+
+
 def scheduler_that_does_not_manage_a_vendor(rig: DoctorRig) -> None:
     configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler", "enflame.com/other")
 
@@ -211,6 +215,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_without_configuration, ERROR, "scheduler-not-calling", SCHEDULER, "without --config"),
         (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "http://10.1.1.1/other"),
         (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
+        (scheduler_calling_a_port_that_is_none, ERROR, "scheduler-other-address", SCHEDULER, ":327660/gcushare"),
         (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),
         (whole_cards_that_no_one_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
         (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no node's plugin serves"),

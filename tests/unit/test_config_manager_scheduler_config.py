@@ -266,6 +266,8 @@ def test_whole_cards_are_managed_only_where_asked_for_and_counted_by_the_schedul
     ("changes", "message"),
     [
         ({"url": "10.96.1.37:32766"}, "must look like http"),
+        ({"url": "http://[10.96.1.37"}, "must look like http"),
+        ({"url": "http://10.96.1.37:327660"}, "must look like http"),
         ({"url": "http://10.96.1.37:32766/gcushare-scheduler"}, "must end after the port"),
         ({"weight": 0}, "weight 0"),
         ({"timeout_s": 0.0}, "timeout"),

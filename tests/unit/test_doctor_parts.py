@@ -104,6 +104,12 @@ def test_extenders_are_read_from_either_kind_of_document() -> None:
     assert parse_extenders("kind: KubeSchedulerConfiguration\nextenders: null\n") == ()
 
 
+@pytest.mark.parametrize("port", ["port", "327660", "-1"])
+def test_a_port_that_is_none_is_0_and_the_rest_of_the_url_is_read(port: str) -> None:
+    found = ConfiguredExtender(url=f"http://10.0.0.1:{port}/gcushare-scheduler")
+    assert (found.host, found.port, found.path) == ("10.0.0.1", 0, "/gcushare-scheduler")
+
+
 @pytest.mark.parametrize("text", ["[", "- a", "just text", ""])
 def test_what_is_no_configuration_is_refused(text: str) -> None:
     with pytest.raises(RemoteContractError):

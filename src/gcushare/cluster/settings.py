@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
 
@@ -101,13 +102,13 @@ class SourceFlags:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """The Service has three parts."""
+        """The Service has three parts, and an address can be asked."""
         namespace, _, rest = self.extender_service.partition("/")
         name, _, port = rest.removeprefix("https:").partition(":")
         if not (namespace and name and port) or "/" in rest:
             yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME:PORT, https: before NAME for TLS"
-        if self.extender_url is not None and not self.extender_url.startswith(("http://", "https://")):
-            yield f"extender-url {self.extender_url!r} must begin with http:// or https://"
+        if self.extender_url is not None and not is_http_address(self.extender_url):
+            yield f"extender-url {self.extender_url!r} must be http://HOST:PORT or https://HOST:PORT"
 
 
 @settings

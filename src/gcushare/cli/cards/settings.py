@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from gcushare._version import __version__
 from gcushare.cli.terminal import options
 from gcushare.cluster.settings import PluginPodSettings
 from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
@@ -54,7 +54,7 @@ class CardsSettings:
     def find_conflicts(self) -> Iterator[str]:
         """Addresses have a scheme and a host; a node is asked through the API server, an address is not."""
         for url in self.plugin:
-            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            if not is_http_address(url):
                 yield f"plugin {url!r} must be http://HOST:PORT or https://HOST:PORT"
         if self.node is not None and self.plugin:
             yield f"NODE {self.node!r} is asked through the API server, plugin is an address: leave one out"

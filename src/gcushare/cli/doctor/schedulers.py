@@ -38,8 +38,12 @@ class ConfiguredExtender:
 
     @property
     def port(self) -> int:
+        """The port that is called; 0 where what stands in its place is none."""
         parts = self._parts
-        return parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            return parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            return 0
 
     @property
     def path(self) -> str:

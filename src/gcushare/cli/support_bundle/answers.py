@@ -97,15 +97,12 @@ def _scheduler(found: SchedulerFacts, names: Collection[str]) -> dict[str, Any]:
 
 def _extender(found: ConfiguredExtender) -> dict[str, Any]:
     """An extender of a scheduler: of others' addresses the host alone, as paths and queries have carried tokens."""
-    try:
-        host, port = found.host, found.port
-    except ValueError:
-        host, port = "", 0
+    host, port = found.host, found.port
     is_ours = found.path in {vendor.url_prefix for vendor in VENDORS}
     path = found.path if is_ours else ""
     resource = text(RESOURCE)
     return {
-        "url": f"{urlsplit(found.url).scheme}://{host}:{port}{path}" if host else "",
+        "url": f"{urlsplit(found.url).scheme}://{host}:{port}{path}" if host and port else "",
         "resources": [name for name in found.resources if resource(name) is not Left.OUT],
         "binds": found.binds,
     }

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.vendors.vendor import Vendor
 
 if TYPE_CHECKING:  # the settings need no YAML
@@ -47,10 +48,9 @@ class ExtenderEntry:
 
     def __post_init__(self) -> None:
         problems = []
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_http_address(self.url):
             problems.append(f"extender URL {self.url!r} must look like http://10.96.1.37:32766 or https://...")
-        elif parts.path.strip("/") or parts.query:
+        elif urlsplit(self.url).path.strip("/") or urlsplit(self.url).query:
             problems.append(f"extender URL {self.url!r} must end after the port: the path follows from the vendor")
         if not self.vendors:
             problems.append("no vendor is given")
@@ -58,7 +58,7 @@ class ExtenderEntry:
             problems.append(f"weight {self.weight!r} must be 1 or more")
         if not 0 < self.timeout_s <= 60:
             problems.append(f"timeout {self.timeout_s!r} must be above 0 and at most 60 seconds")
-        if self.tls is not None and parts.scheme != "https":
+        if self.tls is not None and not self.url.lower().startswith("https:"):
             problems.append(f"a TLS CA is given for extender URL {self.url!r}, which must then begin with https://")
         if problems:
             raise ConfigError(*problems)

@@ -103,11 +103,12 @@ def check_address(facts: Facts) -> Iterator[Finding]:
     for scheduler in facts.schedulers:
         for entry in extenders_of(scheduler):
             if accepted and (entry.host, entry.port) not in accepted:
+                called = f"{entry.host}:{entry.port}" if entry.host and entry.port else repr(entry.url)
                 known = ", ".join(f"{host}:{port}" for host, port in sorted(accepted)[:4])
                 yield error(
                     "scheduler-other-address",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} calls {entry.host}:{entry.port}, and the extender is at {known}",
+                    f"{scheduler.source} calls {called}, and the extender is at {known}",
                     "bring urlPrefix up to date and restart the scheduler; the config manager does both when the "
                     "Service's address changes",
                 )

@@ -213,7 +213,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
     ("scenario", "severity", "kind", "subject", "number"),
     [
         (scheduler_without_configuration, ERROR, "scheduler-not-calling", SCHEDULER, "without --config"),
-        (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "http://10.1.1.1/other"),
+        (scheduler_with_another_extender_only, ERROR, "scheduler-not-calling", SCHEDULER, "'http://10.1.1.1/other'"),
         (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
         (scheduler_calling_a_port_that_is_none, ERROR, "scheduler-other-address", SCHEDULER, ":327660/gcushare"),
         (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),

@@ -17,7 +17,18 @@ from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import RbacAuthorizer, User
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SYSTEM, DoctorRig, record, status, tls_secret
+from tests.protocol.doctor_rig import (
+    EXTENDER,
+    NODE,
+    PLUGIN,
+    SCHEDULER,
+    SYSTEM,
+    DoctorRig,
+    config_map,
+    record,
+    status,
+    tls_secret,
+)
 from tests.protocol.test_doctor_rights import role
 
 
@@ -112,6 +123,7 @@ SECRETS = {
     "user": "user-hunter2-value",
     "quoted": "quoted-hunter2-value",
     "answer": "answer-hunter2-value",
+    "extender": "extender-hunter2-value",
 }
 """Planted where secrets are found in the field."""
 
@@ -164,6 +176,7 @@ def plant(rig: DoctorRig) -> None:
         pod["spec"]["volumes"] = [{"name": "tls", "secret": {"secretName": "extender-tls"}}]
 
     rig.change("pods", EXTENDER, change, SYSTEM)
+    call_another_extender(rig)
     rig.put(
         {
             "apiVersion": "v1",
@@ -176,6 +189,19 @@ def plant(rig: DoctorRig) -> None:
     rig.plugin.pages["/status"] = status(problems={"node": f"GET failed with token={SECRETS['status']}"})
     for node in (NODE, "master"):
         rig.api.register_logs(node, print_secrets)
+
+
+def call_another_extender(rig: DoctorRig) -> None:
+    """Have the scheduler call somebody else's extender alone, whose URL lets in who knows it."""
+    url = f"https://hooks.example.com/{SECRETS['extender']}/v1"
+    rig.put(config_map("theirs", scheduler__yaml=f"extenders:\n- urlPrefix: {url}\n"))
+
+    def configure(pod: JsonObject) -> None:
+        pod["spec"]["containers"][0]["args"] = ["--config=/etc/theirs/scheduler.yaml"]
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "config", "mountPath": "/etc/theirs"}]
+        pod["spec"]["volumes"] = [{"name": "config", "configMap": {"name": "theirs"}}]
+
+    rig.change("pods", SCHEDULER, configure, SYSTEM)
 
 
 async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
@@ -196,6 +222,8 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     for fragment in ("hunter2", JWT[:30], "PRIVATE KEY", "fast"):
         assert fragment not in whole
     # The control: the places were collected, only the secrets are not in them.
+    (finding,) = [one for one in json.loads(files["doctor.json"])["findings"] if one["id"] == "scheduler-not-calling"]
+    assert finding["problem"].endswith("names no extender of gcushare; it names '…'")
     log = files[f"logs/{SYSTEM}/{EXTENDER}/gcushare-scheduler-extender.log"].decode()
     assert 'request failed error="password=******** was refused" user=…' in log
     assert "the end of the log" in log

@@ -47,7 +47,8 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
                 _CONFIGURE,
             )
         elif scheduler.extenders is not None:
-            named = words_of([each.url for each in scheduler.extenders]) or "none"
+            # Quoted, so that a support bundle leaves them out: others' paths and queries have carried tokens.
+            named = words_of([repr(each.url) for each in scheduler.extenders]) or "none"
             yield error(
                 "scheduler-not-calling",
                 subject,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from tests.builders import card, cards, held
 from tests.extender_objects import a_node, a_pod, on_card, pod_document
@@ -106,6 +108,34 @@ def test_the_extenders_own_document_gives_its_ledger_back(vendor: Vendor) -> Non
     assert state.unit is not None
     assert state.unit.name == "1"
     assert {str(each.pod) for each in state.assignments.values()} == {"default/a", "default/b", "default/c"}
+
+
+@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
+@pytest.mark.parametrize(
+    ("units", "record", "is_damaged", "free"),
+    [
+        pytest.param(20, replace(on_card(0, 20, size=32), assigned=True), False, (0, 16), id="a card that shrank"),
+        pytest.param(20, on_card(0, 20, size=32), False, (0, 0), id="a card that shrank, unconfirmed"),
+        pytest.param(8, None, True, (8, 8), id="a damaged record"),
+        pytest.param(8, None, False, (8, 8), id="no record yet"),
+    ],
+)
+def test_either_source_says_the_same_of_free_room(
+    vendor: Vendor, units: int, record: PodRecord | None, is_damaged: bool, free: tuple[int, int]
+) -> None:
+    node = a_node("node-1", 16, 16, vendor=vendor)
+    broken = {vendor.record.card_index: "x"} if is_damaged else {}
+    pod = a_pod("a", units, vendor=vendor, node="node-1", record=record, annotations=broken, phase="Running")
+    counted, adopted = ClusterSnapshot(vendor), ClusterSnapshot(vendor)
+    counted.count([node], [pod])
+    adopted.count([node], [pod], is_counted=False)
+    body = OPENING + encode_node(vendor, counted.ledger.nodes["node-1"]) + CLOSING
+    adopt_document(adopted, decode_document(body))
+    for snapshot in (counted, adopted):
+        state = snapshot.ledger.nodes["node-1"]
+        assert tuple(each.grantable for each in state.cards.values()) == free, snapshot.source
+        assert state.largest_free == max(free)
+        assert summarise(snapshot).nodes[0].free == sum(free)
 
 
 def test_a_document_of_the_go_extender_is_read_with_its_nulls() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from gcushare.cluster.endpoints import Endpoint, at_address, named_service
 from gcushare.cluster.settings import SourceFlags
-from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts
+from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, Card, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
@@ -100,7 +100,7 @@ def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
         )
         snapshot.nodes.setdefault(node.name, NodeFacts(name=node.name))
         for assignment in _assignments_of(node, by_name):
-            ledger.apply(assignment)
+            ledger.apply(_completed(assignment, snapshot.pods.get(assignment.pod.uid)))
     for name in sorted(snapshot.nodes.keys() - shown.keys()):
         if not snapshot.nodes[name].problem:
             snapshot.problems.append(f"node {name} is not known to the scheduler extender (yet?): left out")
@@ -146,3 +146,13 @@ def _assignments_of(node: NodePart, by_name: dict[tuple[str, str], PodRef]) -> l
     held = [Assignment(ref, node.name, tuple(given), unrecorded=ref in unrecorded) for ref, given in grants.items()]
     unknown = (PodRef(pod.uid, pod.namespace, pod.name) for pod in node.unknown_cards)
     return [*held, *(Assignment(ref, node.name, ()) for ref in unknown)]
+
+
+def _completed(assignment: Assignment, facts: PodFacts | None) -> Assignment:
+    """Add what the document leaves out, and the figures of free room need, from the pod's own object if it was read.
+
+    A pod that may not be read counts as confirmed, as all but those of the last seconds are.
+    """
+    is_unconfirmed = facts is not None and facts.is_unconfirmed
+    unplaced = facts.unplaced if facts is not None and not assignment.grants else 0
+    return replace(assignment, assigned=not is_unconfirmed, unplaced=unplaced)

@@ -49,7 +49,8 @@ class PodFacts:
     ``state`` is the word of ``kubectl get pods``; ``units`` what it asks for in all, ``whole_cards`` where it asks for
     whole ones; ``corrected`` is ``0->1`` where the kubelet gave it another card than was recorded. ``over_use``: what
     it uses of which ``over_used_cards`` beyond its grant, as its node noted on it; ``request`` is None for a pod whose
-    cards are known, or whose request cannot be read.
+    cards are known, or whose request cannot be read. ``is_unconfirmed``: its record names cards, and its node has not
+    confirmed them yet; ``unplaced``: see ``Assignment``.
     """
 
     ref: PodRef
@@ -63,6 +64,8 @@ class PodFacts:
     over_used_cards: frozenset[int] = frozenset()
     problem: str = ""
     request: CardRequest | None = None
+    is_unconfirmed: bool = False
+    unplaced: int = 0
 
     @property
     def is_ending(self) -> bool:
@@ -167,7 +170,9 @@ class ClusterSnapshot:
                 self.ledger.apply(assignment)
             elif not problem:
                 self.ledger.forget(uid)
-        self.pods[uid] = replace(_pod_facts(pod, None if problem else assignment, request), problem=problem)
+        facts = _pod_facts(pod, None if problem else assignment, request)
+        unplaced = assignment.unplaced if assignment is not None else 0
+        self.pods[uid] = replace(facts, problem=problem, unplaced=unplaced)
 
     def lose_pod(self, uid: str) -> None:
         """The pod is gone or has ended."""
@@ -255,4 +260,5 @@ def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | No
         over_use=over_use_words(pod.metadata.annotations),
         over_used_cards=over_used_cards(pod.metadata.annotations),
         request=request.cards if request is not None else None,
+        is_unconfirmed=bool(grants) and assignment is not None and not assignment.assigned,
     )

@@ -16,7 +16,7 @@ from gcushare.cli.uninstall.clean import Cleaner, UninstallSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.entry import Surroundings
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -117,6 +117,34 @@ async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer)
         server, UninstallSettings(vendor="enflame", wait_for_kubelet=60), KubeletClock(server, 300)
     )
     assert remembering == {"n1"}
+
+
+async def test_what_another_systems_plugin_serves_stays_and_is_not_waited_for(server: ApiServer) -> None:
+    theirs = node("theirs")
+    theirs["metadata"]["labels"] = {ALIYUN.label_key: "true"}
+    served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
+    theirs["status"] = {"capacity": served, "allocatable": served}
+    server.registry.put(theirs)
+    cleanup = UninstallSettings(remove_node_label=True, wait_for_kubelet=600)
+    clock = KubeletClock(server, 300)
+    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
+    assert (await clean(server, cleanup, clock))[0] == frozenset()
+    assert clock.monotonic() == 300
+    found = stored(server, "theirs")
+    assert (found["metadata"]["labels"], found["status"]["capacity"]) == ({ALIYUN.label_key: "true"}, served)
+    assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
+
+
+async def test_the_run_after_one_that_was_cut_off_waits_for_the_kubelet_too(server: ApiServer) -> None:
+    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
+    await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
+    clock = KubeletClock(server, 300)
+    await clock.sleep(5)
+    assert MEMORY in stored(server, "n1")["status"]["capacity"], "the kubelet wrote it back, and no inventory is there"
+    cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
+    assert (await clean(server, cleanup, clock))[0] == frozenset()
+    assert clock.monotonic() == 300
+    assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
 
 
 class DyingError(Exception):

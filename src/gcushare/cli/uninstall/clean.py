@@ -9,7 +9,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from gcushare._version import __version__
-from gcushare.cli.uninstall.leftovers import find_leftovers, is_remembered, whole_resources
+from gcushare.cli.uninstall.leftovers import (
+    find_leftovers,
+    has_inventory,
+    is_counted,
+    is_remembered,
+    is_served,
+    whole_resources,
+)
 from gcushare.cluster.connection import open_cluster
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
@@ -78,6 +85,8 @@ class Cleaner:
         self._remembering: set[str] = set()
         self._whole: dict[str, frozenset[str]] = {}
         """Whole-card resources that are ours, by node: what says so, the inventory, is taken away first."""
+        self._ours: set[tuple[str, str]] = set()
+        """Nodes and the names of vendors whose inventory they had."""
 
     async def run(self) -> frozenset[str]:
         """Clean until no kubelet brings anything back or the time is over; return the Nodes where one still may.
@@ -95,9 +104,11 @@ class Cleaner:
 
     async def _clean(self, node: Node) -> None:
         name = node.metadata.name
-        vendors = self._settings.vendors
-        whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, vendors)
-        remembered = is_remembered(node, vendors, whole)
+        whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, self._settings.vendors)
+        vendors = self._find_ours(node)
+        # Not ours yet may also be what a run that was cut off has left: the kubelet forgets it, and then it is.
+        awaited = [each for each in self._settings.vendors if each in vendors or not is_served(node, each)]
+        remembered = is_remembered(node, awaited, whole)
         if remembered and name in self._remembering:
             return  # taken away once already: the kubelet wrote it back, and would again
         if remembered is not None:
@@ -111,6 +122,17 @@ class Cleaner:
         removed = (*left.annotations, *left.labels, *left.resources)
         if removed:
             self._say(f"node/{name} cleaned: {', '.join(removed)}")
+
+    def _find_ours(self, node: Node) -> list[Vendor]:
+        """The vendors of which fields of this Node are ours: another system's plugin may serve the same resources.
+
+        Without an inventory the node's plugin is not ours. Nor does it count anything once our plugin is forgotten.
+        """
+        name = node.metadata.name
+        self._ours |= {(name, each.name) for each in self._settings.vendors if has_inventory(node, each)}
+        return [
+            each for each in self._settings.vendors if (name, each.name) in self._ours or not is_counted(node, each)
+        ]
 
 
 def main(surroundings: Surroundings | None = None) -> int:

@@ -50,6 +50,21 @@ def _serves_whole(node: Node, vendor: Vendor) -> bool:
         return False  # unknown: what may be another plugin's stays
 
 
+def has_inventory(node: Node, vendor: Vendor) -> bool:
+    """Whether our plugin has published the vendor's cards of a Node."""
+    return vendor.inventory_annotation in node.metadata.annotations
+
+
+def is_counted(node: Node, vendor: Vendor) -> bool:
+    """Whether the kubelet counts the vendor's memory: a plugin serves it, or did in the last five minutes."""
+    return node.status.capacity.get(vendor.memory_resource, "0") != "0"
+
+
+def is_served(node: Node, vendor: Vendor) -> bool:
+    """Whether a plugin serves the vendor's memory now; of one that is gone nothing is allocatable."""
+    return is_counted(node, vendor) and node.status.allocatable.get(vendor.memory_resource, "0") != "0"
+
+
 def find_leftovers(
     node: Node, vendors: Sequence[Vendor], *, with_labels: bool, whole: Collection[str] = ()
 ) -> Leftovers:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.cli.defragment.movable import find_movable
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Card, Closure, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
@@ -35,7 +37,7 @@ def ledger_of(*nodes: tuple[tuple[int, ...], ...]) -> tuple[Ledger, dict[str, Ca
     return ledger, movable
 
 
-def test_nothing_moves_where_the_request_fits() -> None:
+def test_nothing_moves_where_the_wantedfits() -> None:
     ledger, movable = ledger_of(((8,), (15,)))
     plan = plan_room(ledger, CardRequest(8), movable, ledger.nodes)
     assert plan is not None
@@ -78,16 +80,58 @@ def test_pods_move_only_onto_the_nodes_that_are_open() -> None:
     assert plan_room(ledger, CardRequest(8), movable, ["n-0"]) is None
 
 
+def keep(ledger: Ledger, node: str, units: int) -> None:
+    """A bound pod whose card is not known: so much is kept for it on each card of its node."""
+    ledger.apply(Assignment(PodRef(f"unknown on {node}", "default", "unknown"), node, (), unplaced=units))
+
+
+def close(ledger: Ledger, node: str, use: str) -> None:
+    """Have the node's cards take no new pods of a use."""
+    state = ledger.nodes[node]
+    offered = [each.card for each in state.cards.values() if each.card is not None]
+    closed = [replace(card, closures=(Closure(use=use, pod="default/gone"),)) for card in offered]
+    ledger.set_node(node, closed, state.unit)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "use"),
+    [
+        pytest.param(CardRequest(12), SERVES_MEMORY, id="memory"),
+        pytest.param(CardRequest(0, whole=True), SERVES_WHOLE, id="a whole card"),
+    ],
+)
+def test_a_node_that_cannot_be_cleared_is_passed_over_for_the_next_one(wanted: CardRequest, use: str) -> None:
+    """The first node would move fewer units: but more is kept there, or its card takes no such pods."""
+    for spoil in (keep, close):
+        ledger, movable = ledger_of(((5,),), ((6,),), ((9,),))
+        if spoil is keep:
+            keep(ledger, "n-0", 8)
+        else:
+            close(ledger, "n-0", use)
+        plan = plan_room(ledger, wanted, movable, ledger.nodes)
+        assert plan is not None
+        assert (plan.node, [move.pod.uid for move in plan.moves]) == ("n-1", ["1/0/0"])
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.lists(st.integers(1, 7), max_size=3), min_size=1, max_size=3), min_size=1, max_size=3),
-    st.integers(1, SIZE),
+    st.one_of(st.integers(1, SIZE).map(CardRequest), st.just(CardRequest(0, whole=True))),
+    st.integers(0, SIZE),
+    st.sampled_from(["", SERVES_MEMORY, SERVES_WHOLE]),
 )
-def test_every_plan_comes_true_and_leaves_the_ledger_as_it_was(nodes: list[list[list[int]]], units: int) -> None:
+def test_every_plan_comes_true_and_leaves_the_ledger_as_it_was(
+    nodes: list[list[list[int]]], wanted: CardRequest, kept: int, closed: str
+) -> None:
+    """Also where on the first node something is kept, or its cards are closed to a use."""
     shape = tuple(tuple(tuple(pods) for pods in cards) for cards in nodes)
     ledger, movable = ledger_of(*shape)
+    if kept:
+        keep(ledger, "n-0", kept)
+    if closed:
+        close(ledger, "n-0", closed)
     before = {each.pod.uid: each for each in ledger.assignments()}
-    plan = plan_room(ledger, CardRequest(units), movable, ledger.nodes)
+    plan = plan_room(ledger, wanted, movable, ledger.nodes)
     assert {each.pod.uid: each for each in ledger.assignments()} == before
     if plan is None:
         return
@@ -95,7 +139,7 @@ def test_every_plan_comes_true_and_leaves_the_ledger_as_it_was(nodes: list[list[
     done = copy_ledger(ledger)
     for move in plan.moves:
         done.forget(move.pod.uid)
-    assert done.nodes[plan.node].fits(CardRequest(units))
+    assert done.nodes[plan.node].fits(wanted)
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,9 @@ class _Cost:
 def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Cost | None:
     """The fewest and then smallest pods of one card that would have to go; None where that is not enough."""
     card = state.card
-    if card is None or not card.is_usable or node.is_unconfirmed or card.units < max(1, request.units):
+    if card is None or node.is_unconfirmed or card.units < max(1, request.units):
+        return None
+    if not (state.takes_whole if request.whole else state.takes_memory):
         return None
     if not request.allows(card.card):
         return None
@@ -136,8 +138,9 @@ def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapp
     held = [each for each in node.assignments.values() if any(grant.index == state.index for grant in each.grants)]
     loose = [each for each in held if len(each.grants) == 1 and each.pod.uid in movable]
     if request.whole:
-        return _cost_of(loose, state) if len(loose) == len(held) else None
-    missing = request.units - state.total + state.held
+        # What is kept for a pod of unknown cards stays kept, whoever goes.
+        return _cost_of(loose, state) if len(loose) == len(held) and not state.kept else None
+    missing = request.units - state.total + state.held + state.kept
     for sets in _sets(loose, state):
         enough = [found for found in sets if _freed(found, state) >= missing]
         if enough:

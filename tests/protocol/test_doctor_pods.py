@@ -92,6 +92,14 @@ async def test_what_is_wrong_with_a_pod_is_found_and_nothing_beside_it(
     (await rig.examine()).assert_only(severity, kind, number)
 
 
+@pytest.mark.parametrize("option", [{"gcushare.io/card-policy": "tightest"}, {"gcushare.io/cards": "many"}])
+async def test_an_option_that_was_edited_once_the_pod_was_bound_is_no_trouble(
+    rig: DoctorRig, option: dict[str, str]
+) -> None:
+    rig.put_asking("runs", 4, node=NODE, record=record(0, 4), annotations=option)
+    assert (await rig.examine()).kinds == set()
+
+
 async def test_ids_of_another_card_than_the_recorded_one_are_found(rig: DoctorRig) -> None:
     made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
     set_status(rig, pods=[pod_of_status(made["metadata"]["uid"])])

@@ -52,6 +52,15 @@ async def test_a_bound_pod_is_reported_with_its_card_its_record_and_its_neighbou
     ]
 
 
+async def test_a_bound_pods_options_are_history_even_where_they_were_edited(seen: Cluster) -> None:
+    pod = bound_pod("edited", "node-2", 0, 2)
+    pod["metadata"]["annotations"]["gcushare.io/card-policy"] = "tightest"
+    seen.put(pod)
+    ran = await seen.call("explain", "edited")
+    assert ran.lines[0].endswith("): bound")
+    assert "2 GB" in next(line for line in ran.lines if line.split()[0] == "holds")
+
+
 async def test_a_pod_on_a_sick_card_is_warned_of(seen: Cluster) -> None:
     seen.put(bound_pod("unlucky", "node-1", 1, 2))
     assert "mind        sick: takes no new pods" in (await seen.call("explain", "unlucky")).out

@@ -103,6 +103,16 @@ def pod_request(
     return None if found is None else found[0]
 
 
+def current_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
+    """A pod's request as it counts now: once a pod is bound its options are history, whatever its author makes of them.
+
+    Raises:
+        RemoteContractError, Refused: as ``pod_request``.
+    """
+    options = NO_OPTIONS if pod.is_bound else None
+    return pod_request(pod, vendor, options=options, is_bound=pod.is_bound)
+
+
 def pod_request_and_options(
     pod: Pod, vendor: Vendor, *, options: PodOptions | None = None, is_bound: bool = False
 ) -> tuple[PodRequest, PodOptions] | None:

@@ -31,7 +31,7 @@ from gcushare.wire.documents.explain import (
     explain_waiting,
 )
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import is_finished, pod_options, pod_ref, pod_request
+from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
 
 UNKNOWN_POLICY = "(the extender's default)"
 _MAX_UNREADABLE = 20
@@ -67,7 +67,7 @@ async def explain_pod(
     namespace, name = pod
     found = await api.get(PODS, name, namespace=namespace)
     try:
-        request = pod_request(found, vendor)
+        request = current_request(found, vendor)
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
     if request is None:

@@ -14,7 +14,7 @@ from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.objects import Node
-from gcushare.wire.pods import is_finished, pod_request
+from gcushare.wire.pods import current_request, is_finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
         if not (asks_for(pod, vendor.memory_resource) or (is_served and asks_for(pod, vendor.whole_card_resource))):
             continue
         try:
-            yield RequestingPod(pod, pod_request(pod, vendor))
+            yield RequestingPod(pod, current_request(pod, vendor))
         except (RemoteContractError, Refused) as failure:
             yield RequestingPod(pod, None, str(failure))
 

@@ -136,6 +136,20 @@ def test_the_nodes_that_pods_need_suffice_and_one_less_does_not(files: list[str]
         nodes_needed("best-fit", nodes, [Demand(9, 0, True)], 1)
 
 
+def test_beside_kube_scheduler_as_many_nodes_are_needed_as_its_spreading_takes(tmp_path: Path) -> None:
+    """By the policy the two pods without cards share a node, and leave one for the pod that needs all of it."""
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu\na,10,1000,1\nb,10,1000,1\n")
+    pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nsmall,2,0,0,0\nsmall-too,2,0,0,0\nlarge,10,0,1,1000\n"
+    (tmp_path / "pods.csv").write_text(pods)
+    files = ("--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv"), "--order", "trace")
+    needed = []
+    for more in ((), ("--cards-alone",)):
+        code, text, _ = ask(*files, "--policy", "binpack", "--cards-needed", "-o", "json", *more)
+        assert code == 0
+        needed.append(json.loads(text)["needed"]["binpack"]["nodes"])
+    assert needed == [2, 3]
+
+
 def test_a_mix_keeps_the_proportions_at_every_size() -> None:
     nodes = [NodeSpec(f"a-{n}", 1, 1, 2, "A") for n in range(6)] + [NodeSpec(f"b-{n}", 1, 1, 8, "B") for n in range(2)]
     for count in (4, 8, 40):

@@ -121,4 +121,5 @@ def _churn(plan: Plan, churn: Churn, policy: str, seed: int) -> ChurnRun:
 
 
 def _needs(plan: Plan, policy: str, seed: int) -> list[NodeSpec]:
-    return nodes_needed(policy, plan.nodes, plan.experiment(seed).workload, seed)
+    pods = plan.experiment(seed).workload
+    return nodes_needed(policy, plan.nodes, pods, seed, cards_alone=plan.cards_alone)

@@ -50,11 +50,14 @@ def nodes_needed(
     nodes: Sequence[NodeSpec],
     pods: Sequence[Demand],
     seed: int,
+    *,
+    cards_alone: bool = False,
 ) -> list[NodeSpec]:
     """The fewest nodes of the given mix on which the policy places every pod, by bisection.
 
     Nodes are taken from the mix evenly, so that any number of them is like it. Bisection assumes that more nodes never
     place fewer pods, which a heuristic does not promise: the answer is one that works, and one less does not.
+    ``cards_alone``: see ``policies.Given``.
 
     Raises:
         Refused: a pod fits on no node however many there are, or ``MAX_TIMES`` times the given nodes are not enough.
@@ -62,14 +65,20 @@ def nodes_needed(
     misfits = [pod for pod in sorted(set(pods)) if not any(_empty_room(node).fits(pod) for node in set(nodes))]
     if misfits:
         raise Refused(f"no number of these nodes is enough: {misfits[0]} fits on none even when it is empty")
+
+    def suffices(count: int) -> bool:
+        cluster = SimulatedCluster(mixed(nodes, count))
+        placer = Placer(cluster, make_policy(policy, Given(cluster, pods, seed, cards_alone)))
+        return all(placer.place(str(number), pod) is not None for number, pod in enumerate(pods))
+
     low, high = 0, _least(nodes, pods)
-    while not _suffices(policy, mixed(nodes, high), pods, seed):
+    while not suffices(high):
         low, high = high, high * 5 // 4 + 1
         if high > MAX_TIMES * len(nodes):
             raise Refused(f"{low} nodes are not enough for policy {policy!r}; the search ends here")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _suffices(policy, mixed(nodes, middle), pods, seed) else (middle, high)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
     return mixed(nodes, high)
 
 
@@ -88,12 +97,6 @@ def _least(nodes: Sequence[NodeSpec], pods: Sequence[Demand]) -> int:
     card_units = max(node.card_units for node in nodes)
     asked = sum(units_of(pod, card_units) for pod in pods)
     return max(1, asked * len(nodes) // sum(node.units for node in nodes))
-
-
-def _suffices(policy: str, nodes: Sequence[NodeSpec], pods: Sequence[Demand], seed: int) -> bool:
-    cluster = SimulatedCluster(nodes)
-    placer = Placer(cluster, make_policy(policy, Given(cluster, pods, seed)))
-    return all(placer.place(str(number), pod) is not None for number, pod in enumerate(pods))
 
 
 def _rounded(pod: Demand, units: int, card_units: int) -> Demand:

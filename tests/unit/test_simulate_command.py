@@ -16,11 +16,14 @@ from gcushare.cli.simulate.live import reduce_cluster
 from gcushare.cli.simulate.what_if import mixed, nodes_needed, with_granularity
 from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
 from gcushare.cli.subcommands import SUBCOMMANDS
+from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings
-from gcushare.vendors import ALIYUN
+from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from tests.builders import card
+from tests.extender_objects import a_node, a_pod
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
     f"n-{number},{16000 if number % 3 else 64000},65536,{2 if number % 3 else 8},{'T4' if number % 3 else 'G2'}\n"
@@ -189,3 +192,26 @@ def test_a_live_cluster_is_reduced_to_its_cards_cpu_and_pods() -> None:
     specs, demands = reduce_cluster([node], pods, ALIYUN)
     assert specs == [NodeSpec("gpu-1", 63000, 262144, 2, "", 16)]
     assert sorted(demands) == [Demand(1, 4, False, 2000, 1024), Demand(1, 8)]
+
+
+def test_pods_of_other_plugins_cards_are_left_out_of_a_live_cluster() -> None:
+    ours = [
+        a_node("memory", 16),
+        a_node("whole", 16, 16, modes=(SERVES_WHOLE,)),
+        a_node("sick", offered=[card(0, sick=True)]),
+    ]
+    others = [
+        a_pod("whole-elsewhere", None, whole=8, node="theirs"),
+        a_pod("memory-elsewhere", 3, node="theirs"),
+        a_pod("whole-beside-ours", None, whole=1, node="memory"),
+    ]
+    counted = [
+        a_pod("share", 4, node="memory"),
+        a_pod("on-a-sick-card", 5, node="sick"),
+        a_pod("holds-whole", None, whole=2, node="whole"),
+        a_pod("wants-whole", None, whole=1),
+    ]
+    _, demands = reduce_cluster(ours, [*others, *counted], ENFLAME)
+    assert sorted(demands) == [Demand(1, 0, True), Demand(1, 4), Demand(1, 5), Demand(2, 0, True)]
+    _, demands = reduce_cluster(ours[:1], [*others, *counted], ENFLAME)
+    assert sorted(demands) == [Demand(1, 4)], "where no node serves whole cards, who wants one waits for another plugin"

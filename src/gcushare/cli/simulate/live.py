@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reading import UNFINISHED, list_objects
+from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import demand_of
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
-from gcushare.wire.nodes import node_cards
+from gcushare.wire.nodes import NodeCards, node_cards
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.pods import pod_request
 from gcushare.wire.spare import node_amounts, pod_amounts
@@ -25,7 +26,8 @@ async def read_live(
 ) -> tuple[list[NodeSpec], list[Demand]]:
     """Read the nodes that have cards of this vendor, empty, and every unfinished pod that holds or wants some.
 
-    Pods without cards take CPU and memory where they run; they are left out of the pods and subtracted from the nodes.
+    Pods without cards of these nodes take CPU and memory where they run; they are left out of the pods and subtracted
+    from the nodes.
 
     Raises:
         ConfigError: no node has cards, or no pod asks for any.
@@ -45,6 +47,8 @@ def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -
     Raises:
         ConfigError: as ``read_live``.
     """
+    found = {node.metadata.name: (node, cards) for node in nodes if (cards := _read_cards(node, vendor)) is not None}
+    modes = {name: cards.modes for name, (_, cards) in found.items()}
     demands = []
     others: Counter[str] = Counter()
     other_memory: Counter[str] = Counter()
@@ -52,7 +56,7 @@ def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -
         demand = read_demand(pod, vendor)
         if demand is None:
             continue
-        if demand.cards:
+        if demand.cards and _is_served(pod, demand, modes):
             demands.append(demand)
         else:
             others[pod.spec.node_name] += demand.cpu_milli
@@ -66,7 +70,7 @@ def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -
             spec.model,
             spec.card_units,
         )
-        for spec in (_spec_of(node, vendor) for node in nodes)
+        for spec in (_spec_of(*each) for each in found.values())
         if spec is not None
     ]
     if not specs:
@@ -88,12 +92,26 @@ def read_demand(pod: Pod, vendor: Vendor) -> Demand | None:
     return demand_of(request.cards, amounts)
 
 
-def _spec_of(node: Node, vendor: Vendor) -> NodeSpec | None:
+def _is_served(pod: Pod, demand: Demand, modes: Mapping[str, Collection[str]]) -> bool:
+    """Whether a pod holds or wants cards of these nodes, by what each hands out.
+
+    Other plugins may serve the same resources: on other nodes, and whole cards where these serve none.
+    """
+    if demand.whole:
+        served = modes.values() if not pod.is_bound else [modes.get(pod.spec.node_name, ())]
+        return any(SERVES_WHOLE in each for each in served)
+    return not pod.is_bound or pod.spec.node_name in modes
+
+
+def _read_cards(node: Node, vendor: Vendor) -> NodeCards | None:
     try:
-        found = node_cards(vendor, node.metadata.annotations, node.status.capacity)
+        return node_cards(vendor, node.metadata.annotations, node.status.capacity)
     except RemoteContractError:
         return None
-    usable = [card for card in found.cards if card.is_usable and card.units] if found is not None else []
+
+
+def _spec_of(node: Node, found: NodeCards) -> NodeSpec | None:
+    usable = [card for card in found.cards if card.is_usable and card.units]
     if not usable:
         return None
     units, _ = Counter(card.units for card in usable).most_common(1)[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import time
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +14,7 @@ import pytest
 from PIL import Image
 
 from gcushare.cli.simulate.churn import Churn, run_churn
+from gcushare.cli.simulate.comparing import run_all
 from gcushare.cli.simulate.live import reduce_cluster
 from gcushare.cli.simulate.what_if import mixed, nodes_needed, with_granularity
 from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
@@ -109,6 +112,21 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(files: list[str], tmp_p
     assert "line 2: gpu_milli 1001 must be from 1 to 1000" in errors
     (tmp_path / "pods.csv").write_text("name,cpu\n")
     assert "lacks the columns cpu_milli, memory_mib, num_gpu, gpu_milli" in ask(*files)[2]
+
+
+def begin(folder: Path, policy: str, seed: int) -> None:
+    """A job that leaves a mark and takes a moment."""
+    (folder / f"{policy}-{seed}").touch()
+    time.sleep(0.05)
+
+
+def test_an_interrupt_drops_the_jobs_that_have_not_begun(tmp_path: Path) -> None:
+    def interrupt(_done: int, _of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all(partial(begin, tmp_path), ["any"], range(40), 2, interrupt)
+    assert 0 < len(list(tmp_path.iterdir())) < 20
 
 
 def test_questions_that_exclude_each_other_are_refused(files: list[str]) -> None:

@@ -67,7 +67,7 @@ class Comparison:
 
 def compare(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> Comparison:
     """Run every policy on every seed."""
-    runs = _run_all(partial(_run, plan), plan.policies, plan.seeds, workers, done)
+    runs = run_all(partial(_run, plan), plan.policies, plan.seeds, workers, done)
     has_one_size = len({node.card_units for node in plan.nodes}) == 1
     experiments = [plan.experiment(seed) for seed in plan.seeds] if has_one_size else []
     bounds = tuple(compute_bounds(plan.nodes, each.workload) for each in experiments)
@@ -78,7 +78,7 @@ def compare_churn(
     plan: Plan, churn: Churn, workers: int, done: Done = lambda _done, _of: None
 ) -> dict[str, list[ChurnRun]]:
     """Let pods come and go by every policy on every seed; the runs by policy, in order of seed."""
-    return _run_all(partial(_churn, plan, churn), plan.policies, plan.seeds, workers, done)
+    return run_all(partial(_churn, plan, churn), plan.policies, plan.seeds, workers, done)
 
 
 def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> dict[str, list[NodeSpec]]:
@@ -87,14 +87,17 @@ def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None
     Raises:
         Refused: as ``what_if.nodes_needed``.
     """
-    found = _run_all(partial(_needs, plan), plan.policies, plan.seeds[:1], workers, done)
+    found = run_all(partial(_needs, plan), plan.policies, plan.seeds[:1], workers, done)
     return {policy: nodes for policy, (nodes,) in found.items()}
 
 
-def _run_all(
+def run_all(
     work: Callable[[str, int], T], policies: Sequence[str], seeds: Sequence[int], workers: int, done: Done
 ) -> dict[str, list[T]]:
-    """The results by policy, in order of seed."""
+    """Do the work for each policy and seed, ``workers`` at a time; the results by policy, in order of seed.
+
+    What a job or ``done`` raises ends it: jobs that have not begun are dropped.
+    """
     jobs = [(policy, seed) for seed in seeds for policy in policies]
     found: dict[tuple[str, int], T] = {}
     if workers == 1 or len(jobs) == 1:
@@ -106,9 +109,14 @@ def _run_all(
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
             futures = {pool.submit(work, *job): job for job in jobs}
-            for future in as_completed(futures):
-                found[futures[future]] = future.result()
-                done(len(found), len(jobs))
+            try:
+                for future in as_completed(futures):
+                    found[futures[future]] = future.result()
+                    done(len(found), len(jobs))
+            except BaseException:
+                # Leaving the pool would wait for every job, also after Ctrl-C; those that run have to end.
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     return {policy: [found[policy, seed] for seed in seeds] for policy in policies}
 
 

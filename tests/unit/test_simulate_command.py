@@ -114,6 +114,31 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(files: list[str], tmp_p
     assert "lacks the columns cpu_milli, memory_mib, num_gpu, gpu_milli" in ask(*files)[2]
 
 
+def test_a_line_of_nodes_that_ends_before_the_name_is_refused(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("cpu_milli,memory_mib,gpu,sn\n1,1,1\n1,1,1,b\n")
+    code, _, errors = ask(*files)
+    assert code == 2
+    assert "line 2: sn '' is empty" in errors
+
+
+def test_a_picture_without_arrivals_is_refused_and_the_table_is_not(files: list[str], tmp_path: Path) -> None:
+    for pods in ("large,1,1,1,1000\n", "large,1,1,1,1000\nplain,1,1,0,0\n"):
+        (tmp_path / "pods.csv").write_text(f"name,cpu_milli,memory_mib,num_gpu,gpu_milli\n{pods}")
+        few = (*files, "--load", "1%", "--policy", "binpack")
+        assert ask(*few)[0] == 0
+        code, text, errors = ask(*few, "--svg", str(tmp_path / "a.svg"))
+        assert (code, text) == (2, "")
+        assert "no pod that arrives asks for any: give a larger load" in errors
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_picture_in_a_folder_that_is_missing_is_refused(files: list[str], tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "missing" / f"a.{kind}"
+    code, _, errors = ask(*files, "--policy", "binpack", f"--{kind}", str(path))
+    assert code == 2
+    assert f"'{path}' cannot be written" in errors
+
+
 def begin(folder: Path, policy: str, seed: int) -> None:
     """A job that leaves a mark and takes a moment."""
     (folder / f"{policy}-{seed}").touch()

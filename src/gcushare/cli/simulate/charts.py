@@ -57,7 +57,13 @@ class Picture:
 
 
 def draw(runs: Mapping[str, Run]) -> Picture:
-    """Lay out one run of each policy: on the left what pods hold, on the right what is free and of no use."""
+    """Lay out one run of each policy: on the left what pods hold, on the right what is free and of no use.
+
+    Raises:
+        ConfigError: no pod that arrived asks for cards.
+    """
+    if not any(sample.arrived for run in runs.values() for sample in run.samples):
+        raise ConfigError("svg and png draw how cards fill, and no pod that arrives asks for any: give a larger load")
     allocated = {name: [(s.arrived, s.allocated) for s in run.samples] for name, run in runs.items()}
     fragmented = {name: [(s.arrived, s.fragmented) for s in run.samples] for name, run in runs.items()}
     lines: list[Line] = []
@@ -138,6 +144,7 @@ def write_png(picture: Picture, path: Path) -> None:
 
     Raises:
         ConfigError: Pillow is not installed.
+        OSError: the file cannot be written.
     """
     try:
         image_module: Any = importlib.import_module("PIL.Image")

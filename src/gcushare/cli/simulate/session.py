@@ -98,14 +98,14 @@ def _draw(settings: SimulateSettings, comparison: Comparison) -> None:
         return
     picture = draw({policy: runs[0] for policy, runs in comparison.runs.items()})
     if settings.svg is not None:
-        _write(settings.svg, render_svg(picture))
+        _write(settings.svg, lambda path: path.write_text(render_svg(picture), encoding="utf-8"))
     if settings.png is not None:
-        write_png(picture, settings.png)
+        _write(settings.png, lambda path: write_png(picture, path))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, write: Callable[[Path], object]) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write(path)
     except OSError as failure:
         raise ConfigError(
             f"{str(path)!r} cannot be written: {failure}; name a file in a folder that exists"

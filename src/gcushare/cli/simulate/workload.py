@@ -49,11 +49,11 @@ def read_nodes(path: Path) -> list[NodeSpec]:
     """Read the nodes that have cards, in order of name.
 
     Raises:
-        ConfigError: the file cannot be read, lacks a column, or a line holds no number where one belongs.
+        ConfigError: the file cannot be read, lacks a column, or a line holds no name or number where one belongs.
     """
     nodes = [
         NodeSpec(
-            row["sn"],
+            _name(path, line, row),
             _count(path, line, row, "cpu_milli"),
             _count(path, line, row, "memory_mib"),
             _count(path, line, row, "gpu"),
@@ -111,6 +111,14 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
             yield from enumerate(reader, start=2)
     except (OSError, UnicodeDecodeError, csv.Error) as failure:
         raise ConfigError(f"{str(path)!r} cannot be read: {failure}; name a CSV file") from failure
+
+
+def _name(path: Path, line: int, row: Mapping[str, str]) -> str:
+    """A node's name; a line that ends before it has none."""
+    name = row["sn"] or ""
+    if not name.strip():
+        raise ConfigError(f"{str(path)!r} line {line}: sn {name!r} is empty; every node needs a name of its own")
+    return name
 
 
 def _count(path: Path, line: int, row: Mapping[str, str], column: str) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
 from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.documents import document_of
 from gcushare.cli.inspect.options import SortKey
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_lines
@@ -15,7 +17,9 @@ from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.objects import Pod
 from tests.builders import card, cards, held, pod
+from tests.extender_objects import a_node, a_pod
 from tests.unit.inspect_snapshots import give, picture_of
 
 
@@ -202,6 +206,24 @@ def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> No
     assert not any(line.startswith("mine") for line in lines)
     assert "10/16" in next(line for line in lines if line.startswith("(allocated/total)"))
     assert "Allocated to namespace other: 6 GB" in lines
+
+
+def test_a_document_of_a_namespace_lists_no_others_pods_that_wait_or_whose_cards_are_unknown() -> None:
+    snapshot = ClusterSnapshot(ENFLAME)
+    broken = {ENFLAME.record.card_index: "one"}
+    theirs = [a_pod("bound", 8, node="n1"), a_pod("broken", 8, node="n1", annotations=broken), a_pod("waits", 8)]
+    pods = [a_pod("mine", 2, node="n1"), *(in_another_namespace(each) for each in theirs)]
+    snapshot.count([a_node("n1", 16)], pods)
+    listed = {}
+    for namespace in (None, "default"):
+        document = document_of(summarise(snapshot, namespace=namespace))
+        listed[namespace] = [[each["name"] for each in document[part]] for part in ("pending", "unplaced")]
+        assert document["nodes"][0]["pending"] == 10, "figures are the node's, whoever asks"
+    assert listed == {None: [["waits", "mine", "bound"], ["broken"]], "default": [["mine"], []]}
+
+
+def in_another_namespace(moved: Pod) -> Pod:
+    return msgspec.structs.replace(moved, metadata=msgspec.structs.replace(moved.metadata, namespace="other"))
 
 
 def test_pods_on_nodes_that_are_gone_are_reported() -> None:

@@ -33,8 +33,8 @@ def detail_lines(summary: Summary, width: int | None) -> list[Text]:
     lines: list[Text] = []
     for node in summary.nodes:
         pods = summary.shown_pods(node)
-        pending = _shown(summary, node.pending_pods)
-        unplaced = _shown(summary, node.unplaced_pods)
+        pending = summary.shown(node.pending_pods)
+        unplaced = summary.shown(node.unplaced_pods)
         if pods or pending or unplaced or (summary.namespace is None and len(summary.nodes) == 1):
             lines += details.block(node, pods, (pending, unplaced))
     lines += _waiting_block(summary, width)
@@ -115,13 +115,9 @@ class _Details:
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
 
 
-def _shown(summary: Summary, pods: Sequence[PodFacts]) -> list[PodFacts]:
-    return [facts for facts in pods if summary.namespace in (None, facts.ref.namespace)]
-
-
 def _unplaced_lines(summary: Summary) -> list[str]:
     """Each pod whose cards are unknown, and why, as far as it may be read here."""
-    pods = [facts for node in summary.nodes for facts in _shown(summary, node.unplaced_pods)]
+    pods = [facts for node in summary.nodes for facts in summary.shown(node.unplaced_pods)]
     return [
         f"{facts.ref} ({facts.node}) holds cards that are not known: {escape(facts.problem) or _UNREAD}"
         for facts in pods

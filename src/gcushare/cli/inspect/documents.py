@@ -24,7 +24,9 @@ def document_of(summary: Summary) -> Document:
     ``source`` is ``extender`` or ``api``; ``pending`` are pods that hold no card yet; ``unplaced`` are bound pods that
     hold cards that are not known: no figure of the document has what they hold.
     """
-    waits = [*summary.waiting, *(facts for node in summary.nodes for facts in node.pending_pods if facts.node)]
+    pending = [facts for node in summary.nodes for facts in node.pending_pods if facts.node]
+    waits = [*summary.waiting, *summary.shown(pending)]
+    unplaced = summary.shown(facts for node in summary.nodes for facts in node.unplaced_pods)
     return {
         "version": DOCUMENT_VERSION,
         "vendor": summary.snapshot.vendor.name,
@@ -39,7 +41,7 @@ def document_of(summary: Summary) -> Document:
         },
         "nodes": [_node(summary, node) for node in summary.nodes],
         "pending": [_pod_without_card(facts) for facts in waits],
-        "unplaced": [_pod_without_card(facts) for node in summary.nodes for facts in node.unplaced_pods],
+        "unplaced": [_pod_without_card(facts) for facts in unplaced],
         "problems": [*summary.snapshot.problems, *summary.snapshot.node_problems()],
     }
 

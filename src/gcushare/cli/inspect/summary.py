@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ from gcushare.cli.inspect.options import SortKey
 from gcushare.cli.terminal.amounts import Scale, choose_scale, percent_of
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import Health
-from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.core.nodes import Assignment, CardState, NodeState, PodRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +86,15 @@ class Summary:
 
     def shown_pods(self, node: NodeSummary) -> list[Assignment]:
         """The node's pods that hold cards, of the namespace asked for, first card first."""
-        held = [each for each in node.state.assignments.values() if each.grants and self._is_shown(each)]
+        held = [each for each in node.state.assignments.values() if each.grants and self._is_shown(each.pod)]
         return sorted(held, key=lambda each: (min(g.index for g in each.grants), each.assign_time_ns, str(each.pod)))
 
-    def _is_shown(self, assignment: Assignment) -> bool:
-        return self.namespace is None or assignment.pod.namespace == self.namespace
+    def shown(self, pods: Iterable[PodFacts]) -> list[PodFacts]:
+        """Those of the pods that are of the namespace asked for."""
+        return [facts for facts in pods if self._is_shown(facts.ref)]
+
+    def _is_shown(self, pod: PodRef) -> bool:
+        return self.namespace in (None, pod.namespace)
 
 
 def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.extender_objects import pod_document
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import Document, pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
@@ -29,6 +30,10 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16, 16, address="10.0.0.1"), bound_pod("a", "node-1", 0, 4))
         yield found
+
+
+def unreadable(name: str) -> Document:
+    return a_node(name, 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
 
 
 class Follower:
@@ -81,6 +86,8 @@ async def test_a_pipe_gets_the_table_whenever_it_changes(seen: Cluster) -> None:
         await ran.until(lambda it: "pending: 1 pod waits for 20" in it.out)
         seen.put(a_node("node-2", 16))
         await ran.until(lambda it: "8/48 (16%)" in it.out)
+        seen.put(unreadable("node-3"))
+        await ran.until(lambda it: "\nwarning: node node-3: the inventory annotation cannot be read" in it.out)
     tables = [table.splitlines()[1:] for table in re.split(r"(?m)^(?=\d\d:\d\d:\d\d$)", ran.out) if table]
     assert all(table != after for table, after in pairwise(tables)), "what looks the same is not printed again"
     assert ran.err.count("source: the API server's watches") == 1
@@ -176,6 +183,8 @@ async def test_a_terminal_gets_a_live_screen_that_is_left_as_it_was(seen: Cluste
         await ran.until(lambda it: "4/32 (12%)" in it.out)
         seen.put(bound_pod("b", "node-1", 1, 8))
         await ran.until(lambda it: "12/32 (37%)" in it.out)
+        seen.put(unreadable("node-3"))
+        await ran.until(lambda it: "warning: node node-3: the inventory annotation" in it.out)
         process.send_signal(signal.SIGINT)
         await asyncio.wait_for(process.wait(), DEADLINE_S)
         await ran.until(lambda it: "\x1b[?1049l" in it.out)

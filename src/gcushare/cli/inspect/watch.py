@@ -19,15 +19,19 @@ from gcushare.cli.inspect.table import table_lines
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather import SnapshotRequest
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.log_lines import escape
 
 _Snapshots = AsyncGenerator[LiveSnapshot, None]
 
 _REDRAW_S = 1.0
 """How soon a changed size of the terminal is followed."""
-_FOOT = 3
+_SUM = 3
 """Lines of the cluster's sum, which stay in sight."""
+_MAX_PROBLEMS = 5
+"""Of what cannot be read, which stays in sight too, so that there is room for the table."""
 
 
 async def watch(
@@ -76,7 +80,8 @@ async def _print_tables(screen: Screen, snapshots: _Snapshots, settings: TableSe
     before: list[Text] = []
     trouble = ""
     async for live in snapshots:
-        lines = _lines(_summary(live, settings), None, settings)
+        body, foot = _lines(_summary(live, settings), None, settings)
+        lines = [*body, *foot]
         if not before:
             screen.say("source", live.snapshot.source.words)
         if lines != before:
@@ -107,11 +112,11 @@ async def _show_live(screen: Screen, snapshots: _Snapshots, settings: TableSetti
 
 def _page(screen: Screen, live: LiveSnapshot, as_of: str, settings: TableSettings) -> Group:
     """As much of the table as there is room for, and the cluster's sum below it."""
-    lines = _lines(_summary(live, settings), screen.width, settings)
+    body, foot = _lines(_summary(live, settings), screen.width, settings)
     status = Text(f"{live.snapshot.source.words}, as of {as_of}; Ctrl-C ends", "dim")
     if live.trouble:
         status = Text(f"{live.trouble}: trying again; shown as of {as_of}", "bold red")
-    body, foot = lines[:-_FOOT], [*lines[-_FOOT:], status]
+    foot.append(status)
     room = max(2, screen.height - len(foot))
     if len(body) > room:
         hidden = len(body) - room + 1
@@ -130,7 +135,18 @@ def _summary(live: LiveSnapshot, settings: TableSettings) -> Summary:
     return summarise(live.snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
 
 
-def _lines(summary: Summary, width: int | None, settings: TableSettings) -> list[Text]:
+def _lines(summary: Summary, width: int | None, settings: TableSettings) -> tuple[list[Text], list[Text]]:
+    """The table, and what stays in sight below it: what could not be read, and the cluster's sum without that."""
     if settings.details:
-        return detail_lines(summary, width)
-    return table_lines(summary, width, is_wide=settings.show.output is Output.WIDE)
+        lines = detail_lines(summary, width)
+    else:
+        lines = table_lines(summary, width, is_wide=settings.show.output is Output.WIDE)
+    return lines[:-_SUM], [*_problem_lines(summary.snapshot), *lines[-_SUM:]]
+
+
+def _problem_lines(snapshot: ClusterSnapshot) -> list[Text]:
+    problems = [*snapshot.problems, *snapshot.node_problems()]
+    shown = [escape(problem) for problem in problems[:_MAX_PROBLEMS]]
+    if len(problems) > _MAX_PROBLEMS:
+        shown.append(f"and {len(problems) - _MAX_PROBLEMS} more; -o json lists all")
+    return [Text(f"warning: {each}", "yellow") for each in shown]

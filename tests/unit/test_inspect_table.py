@@ -161,7 +161,9 @@ def test_chinese_text_takes_two_columns_and_keeps_the_columns_straight() -> None
 
 def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
     snapshot = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
+    snapshot.nodes["node-1"] = NodeFacts(name="node-1", address="\x1b[2J10.0.0.1")
     assert "\x1b" not in "".join(table(snapshot, None, wide=True))
+    assert "\x1b" not in "".join(line.plain for line in detail_lines(summarise(snapshot), None))
 
 
 @pytest.mark.parametrize(

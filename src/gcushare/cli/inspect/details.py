@@ -81,7 +81,7 @@ class _Details:
     def _head(self, node: NodeSummary) -> list[Text]:
         return [
             Text(f"NAME:       {name_cell(self._summary, node, self.used).text}"),
-            Text(f"IPADDRESS:  {node.facts.address or '-'}"),
+            Text(f"IPADDRESS:  {escape(node.facts.address) or '-'}"),
             *([] if node.facts.is_ready else [Text("STATUS:     NotReady", "red")]),
             Text(""),
         ]

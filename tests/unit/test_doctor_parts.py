@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gcushare.cli.doctor.checks.plugins import check_leftovers
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
 from gcushare.cli.doctor.examination import patch_of
 from gcushare.cli.doctor.facts import Facts
@@ -27,6 +29,7 @@ from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, flag_of, port_of, program_of, vendor_of_plugin
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.objects import Node, ObjectMeta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -143,6 +146,18 @@ def test_findings_are_ordered_by_severity_kind_and_subject_and_reported_once() -
 def test_every_check_is_silent_about_a_cluster_without_anything() -> None:
     assert {each.id for each in examine(Facts(now=NOW))} == {"nothing-found"}
     assert len(set(CHECKS)) == len(CHECKS)
+
+
+class NotLookedAt(tuple[SeenPod, ...]):
+    """Pods of a cluster that no one may go through."""
+
+    def __iter__(self) -> Iterator[SeenPod]:
+        raise AssertionError("all pods of the cluster are gone through")
+
+
+def test_pods_are_not_gone_through_for_a_node_on_which_nothing_was_left() -> None:
+    nodes = (Node(metadata=ObjectMeta(name="plain")),)
+    assert list(check_leftovers(Facts(now=NOW, nodes=nodes, pods=NotLookedAt()))) == []
 
 
 def test_a_change_is_guarded_by_what_was_seen() -> None:

@@ -127,6 +127,19 @@ SECRETS = {
 }
 """Planted where secrets are found in the field."""
 
+
+async def test_a_pod_without_cards_is_not_even_decoded(rig: DoctorRig, tmp_path: Path) -> None:
+    plain = pod_document("plain", None)
+    nested: list[Any] = []
+    for _ in range(150):
+        nested = [nested]
+    plain["spec"]["containers"][0]["nested"] = nested
+    rig.put_pod(plain)
+    path = tmp_path / "bundle.tar.gz"
+    assert (await rig.bundle(str(path))).code == 0
+    assert "cluster/pods.json" not in {each["path"] for each in manifest_of(path)["leftOut"]}
+
+
 EXPLANATION = json.dumps(
     {"namespace": "default", "name": "waits", "uid": "u", "state": "waits", "summary": "needs 4 in one card", "note": 1}
 )

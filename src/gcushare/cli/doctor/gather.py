@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
 
-_CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
+CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
 
 SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
@@ -103,7 +103,7 @@ async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
 
 async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
     """Read the pods that concern us; of one node, and our programs wherever they run, where a node is asked for."""
-    found = await _list(reader, Area.PODS, PODS, SEEN_POD, _CONCERNED)
+    found = await _list(reader, Area.PODS, PODS, SEEN_POD, CONCERNED)
     kept = (
         pod
         for pod in found

@@ -17,7 +17,7 @@ from gcushare.cli.doctor.checks.registry import examine
 from gcushare.cli.doctor.checks.views import requesting_pods
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
-from gcushare.cli.doctor.gather import gather
+from gcushare.cli.doctor.gather import CONCERNED, gather
 from gcushare.cli.doctor.reader import ANSWER_S, Progress
 from gcushare.cli.doctor.render import render_text
 from gcushare.cli.doctor.settings import BundleSettings
@@ -88,7 +88,7 @@ class Collector:
     async def collect(self, findings: Sequence[Finding], log_lines: int) -> None:
         """Fill the archive, the most telling first."""
         self.names = known_names(self.facts)
-        pods = await self._list("cluster/pods.json", _PODS)
+        pods = await self._list("cluster/pods.json", _PODS, CONCERNED)
         concerned = {pod.metadata.uid for pod in self.facts.pods}
         raw_pods = [pod for pod in pods if pod.get("metadata", {}).get("uid") in concerned]
         self.redactor = Redactor([*await self._own_secrets(), *(text for pod in raw_pods for text in secrets_of(pod))])
@@ -212,11 +212,18 @@ class Collector:
             return None
         return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
 
-    async def _list(self, path: str, resource: Resource[JsonObject]) -> list[dict[str, Any]]:
-        """List objects, each once; what cannot be listed is left out under ``path``."""
+    async def _list(
+        self, path: str, resource: Resource[JsonObject], words: tuple[bytes, ...] = ()
+    ) -> list[dict[str, Any]]:
+        """List objects that have one of the words, each once; what cannot be listed is left out under ``path``.
+
+        A pod takes some 30 KiB as a document: those that concern nobody here are not even decoded.
+        """
         problems: list[str] = []
         try:
-            found: list[JsonObject] = await list_objects(self.client, resource, EVERYTHING, OBJECT, problems=problems)
+            found: list[JsonObject] = await list_objects(
+                self.client, resource, EVERYTHING, OBJECT, words=words, problems=problems
+            )
         except GcushareError as failure:
             self._leave_out(path, str(failure))
             return []

@@ -24,7 +24,7 @@ from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.apiserver.logs import LogProvider, Logs
 from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.storage import Storage
-from gcushare_playground.apiserver.watching import Verdict, Watches
+from gcushare_playground.apiserver.watching import Watches
 
 _log = logging.getLogger(__name__)
 
@@ -90,11 +90,6 @@ class ApiServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether connections are accepted."""
-        return self._listener is not None
 
     @property
     def port(self) -> int:
@@ -168,11 +163,3 @@ class ApiServer:
     def register_logs(self, node: str, provider: LogProvider) -> None:
         """Let a provider answer ``kubectl logs`` for the pods of a node."""
         self._logs.register(node, provider)
-
-    def cut_watches(self, path: str = "") -> int:
-        """Break the connections of open watches whose path and query match; return how many."""
-        return self._watches.end(Verdict.CUT, path)
-
-    def expire_watches(self, path: str = "") -> int:
-        """End open watches whose path and query match with an ERROR event of code 410; return how many."""
-        return self._watches.end(Verdict.EXPIRE, path)

@@ -7,10 +7,8 @@ when the history has moved past it.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 import msgspec
 from aiohttp import web
@@ -26,13 +24,6 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _DEFAULT_TIMEOUT_S = 1800.0
 _BOOKMARK_BEFORE_END_S = 2.0
 """kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
-
-
-class Verdict(Enum):
-    """How somebody else ends a watch."""
-
-    CUT = "the connection breaks"
-    EXPIRE = "an ERROR event with code 410"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +80,12 @@ def _next_bookmark(now: float, deadline: float, interval_s: float) -> float:
     return before_end if now < before_end < now + interval_s else now + interval_s
 
 
-@dataclass(slots=True, eq=False)
-class Watcher:
-    """One open watch."""
-
-    path: str
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    verdict: Verdict | None = None
-    delivered: int = 0
-
-
 class Watches:
-    """The open watches, and the loop that serves each."""
+    """Serves watches of a storage."""
 
     def __init__(self, storage: Storage, bookmark_interval_s: float) -> None:
         self._storage = storage
         self._bookmark_interval_s = bookmark_interval_s
-        self._open: set[Watcher] = set()
-
-    def end(self, verdict: Verdict, path: str = "") -> int:
-        """End every open watch whose path and query match; return how many that were."""
-        chosen = [watcher for watcher in self._open if re.search(path, watcher.path)]
-        for watcher in chosen:
-            watcher.verdict = verdict
-            watcher.wake.set()
-        return len(chosen)
 
     async def serve(
         self, request: web.BaseRequest, target: Target, renderer: Renderer, *, cut_after: int | None
@@ -129,15 +101,12 @@ class Watches:
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         await response.prepare(request)
-        watcher = Watcher(request.path_qs)
-        self._open.add(watcher)
-        collection.subscribers.add(watcher.wake)
+        stream = _Stream(request, response, target.namespace, renderer, plan, collection, cut_after)
+        collection.subscribers.add(stream.wake)
         try:
-            stream = _Stream(request, response, target.namespace, renderer, plan, collection, watcher, cut_after)
             await stream.run(self._storage, self._bookmark_interval_s)
         finally:
-            collection.subscribers.discard(watcher.wake)
-            self._open.discard(watcher)
+            collection.subscribers.discard(stream.wake)
         return response
 
 
@@ -155,8 +124,9 @@ class _Stream:
     renderer: Renderer
     plan: WatchPlan
     collection: Collection
-    watcher: Watcher
     cut_after: int | None
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    delivered: int = 0
 
     async def run(self, storage: Storage, bookmark_interval_s: float) -> None:
         """Send everything from the plan's start on; return when the watch has ended."""
@@ -183,15 +153,11 @@ class _Stream:
         deadline = now() + self.plan.timeout_s
         bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
         while True:
-            self.watcher.wake.clear()
+            self.wake.clear()
             changes = self.collection.changes_since(cursor)
             reached = max(storage.version, cursor)
             await self._deliver(changes)
             cursor = reached
-            if self.watcher.verdict is Verdict.CUT:
-                raise _Broken
-            if self.watcher.verdict is Verdict.EXPIRE:
-                raise Expired(cursor, storage.version)
             if self.plan.bookmarks and now() >= min(bookmark_at, deadline):
                 await self.response.write(self.renderer.bookmark(cursor, {}))
                 bookmark_at = _next_bookmark(now(), deadline, bookmark_interval_s)
@@ -202,7 +168,7 @@ class _Stream:
     async def _wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(max(seconds, 0)):
-                await self.watcher.wake.wait()
+                await self.wake.wait()
         except TimeoutError:
             return
 
@@ -211,11 +177,11 @@ class _Stream:
         await self._send([self.renderer.event(*event) for event in seen if event is not None])
 
     async def _send(self, lines: list[bytes]) -> None:
-        if self.cut_after is not None and self.watcher.delivered + len(lines) >= self.cut_after:
-            lines = lines[: self.cut_after - self.watcher.delivered]
+        if self.cut_after is not None and self.delivered + len(lines) >= self.cut_after:
+            lines = lines[: self.cut_after - self.delivered]
             if lines:
                 await self.response.write(b"".join(lines))
             raise _Broken
-        self.watcher.delivered += len(lines)
+        self.delivered += len(lines)
         if lines:
             await self.response.write(b"".join(lines))

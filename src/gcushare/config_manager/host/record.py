@@ -37,6 +37,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scheduler_version: str
     is_proven: bool
     """Whether the scheduler was seen healthy with it. False after a crash while waiting: the next run waits again."""
+    is_adopted: bool = False
+    """Whether the configuration was made from one that someone edited by hand: its sum is known, but its words are an
+    admin's, so it is what the next one is made from, and is kept aside where it is removed."""
 
     def encoded(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"

@@ -117,12 +117,14 @@ class _Goal:
     scheduler_file: bytes
     record: Record
     notes: tuple[str, ...]
+    kept_aside: tuple[Step, ...]
+    """What keeps an edit that the configuration is not made from."""
     is_config_new: bool
     is_switched: bool
 
 
 def _goal(observed: Observed, wanted: Wanted) -> _Goal:
-    document, notes = _document(observed, wanted)
+    document, is_adopted = _document(observed, wanted)
     path = observed.layout.config_path(document.format)
     content = document.text.encode()
     target = ConfigTarget(document.flag, path, sha256(content)[:TAG_LENGTH])
@@ -133,27 +135,33 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
     # An admin's edit that left our change whole needs no second restart of the scheduler.
     is_switched = not observed.target.points_at(target)
     scheduler_file = observed.pristine.pointed_at(target).text.encode() if is_switched else state.content
+    notes: list[str] = []
+    kept_aside = _kept_aside(observed, notes) if not is_adopted else []
+    if kept_aside:
+        notes.append(f"what was edited by hand is not used: {wanted.version} cannot read it")
     return _Goal(
         target=target,
         config=config,
         scheduler_file=scheduler_file,
-        record=_record(observed, wanted, target, content, scheduler_file),
-        notes=notes,
+        record=_record(observed, wanted, target, content, scheduler_file, is_adopted=is_adopted),
+        notes=tuple(notes),
+        kept_aside=tuple(kept_aside),
         is_config_new=present is None or (present.content, present.mode) != (content, mode),
         is_switched=is_switched,
     )
 
 
-def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, tuple[str, ...]]:
-    """Make the configuration: from our own one if someone edited it, else from the admin's, else a new one."""
-    notes: tuple[str, ...] = ()
+def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, bool]:
+    """Make the configuration: from our own one if someone edited it, else from the admin's, else a new one.
+
+    Returns it, and whether it is made from an edit.
+    """
     if observed.own_edited is not None:
         merged = merged_config(observed.own_edited.text, observed.own_edited.path, wanted.extender)
         if merged.format.is_read_by(wanted.version):
-            return merged, notes
-        notes = (f"what was edited by hand in {observed.own_edited.path} is not used: {wanted.version} cannot read it",)
+            return merged, True
     if observed.base is None:
-        return new_config(wanted.extender, wanted.version, observed.pristine.flags), notes
+        return new_config(wanted.extender, wanted.version, observed.pristine.flags), False
     merged = merged_config(observed.base.text, observed.base.path, wanted.extender)
     if not merged.format.is_read_by(wanted.version):
         accepted = " or ".join(str(each) for each in ConfigFormat if each.is_read_by(wanted.version))
@@ -161,7 +169,7 @@ def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, tuple
             f"{observed.base.path}: kube-scheduler {wanted.version} does not read {merged.format}: write it as "
             f"{accepted}"
         )
-    return merged, notes
+    return merged, False
 
 
 def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
@@ -172,7 +180,8 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
     is_backup_there = backup is not None and backup.content == pristine.content
     if observed.record is not None and is_backup_there and not goal.is_config_new and not goal.is_switched:
         return ()
-    steps: list[Step] = [_record_step(observed, goal.record)]
+    # An edit is copied before the record: once that names another file, the next run takes the edit for ours.
+    steps: list[Step] = [*goal.kept_aside, _record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
         written = f"copy scheduler extender config file success, for detail, see {path}"
@@ -224,7 +233,9 @@ def _proof(observed: Observed, goal: _Goal, is_restarted: bool) -> tuple[Step, .
     return (*restart, awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
 
 
-def _record(observed: Observed, wanted: Wanted, target: ConfigTarget, config: bytes, edited: bytes) -> Record:
+def _record(
+    observed: Observed, wanted: Wanted, target: ConfigTarget, config: bytes, edited: bytes, *, is_adopted: bool
+) -> Record:
     before = observed.record
     was = [flag.value for flag in observed.pristine.flags if flag.name == target.flag]
     return Record(
@@ -239,6 +250,7 @@ def _record(observed: Observed, wanted: Wanted, target: ConfigTarget, config: by
         ),
         scheduler_version=str(wanted.version),
         is_proven=not wanted.restart,
+        is_adopted=is_adopted,
     )
 
 
@@ -257,12 +269,12 @@ def _stale(observed: Observed, path: str) -> tuple[Step, ...]:
 
 def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
     """Keep a configuration that someone edited by hand, beside its old name."""
-    record = observed.record
-    state = observed.snapshot.get(record.config) if record is not None else None
-    if record is None or state is None or sha256(state.content) in record.config_sha256:
+    edited = observed.own_edited
+    state = observed.snapshot[edited.path] if edited is not None else None
+    if edited is None or state is None:
         return []
-    aside = f"{record.config}.edited"
-    notes.append(f"{record.config} was edited by hand after gcushare wrote it: kept as {aside}")
+    aside = f"{edited.path}.edited"
+    notes.append(f"{edited.path} was edited by hand after gcushare wrote it: kept as {aside}")
     return [WriteFile(path=aside, state=state)]
 
 

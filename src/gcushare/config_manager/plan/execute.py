@@ -28,6 +28,7 @@ from gcushare.config_manager.plan.steps import (
     WaitLimits,
     WriteFile,
     describe,
+    outcome,
     way_back,
 )
 from gcushare.core.errors import ConflictError, GcushareError, Refused
@@ -212,7 +213,7 @@ class Executor:
         failures: list[str] = []
         steps: tuple[Step, ...] = ()
         try:
-            steps = self._steps_back(observed, plan, undo)
+            steps = self._steps_back(observed, plan, undo, reason)
         except GcushareError as error:
             failures.append(str(error))
         for step in steps:
@@ -230,18 +231,29 @@ class Executor:
             return RolledBackError(f"{reason}; the scheduler's file was not changed")
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
 
-    def _steps_back(self, observed: Observed, plan: Plan, undo: Plan) -> tuple[Step, ...]:
+    def _steps_back(self, observed: Observed, plan: Plan, undo: Plan, reason: Exception) -> tuple[Step, ...]:
+        """Plan the return to what was there before, or to nothing of ours where that may be what is not well."""
+        layout = observed.layout
+        is_undone = self._must_undo(observed, plan, reason)
+        before = outcome(observed.snapshot, undo) if is_undone else observed.snapshot
+        now = {path: self.files.read(path) for path in before}
+        steps = way_back(before, now, layout.target, layout.staging)
+        restarts = [step for step in (undo if is_undone else plan).steps if isinstance(step, Restart)]
+        return (*steps, *(replace(step, lines=()) for step in restarts))
+
+    def _must_undo(self, observed: Observed, plan: Plan, reason: Exception) -> bool:
         layout = observed.layout
         waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
         # A unit's scheduler reads a new configuration though its own file stays; a static pod's does not.
         read = {layout.target, *(layout.own_configs if layout.is_unit else ())}
         if waits and not any(_replaces(step, path) for step in plan.steps for path in read):
-            # An earlier run made the change and was cut off while it waited: what was before it is not in memory.
-            return tuple(step for step in undo.steps if not isinstance(step, AwaitScheduler))
-        now = {path: self.files.read(path) for path in observed.snapshot}
-        steps = way_back(observed.snapshot, now, layout.target, layout.staging)
-        restarts = tuple(step for step in plan.steps if isinstance(step, Restart))
-        return (*steps, *(replace(step, lines=()) for step in restarts))
+            # What stood there is what was waited for, also where its record is lost, so that none calls it unproven.
+            return True
+        # A file that could not be written says nothing of the scheduler, unless it was started again before that.
+        is_write_only = isinstance(reason, HostFileError | UnsafePathError) and all(
+            self.files.read(path) == observed.snapshot[path] for path in read
+        )
+        return waits and not observed.was_seen_well and not is_write_only
 
     async def _state_after(self, observed: Observed, plan: Plan) -> str:
         """Wait for the scheduler that the file which is back starts."""

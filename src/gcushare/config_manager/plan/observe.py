@@ -40,7 +40,7 @@ class Observed:
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
-    """Our configuration, when someone edited it after us."""
+    """Our configuration, when it has words of an admin's: edited after us, or adopted from such an edit before."""
     torn: tuple[str, ...]
     """Temporary files that a crash left behind."""
     notes: tuple[str, ...]
@@ -49,6 +49,14 @@ class Observed:
     def is_unproven(self) -> bool:
         """Whether the last change was cut off before the scheduler was seen well with it."""
         return self.record is not None and not self.record.is_proven
+
+    @property
+    def was_seen_well(self) -> bool:
+        """Whether the scheduler was seen well with what stands here; an edit that no round took in yet was not."""
+        if self.is_unproven:
+            return False
+        edited = self.own_edited
+        return edited is None or self.record is None or sha256(edited.text.encode()) in self.record.config_sha256
 
     @property
     def target_state(self) -> FileState:
@@ -215,7 +223,7 @@ def _read_own_edited(layout: Layout, snapshot: Snapshot, record: Record | None) 
     if record is None or record.config not in layout.own_configs:
         return None
     own = snapshot[record.config]
-    if own is None or sha256(own.content) in record.config_sha256:
+    if own is None or (sha256(own.content) in record.config_sha256 and not record.is_adopted):
         return None
     return BaseConfig(record.config, _text(own, record.config))
 

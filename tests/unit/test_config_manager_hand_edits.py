@@ -1,0 +1,190 @@
+"""An admin edits our own copy of the scheduler's configuration: it is taken over, or taken out and kept aside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.plan.execute import RolledBackError
+from tests.unit.config_manager_host import (
+    EXTENDER,
+    KUBEASZ,
+    MANIFEST,
+    MOVED_EXTENDER,
+    UNIT,
+    BreakingFiles,
+    Crash,
+    Host,
+    ManualClock,
+    corpus_text,
+    crash_at,
+    host_with,
+    refuse_at,
+)
+
+CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+POLICY = "/etc/kubernetes/scheduler-extender-config.json"
+GOOD = b"percentageOfNodesToScore: 70\n"
+BAD = b"percentageOfNodesToFilter: 70\n"
+THIRD_EXTENDER = replace(EXTENDER, url="http://10.96.3.3:32766")
+
+
+def edit(host: Host, line: bytes) -> bytes:
+    host.put(CONFIG, host.get(CONFIG) + line, mode=0o644)
+    return host.get(CONFIG)
+
+
+async def applied(root: Path, kind: str = "static pod") -> Host:
+    host = host_with(root, "kubeadm-1.29.yaml") if kind == "static pod" else Host(root, target=UNIT, version="v1.29.0")
+    if kind == "unit":
+        host.put(UNIT, KUBEASZ)
+    await host.apply()
+    return host
+
+
+async def test_an_edit_that_the_scheduler_refuses_is_taken_out_and_the_next_round_goes_on_without_it(
+    tmp_path: Path,
+) -> None:
+    host = await applied(tmp_path)
+    working = host.get(CONFIG)
+    edited = edit(host, BAD)
+    host.scheduler.refuses = "percentageOfNodesToFilter"
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply()
+    assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml")
+    assert host.get(CONFIG + ".edited") == edited
+    await host.apply()
+    assert (host.get(CONFIG), host.scheduler.config, host.scheduler.problem) == (working, working, "")
+    assert host.get(CONFIG + ".edited") == edited
+
+
+async def test_a_units_edit_that_the_scheduler_refuses_once_it_starts_again_is_taken_out(tmp_path: Path) -> None:
+    host = await applied(tmp_path, "unit")
+    edited = edit(host, BAD)
+    host.scheduler.refuses = "percentageOfNodesToFilter"
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply(MOVED_EXTENDER)
+    assert (host.get(UNIT), host.get(CONFIG + ".edited")) == (KUBEASZ.encode(), edited)
+    await host.apply(MOVED_EXTENDER)
+    assert b"10.96.200.8" in host.scheduler.config
+
+
+async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_changes_more(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edited = edit(host, BAD)
+    host.scheduler.refuses = "percentageOfNodesToFilter"
+    host.files = BreakingFiles(HostFiles(tmp_path), crash_at(4, tmp_path))
+    host.clock = EndingClock()
+    with pytest.raises(Crash):
+        await host.apply()
+    host = host.copied(tmp_path / "again")
+    host.files = HostFiles(host.root)
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply(MOVED_EXTENDER)
+    assert host.get(MANIFEST) == corpus_text("kubeadm-1.29.yaml")
+    assert b"percentageOfNodesToFilter" in edited
+    assert b"percentageOfNodesToFilter" in host.get(CONFIG + ".edited")
+
+
+class EndingClock(ManualClock):
+    """The machine goes down at the first wait."""
+
+    async def sleep(self, delay_s: float) -> None:
+        raise Crash(delay_s)
+
+
+async def test_an_edit_taken_over_stays_over_later_rounds(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edit(host, GOOD)
+    await host.apply()
+    for extender in (EXTENDER, MOVED_EXTENDER, MOVED_EXTENDER, THIRD_EXTENDER):
+        await host.apply(extender)
+        assert GOOD in host.scheduler.config
+        assert extender.url.encode() in host.scheduler.config
+    tree, starts = host.tree(), host.scheduler.starts
+    await host.apply(THIRD_EXTENDER)
+    assert (host.tree(), host.scheduler.starts) == (tree, starts)
+
+
+async def test_a_later_change_that_fails_returns_to_the_edit_that_was_seen_well(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edit(host, GOOD)
+    await host.apply()
+    working = host.tree()
+    host.scheduler.refuses = "10.96.200.8"
+    with pytest.raises(RolledBackError, match="is healthy again"):
+        await host.apply(MOVED_EXTENDER)
+    assert host.tree() == working
+
+
+async def test_recovering_keeps_an_edit_that_was_taken_over(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edit(host, GOOD)
+    await host.apply()
+    lines = await host.recover()
+    assert GOOD in host.get(CONFIG + ".edited")
+    assert any(".edited" in line for line in lines)
+
+
+async def test_a_full_disk_before_the_switch_leaves_an_edit_where_it_is(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    edit(host, GOOD)
+    before = host.tree()
+    host.files = BreakingFiles(HostFiles(tmp_path), refuse_at(1))
+    with pytest.raises(RolledBackError, match="file was not changed"):
+        await host.apply()
+    assert host.tree() == before
+
+
+@pytest.mark.parametrize("rounds_after_the_edit", [0, 1])
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [("kubeadm-1.22.yaml", "kubeadm-1.23.yaml", POLICY), ("kubeadm-1.23.yaml", "kubeadm-1.29.yaml", CONFIG)],
+)
+async def test_an_edit_that_the_upgraded_scheduler_cannot_read_is_kept_aside(
+    tmp_path: Path, old: str, new: str, path: str, rounds_after_the_edit: int
+) -> None:
+    host = host_with(tmp_path, old)
+    await host.apply()
+    word = b"percentageOfNodesToScore" if path == CONFIG else b"hardPodAffinitySymmetricWeight"
+    if path == CONFIG:
+        edit(host, GOOD)
+    else:
+        document = json.loads(host.get(POLICY)) | {word.decode(): 3}
+        host.put(POLICY, json.dumps(document, indent=2), mode=0o644)
+    for _ in range(rounds_after_the_edit):
+        await host.apply()
+    edited = host.get(path)
+    host.put(MANIFEST, corpus_text(new))
+    lines = await host.apply()
+    assert host.get(path + ".edited") == edited
+    assert word not in host.scheduler.config
+    assert any("cannot read it" in line for line in lines)
+    assert any(f"kept as {path}.edited" in line for line in lines)
+    tree = host.tree()
+    await host.apply()
+    assert host.tree() == tree
+
+
+async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path) -> None:
+    prepared = host_with(tmp_path / "prepared", "kubeadm-1.22.yaml")
+    await prepared.apply()
+    document = json.loads(prepared.get(POLICY)) | {"hardPodAffinitySymmetricWeight": 3}
+    prepared.put(POLICY, json.dumps(document, indent=2), mode=0o644)
+    edited = prepared.get(POLICY)
+    prepared.put(MANIFEST, corpus_text("kubeadm-1.23.yaml"))
+    twin = prepared.copied(tmp_path / "counted")
+    counting = twin.files = BreakingFiles(HostFiles(twin.root), lambda _number, _path: None)
+    await twin.apply()
+    for number in range(1, counting.changes + 1):
+        host = prepared.copied(tmp_path / str(number))
+        host.files = BreakingFiles(HostFiles(host.root), crash_at(number, host.root))
+        with pytest.raises(Crash):
+            await host.apply()
+        host.files = HostFiles(host.root)
+        await host.apply()
+        assert host.get(POLICY + ".edited") == edited, number

@@ -26,7 +26,7 @@ wait_for_schedulers() {
         reports=$(scheduler_reports)
         expected=$(managed_nodes)
         there=$(printf '%s\n' "$reports" | awk -v state="$wanted" '$2 == state' | grep -c . || true)
-        if [ -n "$expected" ] && [ "$there" -ge "$expected" ] && ! printf '%s\n' "$reports" | grep -q ' failed '; then
+        if [ -n "$expected" ] && [ "$there" -ge "$expected" ] && ! printf '%s\n' "$reports" | grep -Eq ' (failed|changing) '; then
             [ "$expected" -gt 0 ] || return 2
             return 0
         fi

@@ -137,6 +137,10 @@ def config_manager_that_failed(rig: DoctorRig) -> None:
     rig.put(config_map("gcushare-config-manager", mode="apply", node__master=report))
 
 
+def config_manager_at_work(rig: DoctorRig) -> None:
+    rig.put(config_map("gcushare-config-manager", mode="apply", node__master='{"state": "changing", "reason": ""}'))
+
+
 def no_extender_at_all(rig: DoctorRig) -> None:
     rig.delete("pods", EXTENDER, SYSTEM)
     rig.delete("services", SERVICE, SYSTEM)
@@ -224,6 +228,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_out_of_sight, INFO, "scheduler-unseen", "kube-scheduler", "no call yet"),
         (scheduler_with_an_unseen_configuration, INFO, "scheduler-unseen", SCHEDULER, "own.yaml"),
         (config_manager_that_failed, ERROR, "config-manager-failed", "node master", "unhealthy for 180s"),
+        (config_manager_at_work, INFO, "config-manager-changing", "node master", "is changing how kube-scheduler"),
         (no_extender_at_all, ERROR, "extender-missing", SERVICE, "no such Service"),
         (no_one_leads, ERROR, "no-leader", "scheduler extender", f"held by {EXTENDER}"),
         (two_lead, ERROR, "two-leaders", "scheduler extender", "2 replicas"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from tests.unit.config_manager_host import (
 )
 
 PACE = Pace(interval_s=10, after_failure_s=900)
+CHANGING = (State.CHANGING, "")
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Cluster:
     wanted: Mode = Mode.APPLY
     settings: ExtenderEntry = EXTENDER
     is_down: bool = False
+    at_turn: Callable[[], None] = lambda: None
+    """What happens while a node waits for its turn."""
     reported: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
     calls: dict[str, Calls] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
@@ -70,6 +73,7 @@ class Node:
         async with self.cluster.lock:
             self.cluster.holders.append(self.name)
             self.cluster.holder = self.name
+            self.cluster.at_turn()
             yield UNSHARED
             self.cluster.holder = ""
 
@@ -85,7 +89,7 @@ async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Pa
     assert await loop.check() == "the scheduler was not looked at yet"
     for _ in range(3):
         await loop.round()
-    assert cluster.reported == {"cp-1": [(State.APPLIED, "")]}
+    assert cluster.reported == {"cp-1": [CHANGING, (State.APPLIED, "")]}
     assert cluster.holders == ["cp-1"]
     assert await loop.check() is None
 
@@ -108,7 +112,7 @@ async def test_the_wish_to_recover_is_obeyed_and_reported(tmp_path: Path) -> Non
     await loop.round()
     await loop.round()
     assert host.tree() == before
-    assert cluster.reported["cp-1"] == [(State.APPLIED, ""), (State.RECOVERED, "")]
+    assert cluster.reported["cp-1"] == [CHANGING, (State.APPLIED, ""), CHANGING, (State.RECOVERED, "")]
 
 
 async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_something_changed(
@@ -122,7 +126,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
         await loop.round()
     assert len(cluster.holders) == 1
     assert host.tree() == before
-    ((state, reason),) = cluster.reported["cp-1"]
+    _, (state, reason) = cluster.reported["cp-1"]
     assert (state, "rolled back" in reason) == (State.FAILED, True)
     assert await loop.check() == reason
     host.manual_clock.seconds += PACE.after_failure_s
@@ -142,7 +146,7 @@ async def test_an_api_server_that_is_away_changes_nothing_and_is_reported_once_b
     assert await loop.check() == "the API server does not answer"
     cluster.is_down = False
     await loop.round()
-    assert cluster.reported["cp-1"] == [(State.APPLIED, "")]
+    assert cluster.reported["cp-1"] == [CHANGING, (State.APPLIED, "")]
 
 
 async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -> None:
@@ -167,6 +171,38 @@ async def test_two_nodes_never_change_their_schedulers_at_once(tmp_path: Path) -
     )
 
 
+async def test_a_wish_to_recover_that_came_while_it_waited_for_its_turn_is_obeyed(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    before = host.tree()
+    cluster.at_turn = lambda: setattr(cluster, "wanted", Mode.RECOVER)
+    await reconciler(host, cluster).round()
+    assert host.tree() == before
+    assert cluster.reported["cp-1"] == [CHANGING, (State.RECOVERED, "")]
+
+
+async def test_nothing_is_changed_that_could_not_be_reported(tmp_path: Path) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    before = host.tree()
+    cluster.at_turn = lambda: setattr(cluster, "is_down", True)
+    loop = reconciler(host, cluster)
+    await loop.round()
+    assert host.tree() == before
+    assert await loop.check() == "the API server does not answer"
+
+
+async def test_an_extender_that_moved_while_it_waited_for_its_turn_is_asked_before_the_scheduler_calls_it(
+    tmp_path: Path,
+) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    before = host.tree()
+    cluster.at_turn = lambda: setattr(cluster, "settings", SECURE)
+    loop = reconciler(host, cluster)
+    loop.check_extender = refused
+    await loop.round()
+    assert host.tree() == before
+    assert cluster.reported["cp-1"][-1][0] is State.FAILED
+
+
 class StuckClock(ManualClock):
     """A clock on which a wait never ends."""
 
@@ -189,11 +225,11 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     shutdown.request("test")
     await asyncio.wait_for(running, 60)
     assert "gcushare" in host.get(MANIFEST).decode()
-    assert cluster.reported == {}
+    assert cluster.reported == {"cp-1": [CHANGING]}, "who waits for every node to recover sees that this one did not"
     host.clock = ManualClock()
     assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
     await reconciler(host, cluster).round()
-    assert cluster.reported["cp-1"] == [(State.APPLIED, "")]
+    assert cluster.reported["cp-1"] == [CHANGING, CHANGING, (State.APPLIED, "")]
     assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
 
 

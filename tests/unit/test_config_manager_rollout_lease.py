@@ -267,7 +267,7 @@ async def test_the_turn_is_handed_on_at_once_when_a_change_is_done(tmp_path: Pat
     world = World(tmp_path)
     nodes = [world.node(name, static_pod) for name in ("one", "two", "three")]
     await world.rounds(*nodes, seconds=ROLLOUT_TIMES.duration_s / 2)
-    assert [node.reported for node in nodes] == [[(State.APPLIED, "")]] * 3
+    assert [node.reported for node in nodes] == [[(State.CHANGING, ""), (State.APPLIED, "")]] * 3
 
 
 def test_the_hosts_files_are_those_that_the_manager_changes(tmp_path: Path) -> None:

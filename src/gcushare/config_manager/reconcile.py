@@ -40,6 +40,12 @@ class State(enum.Enum):
     APPLIED = "applied"
     RECOVERED = "recovered"
     FAILED = "failed"
+    CHANGING = "changing"
+    """It is this node's turn, and its files may be changed from now on. Reported before the first change, and left
+    standing by a manager that is ended in the middle of one."""
+
+
+_DONE = {Mode.APPLY: State.APPLIED, Mode.RECOVER: State.RECOVERED}
 
 
 class DesiredState(Protocol):
@@ -155,22 +161,23 @@ class Reconciler:
             state, reason = State.FAILED, str(error)
         self._state = (state, reason)
         self._log(state, reason)
-        report = (state, reason, self.manager.calls())
-        if report == self._reported:
-            return
         try:
-            await self.reports.report(*report)
-            self._reported = report
+            await self._report(state, reason)
         except GcushareError as error:
             logger.warning("state not reported state=%s error=%s", state.value, error)
+
+    async def _report(self, state: State, reason: str) -> None:
+        report = (state, reason, self.manager.calls())
+        if report != self._reported:
+            await self.reports.report(*report)
+            self._reported = report
 
     async def _reconcile(self) -> tuple[State, str]:
         mode = await self.desired.mode()
         prepared = await self._prepare(mode)
-        done = State.APPLIED if mode is Mode.APPLY else State.RECOVERED
         if prepared.plan.changes_nothing:
             self._failed = None
-            return done, ""
+            return _DONE[mode], ""
         if (
             self._failed is not None
             and self._failed[0] == prepared.fingerprint
@@ -179,12 +186,19 @@ class Reconciler:
             return State.FAILED, self._failed[2]
         if prepared.extender is not None:
             await self.check_extender(prepared.extender)
+        checked = prepared.extender
         async with self.lease.hold() as tenure:
-            # The wait may have been long: decide again on what is there now.
+            # Whoever wants all nodes recovered writes that first and reads the reports then. So this node is seen by
+            # them, or sees what they want: reported before the wish is read, and nothing is changed unreported.
+            await self._report(State.CHANGING, "")
+            # The wait may have been long: decide again on what is wanted, and there, now.
+            mode = await self.desired.mode()
             prepared = await self._prepare(mode)
+            if prepared.extender is not None and prepared.extender != checked:
+                await self.check_extender(prepared.extender)
             await self._carry_out(mode, prepared, tenure)
         self._failed = None
-        return done, ""
+        return _DONE[mode], ""
 
     async def _prepare(self, mode: Mode) -> Prepared:
         if mode is Mode.RECOVER:

@@ -17,7 +17,10 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """The last report of one node; ``state`` is `UNKNOWN` and ``calls`` empty where it cannot be read."""
+    """The last report of one node: ``state`` is applied, recovered, failed or changing.
+
+    Where the report cannot be read ``state`` is `UNKNOWN` and ``calls`` empty.
+    """
 
     node: str
     state: str

@@ -176,7 +176,14 @@ def _unserved(scheduler: SchedulerFacts, vendor: Vendor, others: list[str]) -> F
 def check_reports(facts: Facts) -> Iterator[Finding]:
     """What the config managers themselves say."""
     for report in facts.reports:
-        if report.state not in ("applied", "recovered"):
+        if report.state == "changing":
+            yield info(
+                "config-manager-changing",
+                f"node {report.node}",
+                "its config manager is changing how kube-scheduler is started, or was ended in the middle of that",
+                "look again in some minutes; if it stays so, see whether the config manager's pod runs on the node",
+            )
+        elif report.state not in ("applied", "recovered"):
             yield error(
                 "config-manager-failed",
                 f"node {report.node}",

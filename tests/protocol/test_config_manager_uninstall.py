@@ -1,0 +1,106 @@
+"""``helm uninstall`` while a node changes its scheduler, or waits for its turn: no node is left as it was changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.kubernetes import ApiDesiredState, ApiReports, ApiRolloutLease, read_reports
+from gcushare.config_manager.reconcile import Reconciler
+from gcushare.config_manager.settings import ExtenderOptions
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.election import ApiLease
+from gcushare.kube.resources import NODES
+from gcushare.wire.contracts import CONFIG_MANAGER
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from tests.protocol.config_manager_node import until
+from tests.protocol.test_config_manager_commands import URL, call
+from tests.unit.config_manager_host import Host, ManualClock, host_with
+
+NAMESPACE = "kube-system"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
+    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
+        await opened.create(NODES, {"metadata": {"name": "cp-1"}})
+        yield opened
+
+
+def rollout_lease(client: KubeClient, identity: str) -> ApiRolloutLease:
+    return ApiRolloutLease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity)
+
+
+def config_manager(client: KubeClient, host: Host) -> Reconciler:
+    return Reconciler(
+        manager=host.manager,
+        desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE),
+        reports=ApiReports(client, NAMESPACE, "cp-1"),
+        lease=rollout_lease(client, "cp-1"),
+        clock=host.clock,
+    )
+
+
+class HeldClock(ManualClock):
+    """Time stands still until ``go_on`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, delay_s: float) -> None:
+        self.waiting.set()
+        await self.go_on.wait()
+        await super().sleep(delay_s)
+
+
+async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
+    server: ApiServer, client: KubeClient, tmp_path: Path
+) -> None:
+    host = host_with(tmp_path / "host", "kubeadm-1.29.yaml")
+    before = host.tree()
+    held = host.clock = HeldClock()
+    loop = config_manager(client, host)
+    changing = asyncio.create_task(loop.round())
+    await asyncio.wait_for(held.waiting.wait(), 60)
+    assert host.tree() != before, "the manifest is switched already"
+    uninstall = asyncio.create_task(call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"))
+    desired = ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE)
+
+    async def is_wanted_back() -> bool:
+        return (await desired.mode()).value == "recover"
+
+    await until(is_wanted_back, "the wish to recover is written")
+    await asyncio.wait((uninstall,), timeout=0.5)
+    assert not uninstall.done()
+    held.go_on.set()
+    await asyncio.wait_for(changing, 60)
+    await loop.round()
+    assert await asyncio.wait_for(uninstall, 60) == (0, ["1 nodes recovered: cp-1"], "")
+    assert host.tree() == before
+
+
+async def test_a_node_that_waited_for_its_turn_meanwhile_changes_nothing_any_more(
+    server: ApiServer, client: KubeClient, tmp_path: Path
+) -> None:
+    host = host_with(tmp_path / "host", "kubeadm-1.29.yaml")
+    before = host.tree()
+    loop = config_manager(client, host)
+    async with rollout_lease(client, "another").hold():
+        waiting = asyncio.create_task(loop.round())
+        answer = await call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
+        assert answer == (0, ["0 nodes recovered: none"], "")
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 60)
+    assert host.tree() == before
+    assert [report.state for report in await read_reports(client, NAMESPACE)] == ["recovered"]

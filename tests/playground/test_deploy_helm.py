@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from tests.charts import NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
+from tests.charts import HELM, NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
 from tests.playground.deploy_rig import Site, config_manager, control_plane_node, needs_tools, started_site
 from tests.protocol.config_manager_node import until
 from tests.unit.apiserver_objects import pod
@@ -60,6 +62,39 @@ async def test_an_upgrade_keeps_address_authority_reports_and_sets_the_wish_back
     assert site.get("secrets", f"{EXTENDER}-tls")["data"] == certificate
     assert data_of(site) == {"mode": "apply", "node.n1": "{}"}
     assert site.names("daemonsets.apps") == {MANAGER, "gcushare-device-plugin", "gcushare-device-plugin-aliyun"}
+
+
+async def test_an_upgrade_that_takes_the_config_managers_away_is_refused_until_every_node_has_recovered(
+    site: Site,
+) -> None:
+    leave = ("upgrade", "gcushare", UMBRELLA_CHART, "--namespace", NAMESPACE)
+    mode = ("--set", "gcushare-scheduler-extender-chart.scheduler.mode=none")
+    await site.helm("install", "gcushare", UMBRELLA_CHART)
+    reports = {"node.n1": '{"state": "applied", "reason": ""}', "node.gone": '{"state": "applied", "reason": ""}'}
+    change(site, "configmaps", MANAGER, {"data": {"mode": "apply", **reports}})
+    refused = await site.run(HELM, *leave, *mode)
+    assert refused.code == 1
+    assert 'scheduler.mode "none"' in refused.errors
+    assert "n1 is applied. Run" in refused.errors, "a node that is gone is not waited for"
+    assert site.names("daemonsets.apps") == {MANAGER, "gcushare-device-plugin"}
+    # Before that helm shows the template's own words, with the same quotes.
+    said = refused.errors.rpartition("error calling fail: ")[2]
+    command = re.search(r"Run `([^`]*)`", said)
+    assert command is not None, said
+    done = await site.run(*shlex.split(command[1]))
+    assert (done.code, data_of(site)["mode"]) == (0, "recover"), done
+    for state in ("changing", "failed"):
+        change(site, "configmaps", MANAGER, {"data": {**data_of(site), "node.n1": f'{{"state": "{state}"}}'}})
+        refused = await site.run(HELM, *leave, *mode)
+        assert f"n1 is {state}" in refused.errors
+        assert data_of(site)["mode"] == "recover", "what is waited for stays wanted"
+    change(site, "configmaps", MANAGER, {"data": {**data_of(site), "node.n1": '{"state": "recovered"}'}})
+    done = await site.run(HELM, *leave, *mode)
+    assert done.code == 0, done
+    assert site.names("daemonsets.apps") == {"gcushare-device-plugin"}
+    assert site.find("configmaps", MANAGER) is None
+    done = await site.run(HELM, *leave, *mode)
+    assert done.code == 0, "there is nothing to leave any more"
 
 
 async def test_an_upgrade_touches_neither_pods_nor_their_records(site: Site) -> None:

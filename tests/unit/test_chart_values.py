@@ -10,6 +10,7 @@ import pytest
 from tests.charts import (
     CHARTS,
     EXTENDER_CHART,
+    NEWEST,
     OLDEST,
     PLUGIN_CHART,
     UMBRELLA_CHART,
@@ -367,3 +368,11 @@ def test_a_chart_passes_helm_lint(chart: Path) -> None:
 @pytest.mark.parametrize("unit", ["1", "0.1", "0.01", "0.001"])
 def test_a_memory_unit_may_be_written_as_a_number(unit: str) -> None:
     assert f"--memory-unit={unit}\n" in render_text(PLUGIN_CHART, Rendering(values=f"memoryUnit: {unit}\n"))
+
+
+@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler", "none"])
+def test_an_upgrade_that_cannot_look_into_a_cluster_renders_as_an_installation(mode: str) -> None:
+    arguments = ("template", "test", str(EXTENDER_CHART), "--kube-version", NEWEST, "--set", f"scheduler.mode={mode}")
+    first, again = helm(*arguments), helm(*arguments, "--is-upgrade")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout == first.stdout

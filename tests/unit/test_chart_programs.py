@@ -362,3 +362,11 @@ def test_the_plugins_pods_are_guaranteed(vendor: str) -> None:
         resources = container["resources"]
         assert resources["requests"] == resources["limits"]
         assert resources["limits"].keys() == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize("mode", ["own", "secret"])
+def test_another_name_of_the_scheduler_is_for_certificates_that_the_extender_does_not_make(mode: str) -> None:
+    given = ("verbsTls.secretName=server", "verbsTls.clientSecretName=client")
+    objects = rendered(EXTENDER_CHART, "verbsTls.clientName=other", f"verbsTls.mode={mode}", *given)
+    (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
+    assert settings_of(container).verbs.verbs_client_name == ("other" if mode == "secret" else SCHEDULER_NAME)

@@ -132,7 +132,7 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "verbsTls.validDays": ("90", ""),
     "verbsTls.secretName": ("given", ""),
     "verbsTls.clientSecretName": ("given", VERBS_CERT_MANAGER),
-    "verbsTls.clientName": ("scheduler.example.com", ""),
+    "verbsTls.clientName": ("scheduler.example.com", VERBS_CERT_MANAGER),
     "verbsTls.issuer.name": ("other", VERBS_CERT_MANAGER),
     "verbsTls.issuer.kind": ("ClusterIssuer", VERBS_CERT_MANAGER),
     "verbsTls.issuer.group": ("example.com", VERBS_CERT_MANAGER),

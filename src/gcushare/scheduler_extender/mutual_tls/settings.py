@@ -74,7 +74,8 @@ class VerbsSettings:
     verbs_client_name: str = setting(
         parsers.text("NAME"),
         default=SCHEDULER_NAME,
-        help="Whom a client's certificate must name, as its common name or a DNS name; no other client is served.",
+        help="Whom a client's certificate must name, as its common name or a DNS name; no other client is served. "
+        "Another one only with the three files: what is made in verbs-secret always names the default.",
     )
     verbs_tls_cert_file: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "verbs-secret is used"),
@@ -108,4 +109,10 @@ class VerbsSettings:
             yield (
                 f"verbs {self.verbs.value!r} needs either verbs-secret or the three verbs-tls files, "
                 f"{'none' if given == 0 else 'both'} of which is given"
+            )
+        elif self.verbs is not Verbs.PLAIN and given == 0 and self.verbs_client_name != SCHEDULER_NAME:
+            yield (
+                f"verbs-client-name {self.verbs_client_name!r}: a certificate made in verbs-secret names "
+                f"{SCHEDULER_NAME!r}, and no scheduler that shows it would be served: leave verbs-client-name out, or "
+                "give certificates of your own by the three verbs-tls files"
             )

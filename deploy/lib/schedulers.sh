@@ -4,18 +4,23 @@
 
 state_map=gcushare-config-manager
 
-# Print "NODE STATE REASON..." for every node that has reported.
+# Print "NODE STATE REASON..." for every node that has reported and still exists: reports of others stay for ever.
 scheduler_reports() {
+    local nodes
+    nodes=$(kubectl get nodes -o name | tr '\n' ' ') || return 0
     # shellcheck disable=SC2016 # the template's own variables
     kubectl get configmap "$state_map" --namespace "$namespace" \
         -o go-template='{{range $key, $value := .data}}{{$key}} {{$value}}{{"\n"}}{{end}}' 2>/dev/null |
-        sed -n 's/^node\.\([^ ]*\) {"state": *"\([a-z]*\)",\( *"calls": *"[a-z-]*",\)\{0,1\} *"reason": *"\(.*\)"}$/\1 \2 \4/p'
+        sed -n 's/^node\.\([^ ]*\) {"state": *"\([a-z]*\)",\( *"calls": *"[a-z-]*",\)\{0,1\} *"reason": *"\(.*\)"}$/\1 \2 \4/p' |
+        awk -v nodes="$nodes" 'BEGIN { n = split(nodes, names); while (n) there[names[n--]] } ("node/" $1) in there'
 }
 
-# How many nodes a config manager belongs on; nothing as long as the cluster has not counted them.
+# How many nodes a config manager belongs on; nothing as long as the cluster has not counted them. The DaemonSet's name is a
+# value of the chart, its label is not.
 managed_nodes() {
-    kubectl get daemonset "$state_map" --namespace "$namespace" \
-        -o jsonpath='{.status.observedGeneration} {.status.desiredNumberScheduled}' 2>/dev/null | awk '$1 > 0 { print $2 + 0 }'
+    kubectl get daemonset --namespace "$namespace" --selector app.kubernetes.io/component=config-manager \
+        -o jsonpath='{.items[0].status.observedGeneration} {.items[0].status.desiredNumberScheduled}' 2>/dev/null |
+        awk '$1 > 0 { print $2 + 0 }'
 }
 
 # wait_for_schedulers STATE: until every managed node reports STATE; prints what goes wrong meanwhile. Returns 1 when it

@@ -52,6 +52,7 @@ if kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; 
     fi
 fi
 say "uninstall gcushare scheduler extender release in namespace:$namespace start..."
-uninstall_release "$name" "${options[@]}"
+# Bash before 4.4 takes an empty array for an unset variable.
+uninstall_release "$name" ${options[@]+"${options[@]}"}
 # The programs made these themselves; they are not in use any more.
 kubectl delete lease "$name" "$state_map" --namespace "$namespace" --ignore-not-found

@@ -55,5 +55,5 @@ case $status in
 2) fail "no node is labelled as control plane, so no kube-scheduler was configured" \
     "on a managed cluster use --scheduler-mode second-scheduler; see docs/install.md" ;;
 *) fail "not every kube-scheduler calls the extender; those that do not are as they were before" \
-    "see the reasons above and: kubectl logs -n $namespace daemonset/gcushare-config-manager; then run $0 again" ;;
+    "see the reasons above and: kubectl logs -n $namespace -l app.kubernetes.io/component=config-manager; then run $0 again" ;;
 esac

@@ -12,6 +12,7 @@ import msgspec
 
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, effective
+from gcushare.config_manager.host.paths import Layout
 from gcushare.config_manager.host.record import Record, sha256
 from gcushare.config_manager.plan.observe import Observed
 from gcushare.config_manager.plan.steps import (
@@ -31,7 +32,6 @@ from gcushare.core.errors import ConfigError
 _CONFIG_MODE = 0o644
 """Like the configurations that kubeadm writes: a scheduler that does not run as root must be able to read it."""
 _SECRET_MODE = 0o600
-_RESTART_NOTE = "the scheduler reads its configuration only when it starts: restart it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,9 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
                 "other edits stay"
             )
         if not restart:
-            notes.append(_RESTART_NOTE)
+            notes.append(
+                f"{_restart_note(layout)}; until then systemd would start it with a configuration that is gone"
+            )
     steps += _kept_aside(observed, notes)
     steps += [RemoveFile(path=path) for path in layout.own_files if observed.snapshot[path] is not None]
     steps += [RemoveFile(path=path) for path in observed.torn]
@@ -290,8 +292,17 @@ def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed:
     if wanted.extender.url.startswith("https://") and wanted.extender.tls is None:
         notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
     if is_changed and not wanted.restart:
-        notes.append(_RESTART_NOTE)
+        notes.append(_restart_note(observed.layout))
     return tuple(notes)
+
+
+def _restart_note(layout: Layout) -> str:
+    """What an admin is left to do who asked for no restart, as can be done for a unit alone."""
+    name = posixpath.basename(layout.target)
+    return (
+        "systemd keeps a unit as it loaded it, and the scheduler its configuration as it read it: run now "
+        f"`systemctl daemon-reload && systemctl restart {name}`"
+    )
 
 
 def _with_last_lines(steps: tuple[Step, ...], lines: tuple[str, ...]) -> tuple[Step, ...]:

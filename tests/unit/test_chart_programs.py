@@ -223,6 +223,7 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
     assert config["apiVersion"] == f"kubescheduler.config.k8s.io/{api}"
     assert config["profiles"] == [{"schedulerName": "gcushare-scheduler"}]
     assert config["leaderElection"]["resourceName"] == "gcushare-scheduler"
+    assert config["leaderElection"]["resourceLock"] == "leases", "its Role grants no Endpoints"
 
 
 @pytest.mark.parametrize(

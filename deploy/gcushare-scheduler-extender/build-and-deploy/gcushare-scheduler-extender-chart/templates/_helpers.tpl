@@ -186,6 +186,8 @@ apiVersion: kubescheduler.config.k8s.io/{{ .api }}
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
+  # The default of 1.19 is a lock of Endpoints and Leases; the scheduler's Role grants Leases alone.
+  resourceLock: leases
   resourceName: {{ $values.secondScheduler.name }}
   resourceNamespace: {{ .root.Release.Namespace }}
 profiles:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.commands import silence_s
 from gcushare.config_manager.plan.execute import UNSHARED
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
@@ -287,3 +288,9 @@ async def test_a_fresh_node_whose_change_fails_is_not_one_that_has_still_to_move
     await loop.round()
     assert cluster.reported["cp-1"][-1][0] is State.FAILED
     assert cluster.calls["cp-1"] is Calls.NONE
+
+
+@pytest.mark.parametrize("wait_timeout_s", [1.0, 180.0, 600.0, 3600.0])
+def test_a_round_that_waits_as_long_as_it_may_and_is_undone_is_not_taken_for_stuck(wait_timeout_s: float) -> None:
+    assert silence_s(wait_timeout_s) > 2 * wait_timeout_s + 60
+    assert silence_s(wait_timeout_s) >= 900

@@ -46,8 +46,7 @@ Say = Callable[[str], None]
 
 _POLL_S = 1.0
 _DRAIN_S = 5.0
-# A round waits for the API server (15 s by default) and, with the Lease, for a scheduler (180 s), twice when undone.
-_SILENCE_S = 900.0
+_LEAST_SILENCE_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
             lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity),
             clock=SystemClock(),
             pace=Pace(interval_s=settings.interval),
-            beat=(heart := Heartbeat("reconciler", _SILENCE_S)).beat,
+            beat=(heart := Heartbeat("reconciler", silence_s(settings.place.wait_timeout))).beat,
         )
         health = Health()
         health.add_live("reconciler", heart.check)
@@ -188,6 +187,14 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         finally:
             await server.stop(_DRAIN_S)
     return DONE
+
+
+def silence_s(wait_timeout_s: float) -> float:
+    """How long the loop may be silent before it counts as stuck.
+
+    A round waits for the API server (15 s by default) and, with the Lease, for a scheduler, twice when undone.
+    """
+    return max(_LEAST_SILENCE_S, 3 * wait_timeout_s)
 
 
 async def uninstall(settings: UninstallSettings, say: Say) -> int:

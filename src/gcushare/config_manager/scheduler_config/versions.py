@@ -63,7 +63,7 @@ class ConfigFormat(enum.Enum):
 _READ_BY: dict[ConfigFormat, tuple[tuple[int, int], tuple[int, int] | None]] = {
     ConfigFormat.POLICY: ((1, 0), (1, 22)),
     ConfigFormat.V1ALPHA2: ((1, 18), (1, 20)),
-    ConfigFormat.V1BETA1: ((1, 19), (1, 24)),
+    ConfigFormat.V1BETA1: ((1, 19), (1, 22)),
     ConfigFormat.V1BETA2: ((1, 22), (1, 27)),
     ConfigFormat.V1BETA3: ((1, 23), (1, 28)),
     ConfigFormat.V1: ((1, 25), None),

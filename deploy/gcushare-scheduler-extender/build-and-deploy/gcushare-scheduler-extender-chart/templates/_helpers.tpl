@@ -249,6 +249,24 @@ matchConditions:
       name in c.resources.limits))
 {{- end -}}
 
+{{/* An admission policy down to what it is asked about: dict root, name, operations, resources. */}}
+{{- define "gcushare-scheduler-extender.policyHead" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ include "gcushare-scheduler-extender.fullname" .root }}-{{ .name }}
+  labels:
+    {{- include "gcushare-scheduler-extender.labels" .root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        operations: [{{ .operations }}]
+        resources: [{{ .resources }}]
+{{- end -}}
+
 {{/* CEL: whether an update leaves an object's metadata as it was, whatever it holds, but for the annotations. */}}
 {{- define "gcushare-scheduler-extender.sameMetadata" -}}
 dyn(object.metadata).all(key, key in ['annotations', 'managedFields', 'resourceVersion', 'generation'] ||

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[1]
 BOTH = "both"
 """In every ``--vendor`` that takes it: all of them."""
 _CHARTS = {
-    "gcushare": "gcushare",
     "gcushare-device-plugin": "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart",
     "gcushare-scheduler-extender": "gcushare-scheduler-extender/build-and-deploy/gcushare-scheduler-extender-chart",
 }
@@ -63,13 +62,13 @@ def write(deploy: Path) -> list[Path]:
     """Bring a deploy folder up to date; returns the files that changed."""
     found = {deploy / "lib/vendors.sh": _shell()}
     for name, folder in _CHARTS.items():
-        chart = deploy / folder
         text = json.dumps(chart_words(), indent=2)
-        found[chart / "templates/_vendors.tpl"] = (
+        found[deploy / folder / "templates/_vendors.tpl"] = (
             f'{{{{/* Generated from gcushare.vendors: make vendors. */}}}}\n{{{{- define "{name}.words" -}}}}\n{text}\n'
             "{{- end -}}\n"
         )
-        schema = chart / "values.schema.json"
+    for folder in (*_CHARTS.values(), "gcushare"):
+        schema = deploy / folder / "values.schema.json"
         found[schema] = _with_names(schema.read_text())
     changed = [path for path, text in found.items() if not path.exists() or path.read_text() != text]
     for path in changed:

@@ -52,6 +52,13 @@ async def test_one_command_installs_everything(site: Site) -> None:
     assert {"gcushare-device-plugin", EXTENDER} <= site.names("clusterroles.rbac.authorization.k8s.io")
 
 
+async def test_without_the_plugin_no_node_is_to_be_labelled(site: Site) -> None:
+    said = await site.helm("install", "gcushare", UMBRELLA_CHART, "--set", "devicePlugin.enabled=false")
+    assert "STATUS: deployed" in said
+    assert "kubectl label node" not in said
+    assert "helm test gcushare" in said
+
+
 async def test_an_upgrade_keeps_address_authority_reports_and_sets_the_wish_back(site: Site) -> None:
     await site.helm("install", "gcushare", UMBRELLA_CHART, *TLS)
     address = site.get("services", EXTENDER)["spec"]["clusterIP"]

@@ -20,6 +20,7 @@ from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
+from tests.native.unkillable import unkillable
 
 SETTINGS = IsolationSettings(call_timeout_s=60.0)
 HANGING = IsolationSettings(call_timeout_s=3.0)
@@ -154,6 +155,47 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
         fake.control()
         clock.advance(SETTINGS.first_rest_s)
         assert (await source.health(second)).healthy  # its success had made the waits short again
+
+
+async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_for_its_card(tmp_path: Path) -> None:
+    clock = ManualClock()
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake, clock=clock, settings=HANGING) as source:
+        first, second = (await source.list_cards()).cards
+        stuck = source.worker_pid
+        assert stuck is not None
+        with unkillable(stuck):
+            fake.control("hang EfmlGetDevIsHealth 1")
+            await source.health(second)
+            assert (await source.health(first)).healthy
+            other = source.worker_pid
+            clock.advance(3600.0)
+            reading = await source.health(second)
+            assert reading.reason.endswith(f"; a process is stuck in the driver (pid {stuck})")
+            assert len((await source.list_cards()).cards) == 2
+            assert source.worker_pid == other
+        await wait_for_end(stuck)
+        fake.control()
+        assert (await source.health(second)).healthy
+
+
+async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    fake = install_fake("efml", tmp_path)
+    async with source_of(fake, clock=clock, settings=HANGING) as source:
+        await source.list_cards()
+        stuck = source.worker_pid
+        assert stuck is not None
+        with unkillable(stuck):
+            fake.control("hang EfmlGetDevCount *")
+            with pytest.raises(DeviceError, match="did not return"):
+                await source.list_cards()
+            fake.control()
+            clock.advance(3600.0)
+            with pytest.raises(LibraryNotOpenError, match=rf"stuck in the driver \(pid {stuck}\)"):
+                await source.list_cards()
+        await wait_for_end(stuck)
+        assert len((await source.list_cards()).cards) == 2
 
 
 async def test_a_card_that_hung_before_it_was_ever_seen_is_left_out_with_the_reason(tmp_path: Path) -> None:

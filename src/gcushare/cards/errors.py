@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from gcushare.core.errors import DeviceError
+
+
+class Ending(Protocol):
+    """A process that was killed; it runs on while it is stuck inside the driver."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def is_running(self) -> bool: ...
 
 
 class LibraryNotOpenError(DeviceError):
@@ -39,22 +51,28 @@ class LibraryCallError(DeviceError):
         self.is_lost = is_lost
 
 
-class CallHungError(DeviceError):
+class WorkerLostError(DeviceError):
+    """A call cost the process that holds the vendor's library; ``process`` is that one, once it was told to end."""
+
+    def __init__(self, call: str, end: str) -> None:
+        super().__init__(f"library call {call} {end}")
+        self.call = call
+        self.end = end
+        self.process: Ending | None = None
+
+
+class CallHungError(WorkerLostError):
     """A call into the vendor's library outlived its deadline; the process that made it was killed."""
 
     def __init__(self, call: str, timeout_s: float) -> None:
-        super().__init__(f"library call {call} did not return within {timeout_s:g}s")
-        self.call = call
-        self.timeout_s = timeout_s
+        super().__init__(call, f"did not return within {timeout_s:g}s")
 
 
-class WorkerDiedError(DeviceError):
+class WorkerDiedError(WorkerLostError):
     """The process that holds the vendor's library ended by itself: the library crashed it, or somebody killed it."""
 
     def __init__(self, how: str, call: str) -> None:
-        super().__init__(f"library call {call} ended its process with {how}")
-        self.how = how
-        self.call = call
+        super().__init__(call, f"ended its process with {how}")
 
 
 class NoSourceError(DeviceError):

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gcushare.cards.errors import (
-    CallHungError,
+    Ending,
     LibraryCallError,
     LibraryMissingError,
     LibraryNotOpenError,
-    WorkerDiedError,
+    WorkerLostError,
 )
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import believed_card, believed_count, believed_left_out, believed_use
@@ -61,21 +61,30 @@ class _Failure:
     reason: str
     wait_s: float
     until_s: float
+    process: Ending | None
+
+    def blocks(self, now_s: float) -> str | None:
+        if self.process is not None and self.process.is_running:
+            return f"{self.reason}; a process is stuck in the driver (pid {self.process.pid})"
+        return self.reason if now_s < self.until_s else None
 
 
 class Backoffs(Generic[K]):
-    """When what failed may be tried again: waits per key that double from ``first_s`` to ``longest_s``."""
+    """When what failed may be tried again: waits per key that double from ``first_s`` to ``longest_s``.
+
+    Longer where the process that it cost does not end: each further try would leave another one behind.
+    """
 
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
         self._failures: dict[K, _Failure] = {}
 
-    def fail(self, key: K, now_s: float, reason: str) -> float:
-        """Note a failure; return how long the key has to wait now."""
+    def fail(self, key: K, now_s: float, reason: str, process: Ending | None = None) -> float:
+        """Note a failure, and the process that it cost; return how long the key has to wait now."""
         before = self._failures.get(key)
         wait_s = self._first_s if before is None else min(before.wait_s * 2, self._longest_s)
-        self._failures[key] = _Failure(reason, wait_s, now_s + wait_s)
+        self._failures[key] = _Failure(reason, wait_s, now_s + wait_s, process)
         return wait_s
 
     def succeed(self, key: K) -> None:
@@ -85,7 +94,7 @@ class Backoffs(Generic[K]):
     def blocked_by(self, key: K, now_s: float) -> str | None:
         """The reason of the failure for which the key still waits; None when it may be tried."""
         failure = self._failures.get(key)
-        return failure.reason if failure is not None and now_s < failure.until_s else None
+        return failure.blocks(now_s) if failure is not None else None
 
 
 class IsolatedSource:
@@ -141,7 +150,7 @@ class IsolatedSource:
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
         left_out.sort(key=lambda card: (card.index, card.uuid))
         if count == 0:
-            await self._stop()  # the next look loads a library that a new driver may have brought
+            await self._start_over("no card")  # the next look loads a library that a new driver may have brought
         return CardReport(cards=tuple(cards), left_out=tuple(left_out), driver=self._opened.driver)
 
     async def health(self, card: Card) -> HealthReading:
@@ -158,7 +167,7 @@ class IsolatedSource:
             return HealthReading(healthy=False, reason=resting_for, conclusive=True)
         try:
             reading = await self._ask_card(slot, Request(Operation.HEALTH, slot), HealthReading)
-        except (CallHungError, WorkerDiedError) as error:
+        except WorkerLostError as error:
             return HealthReading(healthy=False, reason=self._blame(error, slot), conclusive=True)
         except LibraryCallError as error:
             reading = HealthReading(healthy=False, reason=str(error), conclusive=error.is_lost, lost=error.is_lost)
@@ -187,6 +196,9 @@ class IsolatedSource:
         slots = (self._slot(card_a), self._slot(card_b))
         if slots[0] is None or slots[1] is None:
             return None
+        resting_for = self._resting.blocked_by((slots[0], Operation.LINK), self._clock())
+        if resting_for is not None:
+            raise DeviceError(resting_for)
         linked = await self._ask_card(slots[0], Request(Operation.LINK, slots[0], slots[1]), Linked)
         return linked.level
 
@@ -217,11 +229,11 @@ class IsolatedSource:
     async def _count(self) -> int:
         try:
             count = await self._ask(Request(Operation.COUNT), int, self._settings.call_timeout_s)
-        except LibraryCallError:
-            await self._stop()  # the library as a whole is in trouble: initialise it again the next time
+        except LibraryCallError as error:
+            await self._start_over(str(error))  # the library as a whole is in trouble: initialise it again
             raise
-        except (CallHungError, WorkerDiedError) as error:
-            self._waits.fail(_START, self._clock(), str(error))
+        except WorkerLostError as error:
+            self._waits.fail(_START, self._clock(), str(error), error.process)
             raise
         self._waits.succeed(_START)
         return believed_count(count)
@@ -234,7 +246,7 @@ class IsolatedSource:
                 return _believed(await self._ask_card(slot, Request(Operation.DESCRIBE, slot), Described), slot)
             except LibraryCallError as error:
                 reason = str(error)
-            except (CallHungError, WorkerDiedError) as error:
+            except WorkerLostError as error:
                 reason = self._blame(error, slot)
         known = self._known.get(slot)
         if known is not None:
@@ -245,8 +257,9 @@ class IsolatedSource:
         """Ask about one card; one that hangs or crashes its worker rests."""
         try:
             result = await self._ask(request, result_type, self._settings.call_timeout_s)
-        except (CallHungError, WorkerDiedError) as error:
-            wait_s = self._resting.fail((slot, request.operation), self._clock(), self._blame(error, slot))
+        except WorkerLostError as error:
+            key, reason = (slot, request.operation), self._blame(error, slot)
+            wait_s = self._resting.fail(key, self._clock(), reason, error.process)
             logger.warning(
                 "card rests after a library call source=%s card=%d call=%s rest_s=%g reason=%s",
                 *(self._spec.kind, self._index(slot), error.call, wait_s, error),
@@ -262,9 +275,11 @@ class IsolatedSource:
                 return await worker.call(request, result_type, timeout_s)
             except LibraryCallError:
                 raise
-            except BaseException:
+            except BaseException as error:
                 self._worker = None
                 await worker.close()
+                if isinstance(error, WorkerLostError):
+                    error.process = worker
                 raise
 
     async def _running(self) -> WorkerProcess:
@@ -280,11 +295,12 @@ class IsolatedSource:
         resting_for = self._waits.blocked_by(_START, self._clock())
         if resting_for is not None:
             raise LibraryNotOpenError(resting_for)
+        worker = None
         try:
             worker = WorkerProcess(self._spec)
             self._opened = await worker.open(self._settings.open_timeout_s)
         except DeviceError as error:
-            self._waits.fail(_START, self._clock(), str(error))
+            self._waits.fail(_START, self._clock(), str(error), worker)
             if isinstance(error, LibraryMissingError):
                 raise
             raise LibraryNotOpenError(str(error)) from error  # else it would pass for the failure of a card's call
@@ -293,25 +309,33 @@ class IsolatedSource:
         logger.info("library opened source=%s driver=%s pid=%d", self.name, self._opened.driver, worker.pid)
         return worker
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> WorkerProcess | None:
+        """End the worker; returns it, as it may be stuck in the library's last call."""
         async with self._lock:
             worker, self._worker = self._worker, None
             if worker is not None:
                 await worker.close()
+            return worker
+
+    async def _start_over(self, reason: str) -> None:
+        """End the worker so that the next look opens the library again, unless it does not end."""
+        worker = await self._stop()
+        if worker is not None and worker.is_running:
+            self._waits.fail(_START, self._clock(), reason, worker)
 
     async def _reopen_for_lost(self, card: Card) -> None:
         """Open the library again now and then: most see a card that came back only after they were initialised."""
         now_s = self._clock()
         if self._reopens.blocked_by(card.uuid, now_s) is None:
-            self._reopens.fail(card.uuid, now_s, _REOPEN)
-            await self._stop()
+            self._reopens.fail(card.uuid, now_s, _REOPEN, await self._stop())
 
     def _note_event_failure(self, error: DeviceError) -> None:
         if isinstance(error, LibraryCallError) and error.is_unsupported:
             self._has_events = False
             logger.info("library has no events, cards are polled source=%s", self.name)
             return
-        wait_s = self._waits.fail(_EVENTS, self._clock(), str(error))
+        process = error.process if isinstance(error, WorkerLostError) else None
+        wait_s = self._waits.fail(_EVENTS, self._clock(), str(error), process)
         logger.warning("waiting for events failed source=%s rest_s=%g reason=%s", self._spec.kind, wait_s, error)
 
     def _slot(self, card: Card) -> int | None:
@@ -331,10 +355,8 @@ class IsolatedSource:
     def _is_resting(self, slot: int) -> bool:
         return self._resting_for(slot) is not None
 
-    def _blame(self, error: CallHungError | WorkerDiedError, slot: int) -> str:
-        if isinstance(error, CallHungError):
-            return f"library call {error.call} on card {self._index(slot)} did not return within {error.timeout_s:g}s"
-        return f"library call {error.call} on card {self._index(slot)} ended its process with {error.how}"
+    def _blame(self, error: WorkerLostError, slot: int) -> str:
+        return f"library call {error.call} on card {self._index(slot)} {error.end}"
 
 
 def _believed(described: Described, slot: int) -> Described:

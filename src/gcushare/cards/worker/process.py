@@ -65,6 +65,11 @@ class WorkerProcess:
         """The process id."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there, be it one that was killed and is stuck inside the driver."""
+        return self._process.poll() is None
+
     async def open(self, timeout_s: float) -> Opened:
         """Wait until the library is open.
 
@@ -96,7 +101,10 @@ class WorkerProcess:
             return await self._answer(result_type, timeout_s)
 
     async def close(self) -> None:
-        """End the process: the closed socket asks for it, the kill makes sure. Safe to repeat."""
+        """End the process: the closed socket asks for it, the kill makes sure. Safe to repeat.
+
+        One that is stuck inside the driver runs on, as ``is_running`` says then.
+        """
         if self._writer is not None:
             self._writer.close()
             with contextlib.suppress(ConnectionError):

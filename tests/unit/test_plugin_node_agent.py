@@ -243,6 +243,34 @@ def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds
     assert rig.agent.inventory.unit.name == "0.1"
 
 
+def test_a_card_that_does_not_fit_the_unit_keeps_no_health_and_no_cordon_of_the_others_back(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="0.01")
+    rig.see(80, 80)
+    rig.hold()
+    assert rig.listed() == (16000, 16000)
+    rig.see(80, 80, 4000, sick={1: "lost"})
+    assert "no unit fits" in rig.agent.problem or "the finest unit that fits" in rig.agent.problem
+    assert rig.agent.problem.endswith("the cards of before (0,1) stay offered in units of '0.01', no others")
+    assert rig.listed() == (16000, 8000)
+    assert rig.parts.publisher.wanted == rig.agent.inventory
+    assert "CardUnhealthy" in rig.heard.reasons()
+    rig.node(cordon="0")
+    assert rig.listed() == (16000, 0)
+    rig.node()
+    rig.see(80, 80)
+    assert (rig.agent.problem, rig.listed()) == ("", (16000, 16000))
+
+
+def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy(tmp_path: Path) -> None:
+    rig = make_rig(tmp_path, unit="0.01")
+    rig.see(80, 80)
+    rig.see(80, 4000, uuids={1: "new"})
+    assert rig.listed() == (16000, 8000)
+    assert rig.agent.inventory is not None
+    assert [card.card.uuid for card in rig.agent.inventory.cards] == ["u0", "u1"]
+    assert "replaced" in rig.agent.inventory.cards[1].reason
+
+
 def test_containers_of_another_plugin_are_explained_once_and_again_when_they_come_back(rig: Rig) -> None:
     rig.see(16)
     rig.hold(a=["GCU-7-_-0"])

@@ -25,6 +25,7 @@ from gcushare.device_plugin.node.inventory import (
     UnitDoubt,
     check_unit_change,
     is_same_unit,
+    keep_inventory,
     plan_inventory,
 )
 from gcushare.device_plugin.node.parts import Parts
@@ -174,12 +175,20 @@ class NodeAgent:
         if not self._cards.cards:
             self._have_no_cards(self._cards)
             return
+        problem = ""
         try:
             inventory = self._plan(self._cards)
         except Refused as refusal:
-            self._refuse("MemoryUnitRefused", str(refusal))
-            self._go_on_recording(self._cards)
-            return
+            if self.inventory is None or not self.inventory.cards:
+                self._refuse("MemoryUnitRefused", str(refusal))
+                self._go_on_recording(self._cards)
+                return
+            # What is offered already goes on: its pods run, and the health of its cards must still be told.
+            inventory = keep_inventory(self.inventory, self._cards, self._offer)
+            indexes, unit = index_text(card.index for card in inventory.cards), inventory.unit.name
+            problem = (
+                f"{refusal}; until then the cards of before ({indexes}) stay offered in units of {unit!r}, no others"
+            )
         was_doubted, doubt = self._doubt.unit is not None, self._doubt.resolve(inventory, self._holders)
         before, self.inventory = self.inventory, inventory
         if self._update_lists(inventory) or before != inventory or was_doubted:
@@ -187,8 +196,8 @@ class NodeAgent:
             self._announce_changes(before, inventory)
             self._report_unknown_cordons(inventory)
         self._publish(inventory)
-        if doubt:
-            self._refuse("MemoryUnitRefused", doubt)
+        if problem or doubt:
+            self._refuse("MemoryUnitRefused", problem or doubt)
         else:
             self.problem = ""
         if self._parts.cdi.offer(inventory):
@@ -285,7 +294,7 @@ class NodeAgent:
     def _refuse(self, reason: str, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
-            logger.error("cards are not offered %s", fields(reason=reason, problem=problem))
+            logger.error("cards cannot be offered as they should %s", fields(reason=reason, problem=problem))
         self._parts.announcer.about_node(reason, problem, warning=True)
 
     def _announce_changes(self, before: Inventory | None, now: Inventory) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, Inventory, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.core.wording import some_names
@@ -45,6 +45,22 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
     else:
         check_fits_kubelet({card.index: 0 for card in cards})
     return Inventory(unit=unit, cards=cards, driver=found.driver, left_out=found.left_out, modes=offer.mode.parts)
+
+
+def keep_inventory(before: Inventory, found: CardsSnapshot, offer: Offer) -> Inventory:
+    """What goes on being offered where no inventory of all cards can be: those of before, as they are now.
+
+    Their units stay. A card that was replaced, or is gone, is unhealthy; a card that was added is not offered.
+    """
+    now = {(each.index, each.card.uuid): each for each in found.cards}
+    cards = tuple(_keep_card(each, now.get((each.index, each.card.uuid)), offer) for each in before.cards)
+    return replace(before, cards=cards, driver=found.driver, left_out=found.left_out)
+
+
+def _keep_card(before: InventoryCard, now: InventoryCard | None, offer: Offer) -> InventoryCard:
+    if now is None:
+        return replace(before, health=Health.UNHEALTHY, reason="the card was replaced, or is not listed any more")
+    return replace(before, health=now.health, reason=now.reason, cordoned=is_named(before.card, offer.cordoned))
 
 
 def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:

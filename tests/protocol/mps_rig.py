@@ -40,11 +40,11 @@ class MpsRig:
         self._shutdown: Shutdown | None = None
         self._running: asyncio.Task[int] | None = None
 
-    async def start(self) -> None:
+    async def start(self, look_s: float = LOOK_S) -> None:
         """Start the container."""
         self._shutdown = Shutdown()
         self._running = asyncio.create_task(
-            run_mps_daemon(self.folders, self.program, self._shutdown, proc_root=self.proc, look_s=LOOK_S)
+            run_mps_daemon(self.folders, self.program, self._shutdown, proc_root=self.proc, look_s=look_s)
         )
 
     async def stop(self) -> int:

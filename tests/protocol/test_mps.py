@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -84,6 +85,36 @@ async def test_another_daemon_of_the_machine_is_left_alone_and_reported() -> Non
         with pytest.raises(DeviceError, match="process 4711"):
             await rig.ended()
         assert "another MPS control daemon" in problem_of(rig)
+
+
+async def test_a_state_that_cannot_be_written_costs_no_daemon_and_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def said(words: str) -> int:
+        return sum(words in record.message for record in caplog.records)
+
+    caplog.set_level(logging.INFO)
+    async with mps_rig() as rig:
+        await rig.start()
+        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        in_the_way = rig.folders.root / ".state.json"
+        in_the_way.mkdir()
+        await until(lambda: said("state cannot be written"), "the log says so")
+        in_the_way.rmdir()
+        await until(lambda: said("state can be written again"), "the log says so")
+        assert said("state cannot be written") == 1
+        assert problem_of(rig) == ""
+        in_the_way.mkdir()
+        assert await rig.stop() == 0
+        assert said("can be written again") == 1
+
+
+async def test_looks_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCaptureFixture) -> None:
+    async with mps_rig() as rig:
+        await rig.start(look_s=cast(float, "a fault of ours"))
+        assert await rig.ended() == 1
+        assert "looking at the MPS control daemon failed" in caplog.text
+        assert "TypeError" in caplog.text
 
 
 async def test_a_state_that_no_one_renews_is_none() -> None:

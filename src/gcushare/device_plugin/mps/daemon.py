@@ -82,6 +82,27 @@ _COMM = b"nvidia-cuda-mps"
 _CONTROL = "nvidia-cuda-mps-control"
 
 
+class _StateReport:
+    """Writes the daemon's state. A full disk costs the plugin this file; it must not cost the node its daemon."""
+
+    def __init__(self, folders: MpsFolders, instance: str) -> None:
+        self._folders = folders
+        self._instance = instance
+        self._failure = ""
+
+    def write(self, problem: str) -> None:
+        try:
+            write_state(self._folders, MpsState(self._instance, problem))
+        except OSError as error:
+            if not self._failure:
+                logger.error("the MPS daemon's state cannot be written %s", fields(error=error))
+            self._failure = str(error)
+        else:
+            if self._failure:
+                logger.info("the MPS daemon's state can be written again")
+            self._failure = ""
+
+
 async def run_mps_daemon(
     folders: MpsFolders, binary: Path, shutdown: Shutdown, *, proc_root: Path, look_s: float = LOOK_S
 ) -> int:
@@ -91,19 +112,19 @@ async def run_mps_daemon(
         DeviceError: another control daemon runs on this machine, or the program cannot be started.
     """
     control = MpsControl(binary, folders)
-    instance = secrets.token_hex(8)
     other = find_daemon(proc_root)
     make_folders(folders)
+    report = _StateReport(folders, secrets.token_hex(8))
     if other:
         problem = f"another MPS control daemon runs on this machine (process {other}); end it, or do without ours"
-        write_state(folders, MpsState(instance, problem))
+        report.write(problem)
         raise DeviceError(problem)
     for left in folders.pipe.iterdir():  # of an earlier daemon, or whatever a pod made there: all of them may write
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
             left.unlink(missing_ok=True)
-    write_state(folders, MpsState(instance, "the MPS daemon is starting"))
+    report.write("the MPS daemon is starting")
     try:
         # Pods run under any user: without this the clients of one user wait until those of another have ended.
         process = await asyncio.create_subprocess_exec(
@@ -111,20 +132,23 @@ async def run_mps_daemon(
         )
     except OSError as error:
         problem = f"{str(binary)!r} cannot be run: {error.strerror}; the container toolkit brings it with compute"
-        write_state(folders, MpsState(instance, problem))
+        report.write(problem)
         raise DeviceError(problem) from error
     logger.info("MPS control daemon started %s", fields(dir=folders.root))
-    looks = asyncio.create_task(_keep_state(control, folders, instance, look_s), name="mps health")
+    looks = asyncio.create_task(_keep_state(control, report, look_s), name="mps health")
     ended, asked = asyncio.create_task(process.wait()), asyncio.create_task(shutdown.wait())
     await asyncio.wait((ended, asked, looks), return_when=asyncio.FIRST_COMPLETED)
+    failure = looks.exception() if looks.done() else None
     looks.cancel()
     asked.cancel()
     if process.returncode is None:
+        if failure is not None:
+            logger.error("looking at the MPS control daemon failed, ending it", exc_info=failure)
         await _quit(control, process)
-        write_state(folders, MpsState(instance, "the MPS daemon was ended"))
+        report.write("the MPS daemon was ended")
         ended.cancel()
-        return 0
-    write_state(folders, MpsState(instance, f"the MPS daemon ended by itself with code {process.returncode}"))
+        return 0 if failure is None else _FAILED
+    report.write(f"the MPS daemon ended by itself with code {process.returncode}")
     logger.error("MPS control daemon ended %s", fields(code=process.returncode))
     return _FAILED
 
@@ -158,7 +182,7 @@ def find_daemon(proc_root: Path) -> int | None:
     return None
 
 
-async def _keep_state(control: MpsControl, folders: MpsFolders, instance: str, look_s: float) -> None:
+async def _keep_state(control: MpsControl, report: _StateReport, look_s: float) -> None:
     reported = None
     while True:
         try:
@@ -169,7 +193,7 @@ async def _keep_state(control: MpsControl, folders: MpsFolders, instance: str, l
         if problem != reported:
             reported = problem
             logger.log(logging.WARNING if problem else logging.INFO, "MPS control daemon %s", problem or "answers")
-        write_state(folders, MpsState(instance, problem))
+        report.write(problem)
         await asyncio.sleep(look_s)
 
 

@@ -43,6 +43,7 @@ class PodResourcesReader:
         self._clock = clock
         self._channel: grpc.aio.Channel | None = None
         self._ask_again_at = float("-inf")
+        self._failure = ""
 
     async def fetch(self, *, timeout_s: float = LIST_TIMEOUT_S) -> KubeletAllocations:
         """Read who holds what.
@@ -50,16 +51,17 @@ class PodResourcesReader:
         Raises:
             RetryableError: neither source can be read; says why.
         """
-        try:
-            return await self._list(timeout_s)
-        except RetryableError as error:
-            self._ask_again_at = self._clock() + QUIET_S
+        if self._clock() >= self._ask_again_at:
             try:
-                record = await self.fetch_checkpoint()
-            except DeviceError as broken:
-                raise RetryableError(f"the kubelet's record cannot be read: {error}; {broken}") from broken
-            logger.debug("read the checkpoint instead %s", fields(reason=error))
-            return record
+                return await self._list(timeout_s)
+            except RetryableError as error:
+                self._failure, self._ask_again_at = str(error), self._clock() + QUIET_S
+        try:
+            record = await self.fetch_checkpoint()
+        except DeviceError as broken:
+            raise RetryableError(f"the kubelet's record cannot be read: {self._failure}; {broken}") from broken
+        logger.debug("read the checkpoint instead %s", fields(reason=self._failure))
+        return record
 
     async def fetch_checkpoint(self) -> KubeletAllocations:
         """Read the kubelet's checkpoint, by pod uid; it is complete at every moment, also while the kubelet starts.
@@ -78,7 +80,7 @@ class PodResourcesReader:
             await channel.close()
 
     async def _list(self, timeout_s: float) -> KubeletAllocations:
-        if self._clock() < self._ask_again_at or not self._socket.exists():
+        if not self._socket.exists():
             raise RetryableError(f"podresources at {self._socket} does not answer")
         if self._channel is None:
             limit = services.POD_RESOURCES_ANSWER_LIMIT_BYTES

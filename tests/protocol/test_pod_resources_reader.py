@@ -1,0 +1,89 @@
+"""When podresources is asked and when the checkpoint, against a socket that answers, refuses or is not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from gcushare.device_plugin.kubelet.podresources import QUIET_S, PodResourcesReader
+from gcushare.wire.protos import services
+from tests.native.manual_clock import ManualClock
+
+RESOURCE = "enflame.com/gcu-memory"
+
+
+class PodResources:
+    """A kubelet's podresources with no pods; it refuses while ``is_broken``."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+        self.asked = 0
+
+    async def answer(self, _request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        self.asked += 1
+        if self.is_broken:
+            await context.abort(grpc.StatusCode.INTERNAL, "broken")
+        return b""
+
+
+@asynccontextmanager
+async def serving(socket: Path) -> AsyncIterator[PodResources]:
+    kubelet = PodResources()
+    service, method = services.POD_RESOURCES_LIST.strip("/").split("/")
+    handler = grpc.unary_unary_rpc_method_handler(kubelet.answer)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+    server.add_insecure_port(f"unix:{socket}")
+    await server.start()
+    try:
+        yield kubelet
+    finally:
+        await server.stop(None)
+
+
+@asynccontextmanager
+async def reading(folder: Path, clock: ManualClock) -> AsyncIterator[PodResourcesReader]:
+    checkpoint = folder / "checkpoint"
+    checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}))
+    reader = PodResourcesReader(
+        RESOURCE, pod_resources_socket=folder / "kubelet.sock", checkpoint=checkpoint, clock=clock
+    )
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+async def source(reader: PodResourcesReader) -> str:
+    return (await reader.fetch(timeout_s=20.0)).source
+
+
+async def test_after_a_failure_podresources_is_asked_again_in_a_minute_however_often_it_is_read(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with serving(tmp_path / "kubelet.sock") as kubelet, reading(tmp_path, clock) as reader:
+        assert await source(reader) == "podresources"
+        kubelet.is_broken = True
+        assert await source(reader) == "checkpoint"
+        kubelet.is_broken = False
+        for _ in range(2):
+            clock.advance(QUIET_S * 0.4)
+            assert await source(reader) == "checkpoint"
+        assert kubelet.asked == 2
+        clock.advance(QUIET_S * 0.2)
+        assert await source(reader) == "podresources"
+
+
+async def test_a_socket_that_was_not_there_is_looked_for_again_in_a_minute(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with reading(tmp_path, clock) as reader:
+        assert await source(reader) == "checkpoint"
+        clock.advance(QUIET_S / 2)
+        assert await source(reader) == "checkpoint"
+        async with serving(tmp_path / "kubelet.sock"):
+            clock.advance(QUIET_S / 2)
+            assert await source(reader) == "podresources"

@@ -8,6 +8,8 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.device_plugin.pods.store import PodStore
 
+MIRROR_ANNOTATIONS = {"kubernetes.io/config.hash": "hash", "kubernetes.io/config.mirror": "hash"}
+"""What the kubelet writes on a static pod's mirror; its checkpoint calls the pod by the hash."""
 Shown = Mapping[str, Mapping[str, CardCounts]]
 
 

@@ -13,7 +13,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
 from tests.unit.plugin_records import World, reconciler_of
 from tests.unit.test_plugin_pod_store import pod, store_of
 from tests.unit.test_plugin_two_resources import in_use, whole_pod
@@ -208,7 +208,7 @@ def test_a_card_stays_closed_as_long_as_processes_of_the_pod_are_seen() -> None:
 
 def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     plain = pod("a", 4, card=0)
-    annotations = plain.metadata.annotations | {"kubernetes.io/config.hash": "hash"}
+    annotations = plain.metadata.annotations | MIRROR_ANNOTATIONS
     store = store_of(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
     )

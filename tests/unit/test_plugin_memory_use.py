@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.memory_use import PodUse, divide_use, granted_bytes
-from gcushare.device_plugin.pods.pod import STATIC_POD_UID
+from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole, on_card
@@ -67,14 +67,14 @@ def test_a_pod_of_two_whole_cards_is_reported_for_each() -> None:
 
 
 def test_a_static_pods_processes_carry_its_manifests_uid() -> None:
-    store = store_of(("a", 0), annotations={STATIC_POD_UID: "hash"})
+    store = store_of(("a", 0), annotations={STATIC_POD_UID: "hash", MIRROR: "hash"})
     assert divide_use({0: {7: 3}}, {7: "hash"}, store.entries.values()).by_pod == {uid_of(store, "a"): {0: 3}}
 
 
 def test_a_pod_cannot_take_anothers_processes_by_an_annotation() -> None:
     store = store_of(("a", 0))
     a = uid_of(store, "a")
-    store.apply(a_pod("thief", node=NODE, record=on_card(0, 4), annotations={STATIC_POD_UID: a}))
+    store.apply(a_pod("thief", node=NODE, record=on_card(0, 4), annotations={STATIC_POD_UID: a, MIRROR: a}))
     assert divide_use({0: {7: 3}}, {7: a}, store.entries.values()).by_pod == {a: {0: 3}}
 
 

@@ -14,12 +14,11 @@ from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, Unrecorde
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
 from tests.unit.test_plugin_pod_store import pod
 
 SIZES = {0: 16, 1: 16}
 MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource
-MIRROR = "kubernetes.io/config.hash"
 
 
 def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
@@ -100,7 +99,7 @@ def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_t
     shown: int, hidden: bool
 ) -> None:
     plain = pod("mirror", 4, card=0, assigned=True)
-    annotations = plain.metadata.annotations | {MIRROR: "hash"}
+    annotations = plain.metadata.annotations | MIRROR_ANNOTATIONS
     store = PodStore(ENFLAME)
     store.apply(
         msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))

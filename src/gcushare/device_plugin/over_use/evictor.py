@@ -27,8 +27,6 @@ from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
-MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a static pod's mirror. The API server lets no one change it, and the kubelet runs no other with it."""
 OVERDUE_S = 10.0
 """So long after its time to end a pod's memory is not waited for any more."""
 REFUSED_S = 300.0
@@ -170,7 +168,7 @@ class OverUseEvictor:
                         figures,
                         ending=entry.ends_at_s is not None,
                         is_overdue=self._is_overdue(entry),
-                        is_static=MIRROR in entry.annotations,
+                        is_static=entry.is_static,
                         refused_lately=refused,
                     )
                 )

@@ -114,7 +114,7 @@ class KubeletAllocations:
     def held_by(self, entry: PodEntry, *, by_name: bool = True) -> dict[str, CardCounts]:
         """What a pod's asking containers hold; ``by_name`` False where its name may stand for another pod."""
         kind = self._of_kind(is_whole=entry.is_whole)
-        found = kind.get(entry.ref.uid) or (kind.get(str(entry.ref)) if by_name else None) or {}
+        found = next((kind[key] for key in (entry.keys if by_name else entry.uids) if kind.get(key)), {})
         asking = {container.name for container in entry.request.containers}
         return {name: dict(counts) for name, counts in found.items() if name in asking and counts}
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Inventory
-from gcushare.device_plugin.pods.pod import STATIC_POD_UID, PodEntry, peak_per_card
+from gcushare.device_plugin.pods.pod import PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.runtime.logs import fields
 
@@ -54,7 +54,7 @@ def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: 
     A pod that has a card and no process on it uses none of it; one that uses a card of others is reported too.
     """
     entries = tuple(pods)
-    known = {hash_: entry.ref.uid for entry in entries if (hash_ := entry.annotations.get(STATIC_POD_UID))}
+    known = {entry.machine_uid: entry.ref.uid for entry in entries if entry.machine_uid}
     # An author may write any annotation, another pod's uid too: the real one counts.
     known |= {entry.ref.uid: entry.ref.uid for entry in entries}
     by_pod: dict[str, dict[int, int]] = {

@@ -19,6 +19,8 @@ CardCounts = Mapping[int, int]
 NO_SIZES: CardCounts = {}
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """Annotation of a static pod's mirror: the uid that the kubelet knows the pod by, the API server's is the mirror's."""
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a static pod's mirror. The API server lets no one change it, and the kubelet runs no other with it."""
 DEFAULT_GRACE_S = 30.0
 """Kubernetes' own default of ``terminationGracePeriodSeconds``."""
 
@@ -58,6 +60,26 @@ class PodEntry:
     def is_whole(self) -> bool:
         """Whether it asks for whole cards, not for memory."""
         return self.request.cards.whole
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it is a static pod's mirror."""
+        return MIRROR in self.annotations
+
+    @property
+    def machine_uid(self) -> str:
+        """The uid by which its machine knows a static pod: its checkpoint and its processes; "" of any other pod."""
+        return self.annotations.get(STATIC_POD_UID, "") if self.is_static else ""
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The uids by which the kubelet's checkpoint may name it."""
+        return tuple(uid for uid in (self.ref.uid, self.machine_uid) if uid)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Those by which either source of the kubelet's record may name it."""
+        return (*self.uids, str(self.ref))
 
     def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, record_error: str = "") -> None:
         """Take the record's newest state in; cards that somebody else wrote into a waiting pod's are kept from now on.

@@ -21,7 +21,6 @@ from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, P
 from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
     NO_SIZES,
-    STATIC_POD_UID,
     CardCounts,
     PodEntry,
     UnreadablePod,
@@ -86,7 +85,7 @@ class PodStore:
         if is_new:
             # Without it a running pod would look like one that waits, and be taken for whoever the kubelet asks for.
             entry.held = self._shown.held_by(entry, by_name=not is_reused)
-            self.unrecorded.drop((ref.uid, str(ref)))
+            self.unrecorded.drop(entry.keys)
         return is_new
 
     def _read_record(self, pod: Pod) -> tuple[PodRecord | None, str]:
@@ -133,9 +132,12 @@ class PodStore:
         if is_over:
             self._note_ended(ref)
         elif entry is not None and entry.taken_cards:
-            machine_uid = entry.annotations.get(STATIC_POD_UID, "")
             self.gone.add(
-                ref, entry.taken_cards, is_whole=entry.is_whole, grace_s=entry.grace_s, machine_uid=machine_uid
+                ref,
+                entry.taken_cards,
+                is_whole=entry.is_whole,
+                grace_s=entry.grace_s,
+                machine_uid=entry.machine_uid,
             )
         return True
 
@@ -280,18 +282,20 @@ class PodStore:
         the one made for it, else one that was made for the wrong pod. ``asked`` are the pods that were known when it
         was read, None for all: the silence of a record on others says nothing.
         """
-        names = {uid: str(entry.ref) for uid, entry in self._entries.items()}
+        entries = self._entries.values()
+        names = {entry.machine_uid: str(entry.ref) for entry in entries if entry.machine_uid}
+        names |= {entry.ref.uid: str(entry.ref) for entry in entries}
         for pod, container, is_whole in shown.not_in(self._shown, names):
             self._confirm(pod, container, shown.counts((pod, container, is_whole)), is_whole)
         self._shown = shown
         self._ended &= shown.pods
         self._pending.note_record(lambda pending: self._is_past(pending, shown.pods))
-        for entry in self._entries.values():
+        for entry in entries:
             entry.held = shown.held_by(entry)
             entry.unconfirmed = set()
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
         self._place_pending()
-        exchange_promises(self._entries.values())
+        exchange_promises(entries)
 
     def missing_from(self, shown: frozenset[str]) -> list[str]:
         """The uids of pods that have their cards, as far as was known, and that the kubelet's record does not show.
@@ -300,16 +304,18 @@ class PodStore:
         """
         return [
             uid
-            for uid, entry in self._entries.items()
-            if (entry.held.keys() - entry.unconfirmed or entry.claims_cards) and shown.isdisjoint((uid, str(entry.ref)))
+            for entry in self._entries.values()
+            if (entry.held.keys() - entry.unconfirmed or entry.claims_cards) and shown.isdisjoint(entry.keys)
+            for uid in entry.uids
         ]
 
     def partly_shown(self) -> list[str]:
         """The uids of pods with whole cards that must hold more than is known: those of their init containers."""
         return [
             uid
-            for uid, entry in self._entries.items()
+            for entry in self._entries.values()
             if entry.is_whole and entry.is_complete and len(entry.taken_cards) < entry.request.cards.cards
+            for uid in entry.uids
         ]
 
     def _is_past(self, pending: PendingAllocation, shown: Collection[str]) -> bool:
@@ -317,7 +323,7 @@ class PodStore:
         entry = self._entries.get(pending.uid)
         if entry is None or not entry.is_init(pending.container):
             return False
-        return entry.ref.uid in shown or str(entry.ref) in shown
+        return any(key in shown for key in entry.keys)
 
     def may_continue_another(self, amount: int, *, whole: bool = False) -> bool:
         """Whether a call may be for a further container of a pod whose first one was taken for another.
@@ -350,7 +356,7 @@ class PodStore:
     def _confirm(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
         def is_exact(pending: PendingAllocation) -> bool:
             entry = self._entries.get(pending.uid)
-            return entry is not None and key in (pending.uid, str(entry.ref)) and pending.container == container
+            return entry is not None and key in entry.keys and pending.container == container
 
         self._pending.confirm(counts, whole=is_whole, is_exact=is_exact)
 

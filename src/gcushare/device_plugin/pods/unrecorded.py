@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPod
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.pod import STATIC_POD_UID, CardCounts, PodEntry
+from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 
 PATIENCE_S = 2.0
@@ -47,12 +47,13 @@ def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set
     """
     found: set[str] = set()
     for entry in entries:
-        key = entry.annotations.get(STATIC_POD_UID, "")
+        key = entry.machine_uid
         if key in shown.pods and entry.claims_cards:
             holder = make_holder(key, shown.memory.get(key, {}).values(), shown.whole.get(key, {}).values())
             is_whole = entry.is_whole and not holder.units
             is_memory = not entry.is_whole and not holder.whole
-            is_all_named = {*holder.units, *holder.whole} <= set(entry.promise)
+            named = entry.record.card_indexes if entry.record is not None else entry.promise
+            is_all_named = {*holder.units, *holder.whole} <= set(named)
             if is_all_named and (is_whole or (is_memory and sum(holder.units.values()) <= entry.request.total_units)):
                 found.add(key)
     return found

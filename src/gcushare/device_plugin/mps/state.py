@@ -71,5 +71,7 @@ def read_state(folders: MpsFolders, wall_s: float) -> MpsState:
     except (OSError, RemoteContractError) as error:
         return MpsState("", f"{str(folders.state)!r} cannot be read: {error}")
     if abs(age_s) > FRESH_S:
-        return MpsState(state.instance, f"the container of the MPS daemon has not been heard of for {age_s:.0f}s")
+        # One text however old it is: each change of a problem is an Event, a log line and a list for the kubelet.
+        silence = f"the container of the MPS daemon has not been heard of for more than {FRESH_S:g}s"
+        return msgspec.structs.replace(state, problem=state.problem or silence)
     return state

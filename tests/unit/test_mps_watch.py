@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.unit.test_plugin_node_agent import Heard
+from tests.unit.test_plugin_pod_store import pod, with_annotations
 
 NOW_S = 1_000_000.0
 
@@ -26,13 +27,25 @@ class Node:
     folders: MpsFolders
     store: PodStore
     heard: Heard
-    watch: MpsWatch
     now_s: float = NOW_S
     changes: int = 0
+    is_known: bool = True
+    watch: MpsWatch = field(init=False)
 
     def daemon_says(self, state: MpsState) -> None:
         write_state(self.folders, state)
         os.utime(self.folders.state, (self.now_s, self.now_s))
+
+    def hold(self, name: str, since_s: float) -> None:
+        """Have a pod hold memory whose cards were chosen then."""
+        found = pod(name, 4)
+        keys = {"enflame.com/gcu-device-assign-time": str(round(since_s * 1e9))}
+        self.store.apply(with_annotations(found, {**found.metadata.annotations, **keys}))
+        self.store.entries[f"uid-{name}"].held = {"c0": {0: 4}}
+
+    def told(self) -> list[str]:
+        """The pods that heard of a restart."""
+        return [name for name, reason, _ in self.heard.pods if reason == "MpsDaemonRestarted"]
 
 
 def make_node(folder: Path) -> Node:
@@ -40,9 +53,17 @@ def make_node(folder: Path) -> Node:
         node.changes += 1
 
     store, heard, folders = PodStore(ENFLAME), Heard(), MpsFolders(folder)
+    node = Node(folders, store, heard)
     limiter = MpsLimiter(folders, Fallback.REFUSE)
-    watch = MpsWatch(folders, limiter, store.entries.values, heard, note_change, wall_clock_s=lambda: node.now_s)
-    node = Node(folders, store, heard, watch)
+    node.watch = MpsWatch(
+        folders,
+        limiter,
+        store.entries.values,
+        heard,
+        note_change,
+        is_known=lambda: node.is_known,
+        wall_clock_s=lambda: node.now_s,
+    )
     return node
 
 
@@ -65,3 +86,39 @@ def test_a_daemon_that_stays_silent_is_one_piece_of_news(tmp_path: Path, reason:
         node.watch.look()
     assert words in node.watch.problem
     assert (node.changes, len(node.heard.node)) == (changes, events)
+
+
+def test_when_the_plugins_own_pod_is_started_again_the_pods_of_before_hear_of_the_new_daemon(tmp_path: Path) -> None:
+    node = make_node(tmp_path)
+    node.is_known = False
+    node.daemon_says(MpsState("old", started_s=NOW_S - 5000.0, is_restart=True))
+    node.watch.look()
+    node.daemon_says(MpsState("new", started_s=NOW_S + 2.0, is_restart=True))
+    node.watch.look()
+    node.hold("before", NOW_S - 100.0)
+    node.hold("after", NOW_S + 3.0)
+    assert node.told() == []
+    node.is_known = True
+    node.watch.look()
+    node.watch.look()
+    assert (node.told(), node.watch.restarts) == (["before"], 1)
+
+
+def test_when_the_plugins_container_alone_is_started_again_nobody_hears_of_its_daemon_twice(tmp_path: Path) -> None:
+    node = make_node(tmp_path)
+    node.daemon_says(MpsState("a", started_s=NOW_S - 500.0, is_restart=True))
+    node.hold("before", NOW_S - 1000.0)
+    node.watch.look()
+    assert (node.told(), node.watch.restarts) == ([], 0)
+    node.now_s += 100.0
+    node.daemon_says(MpsState("b", started_s=node.now_s, is_restart=True))
+    node.watch.look()
+    assert (node.told(), node.watch.restarts) == (["before"], 1)
+
+
+def test_the_first_daemon_of_a_machine_is_no_restart(tmp_path: Path) -> None:
+    node = make_node(tmp_path)
+    node.hold("before", NOW_S - 100.0)
+    node.daemon_says(MpsState("a", started_s=NOW_S))
+    node.watch.look()
+    assert (node.told(), node.watch.restarts) == ([], 0)

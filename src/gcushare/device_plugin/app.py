@@ -168,6 +168,7 @@ class PluginApp:
             self._parts.store.entries.values,
             self._parts.announcer,
             lambda: self._cards_changed(self._monitor.snapshot) if self._monitor.looks else None,
+            is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
             wall_clock_s=time.time,
         )
 

@@ -11,8 +11,11 @@ import logging
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
+
+import msgspec
 
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.mps.state import MpsFolders, MpsState, write_state
@@ -85,14 +88,15 @@ _CONTROL = "nvidia-cuda-mps-control"
 class _StateReport:
     """Writes the daemon's state. A full disk costs the plugin this file; it must not cost the node its daemon."""
 
-    def __init__(self, folders: MpsFolders, instance: str) -> None:
+    def __init__(self, folders: MpsFolders) -> None:
         self._folders = folders
-        self._instance = instance
+        # The folder is on /run, which a machine forgets when it is started.
+        self._state = MpsState(secrets.token_hex(8), started_s=time.time(), is_restart=folders.state.exists())
         self._failure = ""
 
     def write(self, problem: str) -> None:
         try:
-            write_state(self._folders, MpsState(self._instance, problem))
+            write_state(self._folders, msgspec.structs.replace(self._state, problem=problem))
         except OSError as error:
             if not self._failure:
                 logger.error("the MPS daemon's state cannot be written %s", fields(error=error))
@@ -114,7 +118,7 @@ async def run_mps_daemon(
     control = MpsControl(binary, folders)
     other = find_daemon(proc_root)
     make_folders(folders)
-    report = _StateReport(folders, secrets.token_hex(8))
+    report = _StateReport(folders)
     if other:
         problem = f"another MPS control daemon runs on this machine (process {other}); end it, or do without ours"
         report.write(problem)

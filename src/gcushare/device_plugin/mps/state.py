@@ -40,10 +40,15 @@ class MpsFolders:
 
 
 class MpsState(msgspec.Struct, frozen=True):
-    """The daemon's own words. ``instance`` differs after each start of it; ``problem`` is "" while it answers."""
+    """The daemon's own words. ``instance`` differs after each start of it; ``problem`` is "" while it answers.
+
+    ``started_s``: when that was, in seconds since the epoch. ``is_restart``: an earlier one ran since the machine's.
+    """
 
     instance: str
     problem: str = ""
+    started_s: float = 0.0
+    is_restart: bool = False
 
 
 MPS_STATE = BoundedJsonDecoder(MpsState, "the MPS daemon's state", limit_bytes=STATE_BYTES)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.mps.state import MpsFolders, MpsState, read_state
@@ -15,13 +16,15 @@ from gcushare.runtime.logs import fields
 logger = logging.getLogger(__name__)
 
 LOOK_S = 2.0
+TOGETHER_S = 60.0
+"""A pod's containers are started within this time of each other."""
 
 
 class MpsWatch:
     """Reads the daemon's state again and again; ``on_change`` is called when cards open or close by it.
 
     The state's file stays fresh for some seconds without its writer, so that a container that is restarted at once
-    closes no card.
+    closes no card. ``is_known``: whether the pods of this node, and what they hold, are.
     """
 
     def __init__(
@@ -32,6 +35,7 @@ class MpsWatch:
         announcer: Announcer,
         on_change: Callable[[], None],
         *,
+        is_known: Callable[[], bool],
         wall_clock_s: Callable[[], float],
     ) -> None:
         self._folders = folders
@@ -40,8 +44,9 @@ class MpsWatch:
         self._announcer = announcer
         self._on_change = on_change
         self._wall_clock_s = wall_clock_s
+        self._is_known = is_known
+        self._started_s = wall_clock_s()
         self._instance = ""
-        self._seen: frozenset[str] = frozenset()
         self._told: dict[int, str] = {}
         self.restarts = 0
 
@@ -60,19 +65,20 @@ class MpsWatch:
     def look(self) -> None:
         """Read the state once and act on what is new in it."""
         state = read_state(self._folders, self._wall_clock_s())
-        here = frozenset(entry.ref.uid for entry in self._pods() if entry.held and not entry.is_whole)
-        if state.instance and state.instance != self._instance:
-            if self._instance:
-                self._tell_restart(self._seen)
+        if state.instance and state.instance != self._instance and self._is_known():
+            # The first daemon that is seen here is one of before, of which the plugin of before has told, unless it was
+            # started with this plugin's own pod.
+            if state.is_restart and (self._instance or state.started_s > self._started_s - TOGETHER_S):
+                self._tell_restart(state.started_s)
             self._instance = state.instance
-        self._seen = here
         self._note_problem(state)
         self._note_cards()
 
-    def _tell_restart(self, uids: Collection[str]) -> None:
-        """What ran on the old daemon has lost its contexts, whatever its containers look like."""
+    def _tell_restart(self, started_s: float) -> None:
+        """What ran on an old daemon has lost its contexts, whatever its containers look like."""
         self.restarts += 1
-        noted = [entry for entry in self._pods() if entry.ref.uid in uids]
+        holders = (entry for entry in self._pods() if entry.held and not entry.is_whole)
+        noted = [entry for entry in holders if _placed_s(entry) < started_s]
         for entry in noted:
             self._announcer.about_pod(
                 entry.ref,
@@ -103,3 +109,13 @@ class MpsWatch:
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
         self._on_change()
+
+
+def _placed_s(entry: PodEntry) -> float:
+    """When a pod's cards were chosen, else when it was made, in seconds since the epoch."""
+    if entry.record is not None and entry.record.assign_time_ns:
+        return entry.record.assign_time_ns / 1e9
+    try:
+        return datetime.fromisoformat(entry.ref.created).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
 from gcushare.core.units import GIB
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import a_pod, on_card
 
 NO_EXEMPTIONS = Exemptions()
 
@@ -112,6 +116,27 @@ def test_while_an_offender_of_the_card_is_ending_no_one_else_of_it_is_evicted() 
 def test_an_offender_that_never_ends_keeps_no_one() -> None:
     stuck, other = replace(offender("stuck", 12), ending=True, is_overdue=True), offender("other", 9)
     assert decide([stuck, other], {0: card_of(stuck, other)}, When.DANGER, NO_EXEMPTIONS).victim == other
+
+
+@pytest.mark.parametrize(
+    ("own_s", "given_s", "since_s"),
+    [
+        pytest.param(3600, 30, 1000.0, id="deleted with less than its own time"),
+        pytest.param(0, 3600, 1000.0 - 3600 + 600, id="deleted with more, up to the limit"),
+        pytest.param(30, 30, 1000.0, id="deleted with its own"),
+    ],
+)
+def test_when_an_offender_should_have_ended_follows_from_its_deletion(own_s: int, given_s: int, since_s: float) -> None:
+    plain = a_pod("a", 4, node="n", record=on_card(0, 4), uid="u")
+    metadata = msgspec.structs.replace(
+        plain.metadata, deletion_timestamp="1970-01-01T00:16:40Z", deletion_grace_period_seconds=given_s
+    )
+    spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=own_s)
+    store = PodStore(ENFLAME)
+    store.apply(msgspec.structs.replace(plain, metadata=metadata, spec=spec))
+    assert store.entries["u"].overdue_since_s(600.0) == since_s
+    store.apply(plain)
+    assert store.entries["u"].overdue_since_s(600.0) is None
 
 
 def test_a_static_pod_and_one_that_was_refused_are_passed_over_for_the_next_worst() -> None:

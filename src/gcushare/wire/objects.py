@@ -45,6 +45,7 @@ class ObjectMeta(_Object, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int | None = None
     annotations: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()

@@ -175,11 +175,9 @@ class OverUseEvictor:
         return found
 
     def _is_overdue(self, entry: PodEntry) -> bool:
-        """Whether a pod that is being deleted should have ended; an author's time counts up to the admin's limit."""
-        if entry.ends_at_s is None:
-            return False
-        grace_s = min(entry.grace_s, self._rules.longest_wait_s)
-        return self._wall_clock_s() > entry.ends_at_s - entry.grace_s + grace_s + OVERDUE_S
+        """Whether a pod that is being deleted should have ended; its time to end counts up to the admin's limit."""
+        since_s = entry.overdue_since_s(self._rules.longest_wait_s)
+        return since_s is not None and self._wall_clock_s() > since_s + OVERDUE_S
 
     def _card_looks(self) -> dict[int, CardLook]:
         inventory, found = self._inventory(), self._pod_use.latest

@@ -55,6 +55,8 @@ class PodEntry:
     """How long its containers may take to end."""
     ends_at_s: float | None = None
     """When they are to have ended, in seconds since the epoch; None while its deletion was not asked for."""
+    deletion_grace_s: float = 0.0
+    """How long before that its deletion was asked for: whoever did chose this time, which may not be its author's."""
 
     @property
     def is_whole(self) -> bool:
@@ -80,6 +82,10 @@ class PodEntry:
     def keys(self) -> tuple[str, ...]:
         """Those by which either source of the kubelet's record may name it."""
         return (*self.uids, str(self.ref))
+
+    def overdue_since_s(self, longest_wait_s: float) -> float | None:
+        """When a pod that is being deleted should have ended, having had this time at most; None where it is not."""
+        return None if self.ends_at_s is None else self.ends_at_s - max(0.0, self.deletion_grace_s - longest_wait_s)
 
     def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, record_error: str = "") -> None:
         """Take the record's newest state in; cards that somebody else wrote into a waiting pod's are kept from now on.

@@ -82,6 +82,7 @@ class PodStore:
             self._entries[ref.uid] = entry
         entry.take_record(record, pod.metadata.annotations, record_error=record_error)
         entry.ends_at_s = deletion_time_s(pod)
+        entry.deletion_grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
         if is_new:
             # Without it a running pod would look like one that waits, and be taken for whoever the kubelet asks for.
             entry.held = self._shown.held_by(entry, by_name=not is_reused)

@@ -213,6 +213,16 @@ async def test_an_event_whose_card_does_not_answer_asks_for_a_look(tmp_path: Pat
     assert event == HealthEvent(uuid=None, reason="critical XID 79", critical=False)
 
 
+async def test_the_event_of_a_card_that_is_lost_meanwhile_is_that_cards(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    async with source_of(fake) as source:
+        await source.list_cards()
+        assert await source.wait_event(0.05) is None
+        fake.control(f"event 1 1 {XID} 79", "fail nvmlDeviceGetUUID 1 15")
+        event = await source.wait_event(20.0)
+    assert event == HealthEvent(uuid="GPU-00000001", reason="critical XID 79", critical=True)
+
+
 async def test_cards_without_events_are_polled(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("absent nvmlDeviceGetSupportedEventTypes * 3", f"event 1 1 {XID} 79")

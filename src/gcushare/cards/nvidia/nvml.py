@@ -82,6 +82,8 @@ class NvmlLibrary:
         self._is_open = False
         self._addresses: dict[int, str] = {}
         self._event_set: Any = None
+        self._uuids: dict[int | None, str | None] = {}
+        """Of the cards whose events are asked for, by their handles' addresses: a lost card does not say its own."""
 
     def open(self) -> str:
         """Load and initialise NVML; returns the name of what was loaded.
@@ -212,7 +214,7 @@ class NvmlLibrary:
                 raise
             reason = _event_reason(event.eventType, event.eventData, self._harmless_xids)
             if reason:
-                uuid = self._query("nvmlDeviceGetUUID", event.device)
+                uuid = self._uuids.get(_address(event.device))
                 return HealthEvent(uuid=uuid, reason=reason, critical=uuid is not None)
         return None
 
@@ -307,6 +309,7 @@ class NvmlLibrary:
                 handle = self._handle(slot)
                 wanted = (self._query("nvmlDeviceGetSupportedEventTypes", handle) or 0) & _HEALTH_EVENTS
                 if wanted:
+                    self._uuids[_address(handle)] = self._query("nvmlDeviceGetUUID", handle)
                     self._call("nvmlDeviceRegisterEvents", handle, wanted, event_set)
                     registered = True
             except LibraryCallError:
@@ -340,6 +343,10 @@ class NvmlLibrary:
             ) from error
         except UnicodeDecodeError as error:
             raise LibraryCallError(name, -1, "undecodable answer", detail=repr(error.object)) from error
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _dotted(capability: Iterable[int]) -> str:

@@ -24,7 +24,8 @@ def kinds(tracker: OverUseTracker, *looks: Figures | None) -> list[ChangeKind | 
     """What each look changed; None is a look that could not tell."""
     found: list[ChangeKind | None] = []
     for figures in looks:
-        changes = tracker.take({PLACE: figures} if figures is not None else {}, {"uid"}, 1000.0 + tracker.looks)
+        seen = {PLACE: figures} if figures is not None else {}
+        changes = tracker.take(seen, {"uid"}, 1000.0 + tracker.looks, is_blind=figures is None)
         assert len(changes) <= 1
         found.append(changes[0].kind if changes else None)
     return found
@@ -109,3 +110,18 @@ def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[in
             assert (kind is ChangeKind.BEGAN) == (last is not ChangeKind.BEGAN)
             last = kind
         assert (PLACE in tracker.over) == (last is ChangeKind.BEGAN)
+
+
+def test_looks_that_could_not_tell_say_nothing_of_an_earlier_over_use_until_there_were_many() -> None:
+    tracker = OverUseTracker(looks=2)
+    kinds(tracker, None, None, None)
+    assert not tracker.has_looked_enough
+    kinds(tracker, OVER, OVER)
+    assert tracker.has_looked_enough
+    assert tracker.is_first_word
+
+    blind = OverUseTracker(looks=2)
+    kinds(blind, *[None] * UNKNOWN_LOOKS)
+    assert blind.has_looked_enough
+    kinds(blind, OVER, OVER)
+    assert not blind.is_first_word, "what stands on a pod by now is not of a plugin before this one"

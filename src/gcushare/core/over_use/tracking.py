@@ -105,24 +105,32 @@ class OverUseTracker:
         self._streaks: dict[Place, _Streak] = {}
         self.over: dict[Place, OverUse] = {}
         self.looks = 0
+        self._blind_looks = 0
+        """Those of them that could not read every card."""
 
     @property
     def has_looked_enough(self) -> bool:
-        """Whether enough looks were taken to know who is over: before, nothing is said of an earlier over-use."""
-        return self.looks >= self._needed
+        """Whether enough is known of who is over: before, nothing is said of an earlier over-use.
+
+        A look that could not read every card says too little, until there were so many that what was known is old.
+        """
+        return self.looks - self._blind_looks >= self._needed or self._blind_looks >= UNKNOWN_LOOKS
 
     @property
     def is_first_word(self) -> bool:
         """Whether the last look was the first that could say that a pod is over."""
-        return self.looks == self._needed
+        return self.looks - self._blind_looks == self._needed and self._blind_looks < UNKNOWN_LOOKS
 
-    def take(self, found: Mapping[Place, Figures], alive: Collection[str], now: float) -> list[OverUseChange]:
+    def take(
+        self, found: Mapping[Place, Figures], alive: Collection[str], now: float, *, is_blind: bool = False
+    ) -> list[OverUseChange]:
         """Take one look in: figures of the places that could be read, and the uids of all pods that are here.
 
         A pod that is gone is forgotten; that is no end of which anybody needs to hear. ``now`` is in seconds since the
-        epoch.
+        epoch. ``is_blind``: not every card could be read.
         """
         self.looks += 1
+        self._blind_looks += is_blind
         self._streaks = {place: streak for place, streak in self._streaks.items() if place[0] in alive}
         self.over = {place: over for place, over in self.over.items() if place[0] in alive}
         changes = [change for place, figures in found.items() if (change := self._see(place, figures, now)) is not None]

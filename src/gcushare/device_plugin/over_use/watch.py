@@ -64,8 +64,15 @@ class OverUseWatch:
     def look(self) -> None:
         """Take the last look in."""
         self.figures = self._read_figures()
-        for change in self.tracker.take(self.figures, self._store.entries.keys(), self._wall_clock_s()):
+        alive, now_s = self._store.entries.keys(), self._wall_clock_s()
+        for change in self.tracker.take(self.figures, alive, now_s, is_blind=self._is_blind()):
             self._announce(change)
+
+    def _is_blind(self) -> bool:
+        """Whether the last look may have left an over-use unseen; a card that is gone has none."""
+        cards = self._looks.snapshot
+        unread = {each.index for each in cards.cards} - cards.gone - (cards.uses.keys() - cards.unread)
+        return bool(unread) or self._pod_use.latest is None or self._inventory() is None
 
     def _read_figures(self) -> dict[Place, Figures]:
         found, inventory = self._pod_use.latest, self._inventory()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
+from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake
 from tests.native.manual_clock import ManualClock
@@ -365,6 +367,37 @@ async def test_events_that_hang_stop_no_card(tmp_path: Path) -> None:
         fake.control("hang EfmlGetEvent *")
         assert await source.wait_event(0.0) is None
         assert (await source.health(card)).healthy
+
+
+def open_files() -> list[int]:
+    return sorted(int(each.name) for each in Path("/proc/self/fd").iterdir())
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Let this process open only so many files more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_files()) + 8, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("left", [0, 2, 3, 4])
+def test_where_no_file_can_be_opened_no_process_is_started_and_no_file_stays_open(left: int) -> None:
+    before = open_files()
+    with descriptors_left(left), pytest.raises(DeviceError, match=r"cannot be started: .*Too many open files"):
+        WorkerProcess(LibrarySpec(kind="efml", library="/nonexistent"))
+    assert open_files() == before
 
 
 async def test_the_same_call_goes_on_after_a_cancelled_one(tmp_path: Path) -> None:

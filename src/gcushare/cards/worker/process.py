@@ -43,20 +43,21 @@ class WorkerProcess:
             DeviceError: the system starts no process.
         Effects: blocks for the milliseconds that exec takes.
         """
-        ours, theirs = socket.socketpair()
-        descriptor = CallRecorder.create_file()
-        try:
-            self._recorder = CallRecorder(descriptor)
-            self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                _command(spec, descriptor), stdin=theirs.fileno(), pass_fds=[descriptor]
-            )
-        except OSError as error:
-            ours.close()
-            raise DeviceError(f"a process for the {spec.kind} library cannot be started: {error}") from error
-        finally:
-            theirs.close()
-            os.close(descriptor)
-        self._socket = ours
+        with contextlib.ExitStack() as on_failure, contextlib.ExitStack() as handed_over:
+            try:
+                self._socket, theirs = socket.socketpair()
+                on_failure.callback(self._socket.close)
+                handed_over.callback(theirs.close)
+                descriptor = CallRecorder.create_file()
+                handed_over.callback(os.close, descriptor)
+                self._recorder = CallRecorder(descriptor)
+                on_failure.callback(self._recorder.close)
+                self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                    _command(spec, descriptor), stdin=theirs.fileno(), pass_fds=[descriptor]
+                )
+            except OSError as error:
+                raise DeviceError(f"a process for the {spec.kind} library cannot be started: {error}") from error
+            on_failure.pop_all()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 

@@ -339,6 +339,20 @@ async def test_a_resting_card_that_moved_to_another_position_is_listed_once(tmp_
     assert sorted(card.uuid for card in report.cards) == ["GCU-UUID-0001", "GCU-UUID-0002"]
 
 
+async def test_the_card_that_took_a_resting_ones_position_is_listed_at_the_next_look(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 3")
+    async with source_of(fake) as source:
+        cards = (await source.list_cards()).cards
+        fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
+        await source.health(cards[2])
+        moved = [f"set uuid {slot} GCU-UUID-{(slot + 1) % 3:04d}" for slot in range(3)]
+        fake.control("cards 3", *moved)
+        await source.list_cards()
+        report = await source.list_cards()
+    assert sorted(card.uuid for card in report.cards) == sorted(card.uuid for card in cards)
+
+
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("nvml", tmp_path)

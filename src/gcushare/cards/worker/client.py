@@ -147,6 +147,8 @@ class IsolatedSource:
             elif described.left_out is not None:
                 left_out.append(described.left_out)
         self._known = _without_ghosts(known, self._is_resting)
+        for slot in known.keys() - self._known.keys():
+            self._forget_rest(slot)  # the card that rests is elsewhere now: whichever is here has done nothing
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
         left_out.sort(key=lambda card: (card.index, card.uuid))
         if count == 0:
@@ -351,6 +353,10 @@ class IsolatedSource:
         relevant = (operation for operation in Operation if operation is not Operation.LINK)  # no sign of its health
         reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in relevant)
         return next((reason for reason in reasons if reason is not None), None)
+
+    def _forget_rest(self, slot: int) -> None:
+        for operation in Operation:
+            self._resting.succeed((slot, operation))
 
     def _is_resting(self, slot: int) -> bool:
         return self._resting_for(slot) is not None

@@ -85,7 +85,7 @@ class PluginRig:
         if self._plugin_first:
             await self.start_plugin()
             await self.until_units(sum(self._sizes))
-            await self.until(self._is_registered, "every resource is registered and listed")
+            await self.until(self.is_registered, "every resource is registered and listed")
         return self
 
     async def __aexit__(
@@ -93,7 +93,7 @@ class PluginRig:
     ) -> None:
         await self._stack.aclose()
 
-    def _is_registered(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether the kubelet has a list of each resource: a pod that is bound earlier would be failed."""
         counts = self.kubelet.counts()
         return all(served.resource in counts for served in self.app.observed.endpoints.values())

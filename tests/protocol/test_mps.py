@@ -153,6 +153,7 @@ class LimitedRig(PluginRig):
     async def start(self) -> None:
         await self.start_plugin()
         await self.until_units(32)
+        await self.until(self.is_registered, "every resource is registered and listed")
 
     def variables(self, name: str) -> dict[str, str]:
         view = self.kubelet.container_view(self.pod(name)["metadata"]["uid"], "c0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
@@ -16,7 +17,8 @@ from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, re
 from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_binds import Office
 from tests.unit.extender_cluster import Cluster, Mishap
@@ -105,6 +107,19 @@ class TestForged:
         assert "has not passed filter here lately" in json.loads(answer.body)["Error"]
         assert (cluster.bindings, cluster.reads) == ([], 1)
 
+    async def test_one_that_asks_for_zero_is_bound_only_where_filter_let_it_go(self) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("zero", 0))
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+        unasked = await dispatcher.bind(bind_body("zero", "gcu"))
+        assert "has not passed filter here lately" in json.loads(unasked.body)["Error"]
+
+        await ask(dispatcher, pod_document("zero", 0), "gcu")
+        elsewhere = await dispatcher.bind(bind_body("zero", "tainted"))
+        assert "node 'tainted', which filter did not name for it" in json.loads(elsewhere.body)["Error"]
+        renamed = await dispatcher.bind(bind_body("b", "gcu", "uid-zero"))
+        assert "pod default/b does not exist" in json.loads(renamed.body)["Error"]
+        assert cluster.bindings == []
+
     @pytest.mark.parametrize("seen", [True, False])
     @pytest.mark.parametrize("said", [1, None])
     async def test_a_pod_is_judged_by_what_the_api_server_has_of_it(self, said: int | None, seen: bool) -> None:
@@ -162,6 +177,60 @@ class TestForged:
         cluster.put(a_pod("a", 4))
         cluster.tell(state)
         assert (await ask(dispatcher, pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], "known pods need no read"
+
+
+class TestZero:
+    """A pod that names our resource with quantity 0: kube-scheduler asks us about it, and leaves its binding to us."""
+
+    @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=["own", "other"])
+    @pytest.mark.parametrize("zero", [0, "0"])
+    @pytest.mark.parametrize("sends", ["names", "nodes"])
+    async def test_it_is_bound_to_any_node_without_a_record(self, vendor: Vendor, zero: object, sends: str) -> None:
+        gcu, gpu = state_of(a_node("gcu", 16)), state_of(a_node("gpu", 16, vendor=ALIYUN), vendor=ALIYUN)
+        cluster = Cluster(a_pod("zero", zero, vendor=vendor))
+        cluster.tell(gcu)
+        cluster.tell(gpu)
+        dispatcher = dispatcher_of((gcu, None), (gpu, None), cluster=cluster)
+        body = filter_body(pod_document("zero", zero, vendor=vendor), ["gcu", "plain"])
+        if sends == "nodes":
+            items = {"items": [{"metadata": {"name": name}} for name in ("gcu", "plain")]}
+            body = json.dumps({**json.loads(body), "Nodes": items, "NodeNames": None}).encode()
+        answer = dispatcher.filter(body)
+        answer = answer if isinstance(answer, Answer) else await answer
+        bound = await dispatcher.bind(bind_body("zero", "plain"))
+
+        assert (answer.result, bound.result, bound.vendor) == ("not_asking", "bound", vendor.name)
+        pod = cluster.pods["default", "zero"]
+        assert (pod.spec.node_name, pod.metadata.annotations) == ("plain", {})
+        assert not gcu.ledger.reserved | gpu.ledger.reserved
+
+    async def test_its_whole_cards_count_as_named_too(self) -> None:
+        state = state_of(a_node("gcu", 16))
+        document = pod_document("zero")
+        document["spec"]["containers"][0]["resources"] = {"limits": {ENFLAME.whole_card_resource: "0"}}
+        cluster = Cluster(msgspec.convert(document, Pod))
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+        await ask(dispatcher, document, "gcu")
+        assert (await dispatcher.bind(bind_body("zero", "gcu"))).result == "bound"
+
+    async def test_a_lost_answer_is_read_and_a_bound_pod_is_forgotten(self) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("zero", 0))
+        cluster.mishaps.append(Mishap.LOST_AFTER)
+        dispatcher = dispatcher_of((state, None), cluster=cluster)
+        await ask(dispatcher, pod_document("zero", 0), "gcu")
+        assert (await dispatcher.bind(bind_body("zero", "gcu"))).result == "bound"
+        cluster.tell(state)
+        assert state.let_through.get("uid-zero") is None
+        assert not state.bound
+
+    async def test_a_replica_that_does_not_lead_binds_it_no_more_than_others(self) -> None:
+        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("zero", 0))
+        binds = BindService(state, cluster, Office(is_leader=False))
+        dispatcher = Dispatcher([replace(services_of(state, None, cluster), binds=binds)], cluster)
+        await ask(dispatcher, pod_document("zero", 0), "gcu")
+        with pytest.raises(NotLeader):
+            await dispatcher.bind(bind_body("zero", "gcu"))
+        assert cluster.bindings == []
 
 
 async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:

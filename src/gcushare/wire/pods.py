@@ -122,14 +122,9 @@ def pod_request_and_options(
         RemoteContractError: a quantity or an option is malformed.
         Refused: well-formed, but nothing that this system grants.
     """
-    names = resource_names(vendor)
-    init, app = pod.spec.init_containers, pod.spec.containers
-    if not any(
-        names.memory in resources or names.whole_card in resources
-        for container in (*init, *app)
-        for resources in (container.resources.limits, container.resources.requests)
-    ):
+    if not names_resources(pod, vendor):
         return None
+    names, init, app = resource_names(vendor), pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     options = pod_options(pod.metadata.annotations) if options is None else options
     if options.cards > 1:
@@ -143,6 +138,18 @@ def pod_request_and_options(
         is_bound=is_bound,
     )
     return None if request is None else (request, options)
+
+
+def names_resources(pod: Pod, vendor: Vendor) -> bool:
+    """Whether a container names a resource of this vendor's cards, be it with quantity 0.
+
+    By this, not by the quantity, kube-scheduler decides whether an extender is asked, and whether it binds.
+    """
+    return any(
+        vendor.memory_resource in resources or vendor.whole_card_resource in resources
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for resources in (container.resources.limits, container.resources.requests)
+    )
 
 
 def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources], cards: int) -> None:

@@ -90,6 +90,9 @@ class VendorState:
         """What the scheduler asked when it was last refused."""
         self.offered = LastFilteredNodes(most_names=MAX_OFFERED_NAMES)
         """What filter last named for a pod that has no node yet: only there it may be bound."""
+        self.let_through = LastFilteredNodes()
+        """The same for pods that ask for 0 of our resources: all nodes asked about, and beside those named for cards,
+        so that long lists of one kind drive nothing of the other out."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
@@ -241,6 +244,7 @@ class VendorState:
         self.asked.forget(uid)
         self.nominations.forget(uid)
         self.offered.forget(uid)
+        self.let_through.forget(uid)
 
     def _see_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid

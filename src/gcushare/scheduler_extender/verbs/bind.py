@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 from gcushare.core.errors import GcushareError, Refused
+from gcushare.core.nodes import Assignment
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -117,19 +118,16 @@ class BindService:
         try:
             if self._is_done(arguments):
                 return
-            request = await self._find_request(arguments, deadline_s)
-            earlier = self._sender.unconfirmed(arguments.pod.uid)
-            if earlier is not None and earlier.node != arguments.node:
-                await self._sender.look(earlier, deadline_s)
-            attempt, is_doubtful = self._prepare(arguments, request)
-            await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
+            if arguments.node in (self._state.let_through.get(arguments.pod.uid) or ()):
+                held = await self._send_without_cards(arguments, deadline_s)
+            else:
+                held = await self._send_with_cards(arguments, deadline_s)
         except GcushareError as error:
             log.warning(
                 "not bound %s",
                 fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error),
             )
             raise
-        held = attempt.assignment
         log.info(
             "bound %s",
             fields(
@@ -141,6 +139,22 @@ class BindService:
                 ms=round((self._monotonic() - started) * 1000, 2),
             ),
         )
+
+    async def _send_with_cards(self, arguments: BindArguments, deadline_s: float) -> Assignment:
+        request = await self._find_request(arguments, deadline_s)
+        earlier = self._sender.unconfirmed(arguments.pod.uid)
+        if earlier is not None and earlier.node != arguments.node:
+            await self._sender.look(earlier, deadline_s)
+        attempt, is_doubtful = self._prepare(arguments, request)
+        await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
+        return attempt.assignment
+
+    async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Assignment:
+        """Bind a pod that asks for 0 of our resources: there is nothing to reserve, and nothing to record."""
+        pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
+        attempt = Attempt(Assignment(arguments.pod, arguments.node, ()), {})
+        await self._sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
+        return attempt.assignment
 
     def _is_done(self, arguments: BindArguments) -> bool:
         """Whether an earlier call for this pod came true; a call for another node is then refused."""

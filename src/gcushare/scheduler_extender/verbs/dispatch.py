@@ -88,7 +88,8 @@ class Dispatcher:
             return self._fail_filter(error)
 
     def _filter(self, arguments: FilterArguments, known: Known) -> Answer:
-        return self._of(known).filters.filter(arguments, known.request)
+        filters = self._of(known).filters
+        return filters.let_through(arguments) if known.asks_for_zero else filters.filter(arguments, known.request)
 
     def _fail_filter(self, error: GcushareError) -> Answer:
         log.info("filter refused %s", fields(reason=error))
@@ -165,7 +166,7 @@ class Dispatcher:
         what = f"pod {arguments.pod} ({uid}) is not bound to node {node!r}"
         for services in self._services:
             state = services.state
-            held, offered = state.ledger.assignment(uid), state.offered.get(uid)
+            held, offered = state.ledger.assignment(uid), state.offered.get(uid) or state.let_through.get(uid)
             if uid in state.bound or (held is not None and held.node == node):
                 return services  # Which compares the rest, and sends nothing that it did not send before.
             if offered is not None and node not in offered:

@@ -78,6 +78,19 @@ class FilterService:
             return self._answer(encode_filter_answer(names.encoded), "not_asking")
         return self._filter_names(names, request)
 
+    def let_through(self, arguments: FilterArguments) -> Answer:
+        """Answer for a pod that asks for 0 of our resources: any node will do, and kube-scheduler has us bind it.
+
+        Raises:
+            RemoteContractError: the nodes of the request cannot be read.
+        """
+        if arguments.node_names is None:
+            names = frozenset(item.name for item in self._items(arguments))
+        else:
+            names = self.lists.get(arguments.node_names, self._state.most_nodes_asked).distinct
+        self._state.let_through.note(arguments.pod.uid, names)
+        return self.filter(arguments, None)
+
     def prioritize(self, arguments: FilterArguments, request: SchedulingRequest | None) -> Answer:
         """Give every node of the request a score from 0 to 10.
 

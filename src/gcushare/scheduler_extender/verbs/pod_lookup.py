@@ -19,6 +19,7 @@ from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.wire.objects import Pod
+from gcushare.wire.pods import names_resources
 
 READS_PER_S = 50.0
 """Reads of pods that the watch has not brought, so that made-up calls load the API server no further."""
@@ -32,10 +33,14 @@ _MAX_WITHOUT_CARDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A pod's request, None where it asks for no card, and its vendor's state; without a request, the first one's."""
+    """A pod's request, None where it asks for no card, and its vendor's state; without a request, the first one's.
+
+    ``asks_for_zero``: it names a resource of the vendor with quantity 0, so kube-scheduler leaves its binding to us.
+    """
 
     state: VendorState
     request: SchedulingRequest | None
+    asks_for_zero: bool = False
 
 
 class PodLookup:
@@ -48,8 +53,8 @@ class PodLookup:
         self._words = [
             word.encode() for each in states for word in (each.vendor.memory_resource, each.vendor.whole_card_resource)
         ]
-        self._without_cards: OrderedDict[str, None] = OrderedDict()
-        """Uids of pods that were read and ask for no card, which they never will: resources do not change."""
+        self._without_cards: OrderedDict[str, Known] = OrderedDict()
+        """Pods that were read and ask for no card, which they never will, by uid: resources do not change."""
 
     def find(self, pod: PodRef, written: bytes) -> Known | None:
         """Find a pod in what the watches brought; None where it has to be read.
@@ -64,9 +69,9 @@ class PodLookup:
         found = [Known(state, request) for state in self._states if (request := _find_request(state, pod)) is not None]
         if found:
             return _only(str(pod), found)
-        if uid in self._without_cards or not any(word in written for word in self._words):
-            return Known(self._states[0], None)
-        return None
+        if (known := self._without_cards.get(uid)) is not None:
+            return known
+        return None if any(word in written for word in self._words) else Known(self._states[0], None)
 
     async def read(self, pod: PodRef) -> Known:
         """Read a pod that no watch has brought, and remember what it asks for.
@@ -86,13 +91,18 @@ class PodLookup:
         read = await read_unbound(self._api, pod, timeout_s=_READ_S)
         found = [Known(state, request) for state in self._states if (request := _read_request(read, state)) is not None]
         if not found:
-            self._without_cards[pod.uid] = None
-            if len(self._without_cards) > _MAX_WITHOUT_CARDS:
-                self._without_cards.popitem(last=False)
-            return Known(self._states[0], None)
+            return self._remember_without_cards(read)
         known = _only(str(pod), found)
         if known.request is not None:
             known.state.remember(known.request)
+        return known
+
+    def _remember_without_cards(self, pod: Pod) -> Known:
+        named = next((state for state in self._states if names_resources(pod, state.vendor)), None)
+        known = Known(self._states[0], None) if named is None else Known(named, None, asks_for_zero=True)
+        self._without_cards[pod.metadata.uid] = known
+        if len(self._without_cards) > _MAX_WITHOUT_CARDS:
+            self._without_cards.popitem(last=False)
         return known
 
 

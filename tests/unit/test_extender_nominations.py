@@ -206,6 +206,35 @@ class TestHowLong:
             nominations.see(self.asking(), "node-1")
             assert not self.closed(nominations)
 
+    def test_preempting_again_on_the_same_node_keeps_the_room_again(self) -> None:
+        nominations, now = self.nominations()
+        nominations.see(self.asking(), "node-1")
+        now[0] = KEPT_S + 1
+        nominations.expect(self.asking(), {"node-1": ["uid-victim"]})
+        nominations.see(self.asking(), "node-1")
+        now[0] += KEPT_S - 1
+        assert self.closed(nominations)
+        now[0] += 1
+        assert not self.closed(nominations)
+
+    def test_preempting_again_on_the_same_node_names_the_new_victims_at_once(self) -> None:
+        state = crowded()
+        state.see_pod(convert(pod_document("more", 4, node="node-1", record=on_card(1, 4))))
+        state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        assert filtered(state, wanting("thief", 4, LOW))[0] == ["node-1"], "no room is known to come free for it"
+        asking = state.find_request("uid-preemptor")
+        assert asking is not None
+        state.nominations.expect(asking, {"node-1": ["uid-victim"]})
+        assert filtered(state, wanting("thief", 4, LOW))[0] == []
+
+    def test_preempting_again_on_the_same_node_costs_no_place_among_equals(self) -> None:
+        nominations, _ = self.nominations()
+        for name in ("first", "second"):
+            nominations.see(self.asking(name), "node-1")
+        nominations.expect(self.asking("first"), {"node-1": ["uid-victim"]})
+        assert not nominations.closed_to(self.asking("first"))
+        assert nominations.closed_to(self.asking("second"))
+
     def test_an_answer_of_preempt_that_nothing_follows_ends_soon(self) -> None:
         nominations, now = self.nominations()
         nominations.expect(self.asking(), {"node-1": ["uid-victim"]})

@@ -63,14 +63,16 @@ class Nominations:
         return uid in self._nominees
 
     def expect(self, request: SchedulingRequest, kept: Mapping[str, Sequence[str]]) -> None:
-        """Take preempt's answer, the victims by node; several nodes are none, until the scheduler has chosen."""
+        """Take preempt's answer, the victims by node; several nodes are none, until the scheduler has chosen.
+
+        Of a nominee of this node it starts the time again: other victims are being ended for it than before.
+        """
         if len(kept) != 1:
             return
         ((node, victims),) = kept.items()
         known = self._nominees.get(request.pod.uid)
-        if known is not None and known.node == node and known.is_seen:
-            return
-        self._note(request, node, is_seen=False, victims=frozenset(victims[:_MAX_VICTIMS]))
+        is_seen = known is not None and known.node == node and known.is_seen
+        self._note(request, node, is_seen=is_seen, victims=frozenset(victims[:_MAX_VICTIMS]))
 
     def see(self, request: SchedulingRequest, node: str) -> None:
         """Take what an unbound pod's status says: the node that it is nominated for, empty for none."""
@@ -114,8 +116,10 @@ class Nominations:
     def _note(
         self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
     ) -> None:
+        """Keep room from now on; of a nominee that stays on its node the place among equals stays as well."""
         uid, now_s = request.pod.uid, self._monotonic()
-        self._nominees.pop(uid, None)
+        if (known := self._nominees.get(uid)) is not None and known.node != node:
+            del self._nominees[uid]
         self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims)
         if len(self._nominees) > MAX_NOMINEES:
             del self._nominees[next(iter(self._nominees))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -117,8 +118,13 @@ def a_pod(name: str, units: object = 4, **options: Any) -> Pod:
     return msgspec.convert(pod_document(name, units, **options), Pod)
 
 
-def state_of(*nodes: Node, vendor: Vendor = ENFLAME, policies: Policies | None = None) -> VendorState:
-    state = VendorState(vendor, policies or Policies())
+def state_of(
+    *nodes: Node,
+    vendor: Vendor = ENFLAME,
+    policies: Policies | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> VendorState:
+    state = VendorState(vendor, policies or Policies(), monotonic=monotonic)
     for node in nodes:
         state.see_node(node)
     return state

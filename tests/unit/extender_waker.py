@@ -40,8 +40,8 @@ class Bench:
 
     def __init__(self, *sizes: int, nodes: int = 1) -> None:
         self.names = [f"node-{number}" for number in range(1, nodes + 1)]
-        self.state = state_of(*(a_node(name, *sizes) for name in self.names))
         self.time = VirtualTime()
+        self.state = state_of(*(a_node(name, *sizes) for name in self.names), monotonic=self.time.clock().monotonic)
         self.api = Written()
         self.serves = True
         self.waker = RoomWaker(self.state, self.api, lambda: self.serves, clock=self.time.clock())

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
+from gcushare.scheduler_extender.state.nominations import KEPT_S
 from gcushare.scheduler_extender.verbs.request import read_scheduling_request
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
 from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, IDLE_S, LONGEST_SETTLE_S, LOOK_S, SETTLE_S
@@ -17,6 +18,14 @@ from tests.unit.extender_waker import Bench
 
 SOON_S = 2.0
 """What is promised: a pod that fits is asked about again within this time."""
+
+
+def nominated(node: str) -> Pod:
+    """A preemptor of 16 that outranks the others, for which room of a node is kept."""
+    document = pod_document("nominee", 16)
+    document["spec"]["priority"] = 7
+    document["status"]["nominatedNodeName"] = node
+    return msgspec.convert(document, Pod)
 
 
 @pytest.fixture
@@ -202,6 +211,39 @@ async def test_a_pod_that_is_gone_is_not_written_to(full: Bench) -> None:
         full.end("a")
         full.end("x")
         assert await full.pass_(4) == []
+
+
+@pytest.mark.parametrize("how", ["gone", "cleared", "nominated elsewhere", "bound elsewhere"])
+async def test_room_that_is_kept_no_more_wakes_who_was_kept_out(how: str) -> None:
+    bench = Bench(16, nodes=2)
+    bench.hold("y", 16, "node-2")
+    nominee = nominated("node-1")
+    async with bench.running():
+        bench.state.see_pod(nominee)
+        assert bench.ask("a", 8) == "refused"
+        assert "a" not in await bench.pass_(2 * ADOPT_S)
+        match how:
+            case "gone":
+                bench.end("nominee")
+            case "cleared":
+                bench.state.see_pod(nominated(""))
+            case "nominated elsewhere":
+                bench.state.see_pod(nominated("node-2"))
+            case _:
+                bench.hold("nominee", 0, "node-2")
+        assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
+
+
+async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> None:
+    bench = Bench(16)
+    async with bench.running():
+        bench.state.see_pod(nominated("node-1"))
+        assert bench.ask("a", 8) == "refused"
+        assert "a" not in await bench.pass_(KEPT_S - IDLE_S)
+        assert "a" in await bench.pass_(2 * IDLE_S + SETTLE_S + 3 * LOOK_S)
+        changes = bench.state.changes.position
+        await bench.pass_(20 * IDLE_S)
+        assert bench.state.changes.position == changes, "nobody looks at the node again and again"
 
 
 async def test_a_pod_whose_binding_failed_is_woken_later_each_time(full: Bench) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
@@ -33,7 +33,10 @@ _MAX_VICTIMS = 256
 
 @dataclass(frozen=True, slots=True)
 class Nominee:
-    """A pod for which room is kept. ``is_seen``: its status names the node; else it is only what preempt answered."""
+    """A pod for which room is kept. ``is_seen``: its status names the node; else it is only what preempt answered.
+
+    ``is_over``: the time is up, and others were told of it.
+    """
 
     pod: PodRef
     request: CardRequest
@@ -41,17 +44,28 @@ class Nominee:
     since_s: float
     is_seen: bool
     victims: frozenset[str] = frozenset()
+    is_over: bool = False
 
     def ends_s(self) -> float:
         return self.since_s + (KEPT_S if self.is_seen else EXPECTED_S)
 
 
 class Nominations:
-    """The nominees of one vendor, in the order in which they were nominated, and the pods that are leaving."""
+    """The nominees of one vendor, in the order in which they were nominated, and the pods that are leaving.
 
-    def __init__(self, ledger: Ledger, monotonic: Callable[[], float] = time.monotonic) -> None:
+    ``announce`` is told each node where room is kept for one nominee less, as no change of the ledger says so.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        announce: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._ledger = ledger
         self._monotonic = monotonic
+        self._announce = announce
         self._nominees: dict[str, Nominee] = {}
         self.leaving: set[str] = set()
         """Pods with cards whose deletion was asked for."""
@@ -88,7 +102,16 @@ class Nominations:
 
     def forget(self, uid: str) -> None:
         """The pod is bound, or gone; repeatable."""
-        self._nominees.pop(uid, None)
+        if (known := self._nominees.pop(uid, None)) is not None:
+            self._announce(known.node)
+
+    def announce_ended(self) -> None:
+        """Tell of the nominees whose time is up, each once; preempt may still start the time again."""
+        now_s = self._monotonic()
+        for uid, nominee in self._nominees.items():
+            if not nominee.is_over and now_s >= nominee.ends_s():
+                self._nominees[uid] = replace(nominee, is_over=True)
+                self._announce(nominee.node)
 
     def closed_to(self, request: SchedulingRequest) -> frozenset[str]:
         """The nodes that would fit a pod if nothing were kept there; few, and mostly none."""
@@ -119,10 +142,10 @@ class Nominations:
         """Keep room from now on; of a nominee that stays on its node the place among equals stays as well."""
         uid, now_s = request.pod.uid, self._monotonic()
         if (known := self._nominees.get(uid)) is not None and known.node != node:
-            del self._nominees[uid]
+            self.forget(uid)
         self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims)
         if len(self._nominees) > MAX_NOMINEES:
-            del self._nominees[next(iter(self._nominees))]
+            self.forget(next(iter(self._nominees)))
 
     def _room_left(self, name: str, ahead: Sequence[Nominee]) -> RoomLeft:
         node = self._ledger.nodes.get(name)

@@ -82,7 +82,7 @@ class VendorState:
         """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
         self.ahead = ReadsAhead()
         """Pods that were read and that the watch has not brought since."""
-        self.nominations = Nominations(self.ledger, monotonic)
+        self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.note)
         """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""

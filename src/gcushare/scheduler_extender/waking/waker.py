@@ -242,6 +242,7 @@ class RoomWaker:
         changes, turns = self._state.changes, CooperativeYield(_NODES_PER_TURN)
         since: dict[tuple[int, int], set[str] | None] = {}
         self._refused.drop_empty_groups()
+        self._state.nominations.announce_ended()
         for group in list(self._refused.groups.values()):
             span = (group.position, changes.position)
             if span[0] == span[1]:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import CardMode, PodRef
+from gcushare.core.totals import ClusterTotals
+from gcushare.scheduler_extender.dashboard.documents import NO_NODE_METADATA, NodeContext, node_document
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
@@ -253,6 +256,25 @@ class TestAnswersForPeople:
         document = json.loads(encode_node(vendor, state.ledger.nodes["both"]))
 
         assert [pod.get("whole") for device in document[devices] for pod in device["pods"]] == [None, True]
+
+    def test_whole_cards_of_different_size_count_as_they_are_everywhere(self) -> None:
+        """A record of several whole cards names one size for all of them, the largest."""
+        state = state_of(a_node("both", 16, 32, 32, **BOTH))
+        state.see_pod(a_pod("owner", node="both", whole=2, record=as_whole(0, 1, size=32)))
+        node = state.ledger.nodes["both"]
+        totals = ClusterTotals(state.ledger, state.changes).by_unit()["1"]
+        document = json.loads(encode_node(ENFLAME, node))
+        shown = msgspec.to_builtins(
+            node_document(ENFLAME, node, NodeContext(NO_NODE_METADATA, "", {}, {}, frozenset()))
+        )
+
+        assert (node.used, node.total, node.largest_free, node.empty_cards) == (48, 80, 32, 1)
+        assert (totals.granted, totals.total, totals.free, totals.largest_free) == (48, 80, 32, 32)
+        assert [[pod["usedGCU"] for pod in device["pods"]] for device in document["devices"]] == [[16], [32], []]
+        assert (document["usedGCU"], [device["usedGCU"] for device in document["devices"]]) == (48, [16, 32, 0])
+        assert (shown["used"], [each.get("used", 0) for each in shown["cards"]]) == (48, [16, 32, 0])
+        assert not node.is_unconfirmed, "the third card is not closed until the plugin has confirmed the pod"
+        assert ask_filter(state, pod_document("a", whole=1))["NodeNames"] == ["both"]
 
     async def test_the_event_of_a_refusal_has_a_reason_of_its_own(self) -> None:
         state, noted = mixed_state(), Noted()

@@ -91,6 +91,12 @@ def test_marks_say_what_is_out_of_order_and_only_used_ones_are_explained() -> No
     assert not [line for line in table(picture_of(("calm", [card(0)], "1"))) if line[:2] in ("! ", "# ", "~ ")]
 
 
+def test_whole_cards_of_different_size_are_not_given_away_twice() -> None:
+    snapshot = picture_of(("node-1", [card(0), card(1, 32), card(2, 32)], "1"))
+    give(snapshot, held("pair", "node-1", (0, 32), (1, 32), whole=True))
+    assert table(snapshot)[1].split()[2:] == ["16/16=", "32/32=", "0/32", "48/80"]
+
+
 def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_whom_and_until_when() -> None:
     closure = Closure(use=SERVES_WHOLE, pod="d/gone", until=1_800_000_000)
     lines = table(picture_of(("node-1", [replace(card(0), closures=(closure,)), card(1)], "1")))

@@ -184,6 +184,19 @@ def test_what_was_granted_before_a_node_changed_its_mode_stays_counted() -> None
     assert (node.largest_free, node.largest_shared_free, node.empty_cards) == (0, 0, 1)
 
 
+def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() -> None:
+    ledger = ledger_of(n=(16, 32, 32))
+    ledger.apply(held("pair", "n", (0, 32), (1, 32), whole=True))
+    node = ledger.nodes["n"]
+    assert ([s.held for s in node.cards.values()], node.used) == ([16, 32, 0], 48)
+    assert not node.is_unconfirmed
+    ledger.apply(held("wrong", "n", (0, 4)))
+    assert node.is_unconfirmed, "a pod beside one that holds the card whole is too much"
+    ledger.forget("uid-wrong")
+    ledger.set_node("n", cards(16), GIB_UNIT)
+    assert [s.held for s in node.cards.values()] == [16, 32], "of a card that is gone the record's size is all we know"
+
+
 def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way() -> None:
     ledger = ledger_of(n=(16, 16))
     ledger.apply(held("stale", "n", (0, 4)))

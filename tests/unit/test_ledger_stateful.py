@@ -42,6 +42,12 @@ class PlainCard:
     grantable: int = 0
     is_empty: bool = False
 
+    @property
+    def held(self) -> int:
+        if not self.whole or self.offered is None:
+            return self.used
+        return self.offered.units if self.pods == 1 else max(self.used, self.offered.units)
+
 
 @dataclass
 class PlainNode:
@@ -72,7 +78,7 @@ class Model:
         for grant in (grant for each in held for grant in each.grants):
             plain = found.setdefault(grant.index, PlainCard(None))
             plain.used, plain.whole, plain.pods = plain.used + grant.units, plain.whole + grant.whole, plain.pods + 1
-        over = {index for index, plain in found.items() if plain.offered and plain.used > plain.offered.units}
+        over = {index for index, plain in found.items() if plain.offered and plain.held > plain.offered.units}
         is_unconfirmed = any(not each.assigned and any(grant.index in over for grant in each.grants) for each in held)
         reported = {str(each.pod) for each in held if each.unrecorded}
         unplaced = [each.unplaced for each in held if str(each.pod) not in reported]
@@ -230,7 +236,7 @@ class LedgerMachine(RuleBasedStateMachine):
             ]
             sums = (
                 sum(totals.values()),
-                sum(max(each.used, totals[index]) if each.whole else each.used for index, each in found.items()),
+                sum(each.held for each in found.values()),
                 max((each.grantable for each in found.values()), default=0),
                 max((each.grantable for each in found.values() if each.pods), default=0),
                 sum(each.is_empty for each in found.values()),

@@ -122,7 +122,16 @@ class CardState:
     @property
     def held(self) -> int:
         """Units that pods hold; all of them of a whole card. May exceed ``total`` when a node shrank."""
+        if self.whole and self.pods == 1 and self.card is not None:
+            return self.total
         return max(self.used, self.total) if self.whole else self.used
+
+    def share(self, grant: CardGrant) -> int:
+        """Units of this card that a grant takes: all where it is whole, whatever its record says.
+
+        A record of several whole cards names one size for all of them, the largest.
+        """
+        return self.total if grant.whole and self.card is not None else grant.units
 
     @property
     def grantable(self) -> int:
@@ -335,7 +344,7 @@ class NodeState:
         record leaves it. Until then the room that the first one left belongs to the second, and a third pod that is
         given it is refused by the kubelet. An excess that pods really hold is no reason to wait: it would not end.
         """
-        overfull = {s.index for s in self.cards.values() if s.card is not None and s.used > s.card.units}
+        overfull = {s.index for s in self.cards.values() if s.card is not None and s.held > s.card.units}
         return bool(overfull) and any(
             not assignment.assigned and any(grant.index in overfull for grant in assignment.grants)
             for assignment in self.assignments.values()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from gcushare.cli.explain.explain import Explained
 from gcushare.cli.inspect.marks import legend
-from gcushare.cli.inspect.summary import marks_of_card, share_of
+from gcushare.cli.inspect.summary import marks_of_card
 from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
 from gcushare.cli.terminal.documents import Document
 from gcushare.cli.terminal.screen import wrapped
@@ -79,7 +79,7 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         return
     for grant in assignment.grants:
         yield from _card_facts(explained, node, scale, grant.index)
-        held = share_of(grant.units, node.cards[grant.index], grant.whole)
+        held = node.cards[grant.index].share(grant)
         yield "holds", f"{show_amount(scale.amount(held, node.unit))} {scale.label}{' (whole)' if grant.whole else ''}"
     yield "recorded", _record_words(assignment)
     if document.choice is not None:

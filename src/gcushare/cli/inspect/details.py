@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from gcushare.cli.inspect.marks import Mark, legend, signs, style_of
-from gcushare.cli.inspect.summary import NodeSummary, Summary, share_of
+from gcushare.cli.inspect.summary import NodeSummary, Summary
 from gcushare.cli.inspect.table import (
     SHORT_CARDS,
     ask_words,
@@ -97,7 +97,7 @@ class _Details:
     def _pod_row(self, node: NodeSummary, assignment: Assignment, blank: tuple[Cell, ...]) -> Row:
         facts = self._summary.facts_of(assignment)
         cards = node.state.cards
-        held = {grant.index: share_of(grant.units, cards[grant.index], grant.whole) for grant in assignment.grants}
+        held = {grant.index: cards[grant.index].share(grant) for grant in assignment.grants}
         found = {Mark.OVER_USE: facts.over_use, Mark.CORRECTED: facts.corrected}
         marks = tuple(mark for mark, words in found.items() if words)
         self.used.update(marks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gcushare.cli.inspect.summary import NodeSummary, Summary, marks_of_card, share_of
+from gcushare.cli.inspect.summary import NodeSummary, Summary, marks_of_card
 from gcushare.cli.inspect.table import marks_of_use
 from gcushare.cli.terminal.documents import Document, to_csv
 from gcushare.cluster.snapshot import PodFacts
@@ -114,7 +114,7 @@ def _pods(summary: Summary, node: NodeSummary, state: CardState) -> list[Documen
         found += [
             {
                 **_identity(facts),
-                "allocated": share_of(grant.units, state, grant.whole),
+                "allocated": state.share(grant),
                 "whole": grant.whole,
                 "corrected": facts.corrected,
                 "overUse": facts.over_use,

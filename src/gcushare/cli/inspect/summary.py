@@ -146,11 +146,6 @@ def marks_of_card(state: CardState) -> tuple[Mark, ...]:
     return tuple(mark for mark, is_so in found.items() if is_so)
 
 
-def share_of(units: int, state: CardState, whole: bool) -> int:
-    """What a grant takes of a card: all of it where it is held whole."""
-    return max(units, state.total) if whole else units
-
-
 def _summarise_node(
     snapshot: ClusterSnapshot,
     state: NodeState,

@@ -120,8 +120,7 @@ def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
     )
     for assignment in order:
         for grant in assignment.grants:
-            units = max(grant.units, node.cards[grant.index].total) if grant.whole else grant.units
-            held[grant.index].append((assignment, units, grant.whole))
+            held[grant.index].append((assignment, node.cards[grant.index].share(grant), grant.whole))
     return held
 
 

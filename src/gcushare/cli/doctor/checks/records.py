@@ -162,12 +162,12 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
         snapshot.count(facts.nodes, facts.pods)
         for name, node in sorted(snapshot.ledger.nodes.items()):
             for index, card in sorted(node.cards.items()):
-                if node.known and card.card is not None and card.used > card.total:
+                if node.known and card.card is not None and card.held > card.total:
                     pods = [str(a.pod) for a in node.assignments.values() if any(g.index == index for g in a.grants)]
                     yield error(
                         "overcommitted-card",
                         f"node {name} card {index}",
-                        f"records give away {card.used} of {card.total} units, to {words_of(sorted(pods))}",
+                        f"records give away {card.held} of {card.total} units, to {words_of(sorted(pods))}",
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )

@@ -113,7 +113,8 @@ function preparePod(doc, node, byIndex) {
   for (const [index, units, whole] of pod.grants) {
     const card = byIndex.get(index);
     if (card === undefined) continue;
-    const held = (whole ? Math.max(units, card.total) : units) * node.unitBytes;
+    // Of several whole cards a record names one size, the largest.
+    const held = (whole && !card.missing ? card.total : units) * node.unitBytes;
     card.held.push({ pod, bytes: held, whole: Boolean(whole) });
     bytes += held;
   }

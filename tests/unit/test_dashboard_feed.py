@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
-from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
+from tests.extender_objects import a_node, a_pod, as_whole, node_document, on_card, pod_document, state_of
 
 REPLICA = ReplicaDocument(True, "me", 0.5, 1)
 
@@ -63,6 +63,38 @@ async def test_the_snapshot_has_every_node_by_name_and_every_waiting_pod() -> No
     assert [pod["name"] for pod in document["waiting"]] == ["w"]
     assert document["vendors"] == [{"name": "enflame", "word": "GCU", "resource": "enflame.com/gcu-memory"}]
     assert document["replica"] == {"leads": True, "holder": "me", "ageS": 0.5, "nowMs": 1}
+
+
+def serving_whole_cards() -> Node:
+    return a_node("a", 16, modes=("whole",))
+
+
+async def test_a_pod_that_came_before_the_first_node_of_whole_cards_waits_until_it_is_bound() -> None:
+    watched = Watched()
+    watched.see(a_pod("w", whole=1, labels={"app": "train"}))
+    assert (await watched.snapshot())["waiting"] == [], "another plugin's, as far as is known"
+    mark = watched.feed.mark
+    watched.see(serving_whole_cards())
+    assert [(pod["name"], pod["labels"]) for pod in watched.news(mark)["waiting"]] == [("w", {"app": "train"})]
+
+    mark = watched.feed.mark
+    watched.see(a_pod("w", whole=1, node="a", record=as_whole(0)))
+    assert watched.news(mark)["left"] == ["uid-w"]
+    await watched.snapshot()
+    assert not [key for key in watched.feed._encoded if key.startswith("p/")]
+
+
+async def test_pods_for_whole_cards_are_shown_no_more_once_no_node_serves_any() -> None:
+    watched = Watched()
+    watched.see(serving_whole_cards(), a_pod("w", whole=1))
+    mark = watched.feed.mark
+    watched.nodes.deleted(serving_whole_cards())
+    assert watched.news(mark)["left"] == ["uid-w"]
+    mark = watched.feed.mark
+    watched.see(serving_whole_cards())
+    assert [pod["name"] for pod in watched.news(mark)["waiting"]] == ["w"]
+    watched.pods.deleted(a_pod("w", whole=1))
+    assert watched.news(mark)["left"] == ["uid-w"]
 
 
 async def test_a_large_snapshot_comes_in_pieces() -> None:

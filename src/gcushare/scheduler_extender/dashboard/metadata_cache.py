@@ -7,7 +7,7 @@ labels only what people look for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gcushare.scheduler_extender.dashboard.documents import NodeMetadata, PodMetadata
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -50,6 +50,8 @@ class MetadataCache:
         self.pods: dict[str, PodMetadata] = {}
         self._problems: dict[str, str] = {}
         self._waiting: dict[str, WaitingPod] = {}
+        for state in states:
+            state.listen_moved(self._follow_moved)
 
     # Nodes
 
@@ -81,10 +83,12 @@ class MetadataCache:
     def see_pod(self, pod: Pod) -> None:
         """Take a pod as it is now."""
         uid = pod.metadata.uid
-        waiting = next((state.waiting[uid] for state in self._states if uid in state.waiting), None)
+        waiting = self._find_waiting(uid)
         holders = [state for state in self._states if uid in state.bound]
         if waiting is None and not holders:
             self.lose_pod(uid)
+            if any(uid in state.parked for state in self._states):
+                self.pods[uid] = _note_of(pod, waits=True)  # It is shown from when a node serves whole cards.
             return
         note = _note_of(pod, waits=waiting is not None)
         is_new = self.pods.get(uid) != note
@@ -100,6 +104,18 @@ class MetadataCache:
         # A confirmed reservation changes no figure, so the ledger notifies no listener; the page shows the difference.
         for state in holders:
             self._follow_holder(state, uid, is_new=is_new or was_waiting)
+
+    def _find_waiting(self, uid: str) -> WaitingPod | None:
+        return next((state.waiting[uid] for state in self._states if uid in state.waiting), None)
+
+    def _follow_moved(self, uids: Iterable[str]) -> None:
+        """Take note of pods that wait for us from now on, or no more, as nodes began or ceased to serve whole cards."""
+        for uid in uids:
+            if (waiting := self._find_waiting(uid)) is None:
+                self._waiting.pop(uid, None)
+            else:
+                self._waiting[uid] = waiting
+            self._touch_pod(uid)
 
     def _follow_holder(self, state: VendorState, uid: str, *, is_new: bool) -> None:
         problem = state.pod_problems.get(uid, "")

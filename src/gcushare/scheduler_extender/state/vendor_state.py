@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -78,6 +78,7 @@ class VendorState:
         self.parked: dict[str, WaitingPod] = {}
         """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as is known."""
         self._whole_nodes: set[str] = set()
+        self._move_listeners: list[Callable[[Iterable[str]], None]] = []
         self.bound: dict[str, Assignment] = {}
         """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
         self.ahead = ReadsAhead()
@@ -151,6 +152,12 @@ class VendorState:
         kept.update(wholes)
         for uid in wholes:
             del moved[uid]
+        for listener in self._move_listeners:
+            listener(wholes)
+
+    def listen_moved(self, listener: Callable[[Iterable[str]], None]) -> None:
+        """Call ``listener`` with uids that went from ``parked`` to ``waiting`` or back, which no pod's event says."""
+        self._move_listeners.append(listener)
 
     def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
         vendor = self.vendor

@@ -226,6 +226,25 @@ async def test_a_pod_that_went_while_no_one_watched_waits_no_more() -> None:
     assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})
 
 
+@pytest.mark.parametrize("is_late", [True, False], ids=["the list came first", "the answer came first"])
+async def test_a_pod_that_went_while_it_was_bound_and_no_one_watched_waits_no_more(is_late: bool) -> None:
+    """A list says that it is gone, and no event of it will come."""
+    rig = brief_rig(a_pod("a", 4))
+    rig.cluster.bindings_travel = asyncio.Event()
+    binding = asyncio.create_task(rig.bind())
+    while not rig.cluster.bindings:  # noqa: ASYNC110 - a few turns of the loop
+        await asyncio.sleep(0)
+    rig.cluster.pods.clear()
+    if is_late:
+        rig.state.keep_pods(frozenset(), "500")
+        assert (rig.used(), dict(rig.state.waiting)) == ([4, 0], {}), "what the Binding may still do stays counted"
+    rig.cluster.bindings_travel.set()
+    with pytest.raises(Refused, match="does not exist any more"):
+        await binding
+
+    assert (rig.used(), dict(rig.state.waiting)) == ([0, 0], {})
+
+
 async def test_a_call_under_another_name_does_not_join_a_binding() -> None:
     rig = brief_rig(a_pod("a", 4))
     results = await asyncio.gather(rig.bind("a"), rig.bind("b", uid="uid-a"), return_exceptions=True)

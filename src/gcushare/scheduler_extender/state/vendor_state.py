@@ -229,12 +229,16 @@ class VendorState:
     def keep_pods(self, uids: frozenset[str], version: str) -> None:
         """Lose every pod that is not among ``uids``, all that existed at ``version``.
 
-        Reservations stay: whoever holds them settles them. So do pods that were read at a later version than the
-        list's: they may be younger than it.
+        Reservations stay, but their pods wait no more: whoever holds them settles them. Pods that were read at a later
+        version than the list's stay: they may be younger than it.
         """
         known = self.waiting.keys() | self.parked.keys() | self.bound.keys() | self.ahead.uids
-        for uid in known - uids - self.ledger.reserved:
-            if not self.ahead.outlives(uid, version):
+        for uid in known - uids:
+            if self.ahead.outlives(uid, version):
+                continue
+            if self.ledger.is_reserved(uid):
+                self._stop_waiting(uid)
+            else:
                 self.lose_pod(uid)
 
     def _note_over_use(self, pod: Pod) -> None:

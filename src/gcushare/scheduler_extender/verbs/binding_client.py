@@ -215,6 +215,7 @@ class BindingClient:
                 timeout_s=self.patience_s(deadline_s),
             )
         except NotFoundError as error:
+            self._state.lose_pod(attempt.pod.uid)  # After a list without it no event of it comes.
             raise _gone(attempt.pod) from error
         except ConflictError as error:
             self.conflicts += 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.packing.expected_fill import (
     LARGE_WEIGHT,
+    MAX_REMEMBERED,
     PARTS,
     Demand,
     ExpectedFill,
@@ -26,6 +28,18 @@ def share(units: int, cpu: int = 0) -> Demand:
 
 def room(*, shared: tuple[int, ...] = (), idle: int = 0, cpu: int = 1000) -> Room:
     return Room(cpu, 1000, shared, (1000,) * idle)
+
+
+def test_what_is_remembered_of_two_vendors_stays_far_below_the_charts_limit() -> None:
+    count, first = 5_000, 100_000
+    tracemalloc.start()
+    values = {
+        Room(number, number, tuple(range(number, number + 4)), tuple(range(number + 4, number + 8)), "A100"): -number
+        for number in range(first, first + 8 * count, 8)
+    }
+    bytes_each = tracemalloc.get_traced_memory()[0] / len(values)
+    tracemalloc.stop()
+    assert 2 * MAX_REMEMBERED * bytes_each < 2**28
 
 
 @st.composite

@@ -33,8 +33,10 @@ refused."""
 PARTS = 1_000
 """A unit that a sequence uses counts so much, so that the shares of demands for several cards are integers too."""
 
-MAX_REMEMBERED = 1_000_000
-"""Values of nodes that are remembered, some 200 bytes each; when there are more, all are forgotten."""
+MAX_REMEMBERED = 200_000
+"""Values of nodes that are remembered; when there are more, all are forgotten. Measured for rooms of 8 cards: 350 bytes
+each where units are few, 600 where they are thousands. So 120 MB at most, and twice that with two vendors, which the
+chart's limit of 1Gi has room for."""
 
 _GOLDEN = 0.6180339887498949
 """Multiples of it, modulo one, are spread evenly however many there are."""

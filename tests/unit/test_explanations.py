@@ -151,7 +151,7 @@ def test_the_remedy_ends_the_fewest_pods() -> None:
     remedy = explain(ledger, asks(12)).remedy
 
     assert remedy is not None
-    assert (remedy.node, [victim.pod.name for victim in remedy.victims]) == ("one", ["large"])
+    assert (remedy.node, [victim.name for victim in remedy.victims]) == ("one", ["large"])
 
 
 def test_only_the_cards_that_the_pod_allows_count_for_what_fits() -> None:
@@ -274,7 +274,7 @@ class TestPriority:
         found = self.explain_at(ledger, 5)
 
         assert found.remedy is not None
-        assert [victim.pod.name for victim in found.remedy.victims] == ["low-2"]
+        assert [victim.name for victim in found.remedy.victims] == ["low-2"]
 
 
 def test_of_many_nodes_some_are_weighed_and_that_is_reported() -> None:

@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, reduce_victims
+from gcushare.wire.objects import Pod
 from tests.builders import asks
 from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
 from tests.unit.extender_desk import Desk
@@ -22,6 +24,17 @@ def crowded() -> VendorState:
     for name, index, units in (("a", 0, 10), ("b", 1, 10), ("c", 1, 6)):
         state.see_pod(a_pod(name, units, node="node-1", record=on_card(index, units)))
     return state
+
+
+@pytest.mark.parametrize(("violations", "ended"), [(0, ["b", "c"]), (2, ["b", "c"]), (3, ["a"])])
+def test_where_each_victim_breaks_a_budget_the_fewest_end_however_important(violations: int, ended: list[str]) -> None:
+    state = crowded()
+    document = pod_document("a", 10, node="node-1", record=on_card(0, 10))
+    document["spec"]["priority"] = 100
+    state.see_pod(msgspec.convert(document, Pod))
+    found = reduce_victims(state.ledger.nodes["node-1"], asks(12), ["uid-a", "uid-b", "uid-c"], violations=violations)
+
+    assert found == ([f"uid-{name}" for name in ended], min(violations, len(ended)))
 
 
 @pytest.mark.parametrize(

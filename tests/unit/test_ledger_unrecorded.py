@@ -13,7 +13,7 @@ from gcushare.core.explain.text import summarise
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.placement import POLICIES
-from gcushare.core.preemption.victims import Victim, choose_victims
+from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
 
@@ -99,10 +99,10 @@ def test_units_are_not_kept_twice_for_a_pod_whose_card_the_node_tells() -> None:
 def test_preemption_frees_what_is_kept_as_well() -> None:
     ledger = node_with(sizes=(16,))
     ledger.apply(replace(held("low", "n", (0, 8)), assigned=True))
-    assert choose_victims(ledger.nodes["n"], asks(16), [Victim(pod("low"))]) is not None
+    assert choose_victims(ledger.nodes["n"], asks(16), [pod("low")]) is not None
     ledger.apply(unplaced("a", 4))
-    assert choose_victims(ledger.nodes["n"], asks(16), [Victim(pod("low"))]) is None
-    assert choose_victims(ledger.nodes["n"], asks(12), [Victim(pod("low"))]) is not None
+    assert choose_victims(ledger.nodes["n"], asks(16), [pod("low")]) is None
+    assert choose_victims(ledger.nodes["n"], asks(12), [pod("low")]) is not None
 
 
 @pytest.mark.parametrize(

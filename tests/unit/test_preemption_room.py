@@ -9,7 +9,7 @@ import pytest
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.nominations import can_hold_beside, compute_room_left
-from gcushare.core.preemption.victims import Victim, choose_victims
+from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 from tests.unit.test_preemption import holds, names, node_with, victims_of
@@ -124,12 +124,6 @@ def wide_node(*, units: int = 16, **different: str) -> NodeState:
 def test_of_too_many_pods_of_several_cards_the_most_important_is_spared() -> None:
     node = wide_node()
     assert names(choose_victims(node, asks(14, 2), victims_of(node))) == [f"p{number}" for number in range(7)]
-
-
-def test_of_too_many_pods_the_one_whose_budget_would_break_is_spared_first() -> None:
-    node = wide_node()
-    victims = [Victim(held.pod, violates=held.pod.name == "p0") for held in node.assignments.values()]
-    assert names(choose_victims(node, asks(14, 2), victims)) == [f"p{number}" for number in range(1, 8)]
 
 
 def test_pods_of_one_card_end_so_that_one_of_several_is_spared() -> None:

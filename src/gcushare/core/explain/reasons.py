@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, describe_closure
-from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.victims import Victim, choose_victims, rank_victims
+from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
 
 MAX_BEST_CARDS = 3
@@ -141,7 +141,7 @@ class Remedy:
     """
 
     node: str
-    victims: tuple[Victim, ...]
+    victims: tuple[PodRef, ...]
     is_preemption: bool = True
 
 
@@ -251,10 +251,10 @@ class Explainer:
     def _weigh(self, name: str, node: NodeState) -> Remedy | None:
         """Whom to end on one node: pods of lower priority if they are enough, else of the same too, never of higher."""
         pods = [held.pod for held in node.assignments.values() if held.pod.priority <= self._priority]
-        lower = [Victim(pod) for pod in pods if pod.priority < self._priority]
+        lower = [pod for pod in pods if pod.priority < self._priority]
         if lower and (chosen := choose_victims(node, self._request, lower)):
             return Remedy(name, chosen)
-        if len(lower) < len(pods) and (chosen := choose_victims(node, self._request, map(Victim, pods))):
+        if len(lower) < len(pods) and (chosen := choose_victims(node, self._request, pods)):
             return Remedy(name, chosen, is_preemption=False)
         return None
 

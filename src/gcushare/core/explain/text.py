@@ -96,7 +96,7 @@ def _describe_largest(explanation: Explanation) -> str:
 
 
 def _describe_remedy(remedy: Remedy) -> str:
-    ended = ", ".join(str(victim.pod) for victim in remedy.victims)
+    ended = ", ".join(str(victim) for victim in remedy.victims)
     text = f"it would fit on {remedy.node} if these pods ended: {ended}"
     if remedy.is_preemption:
         return text

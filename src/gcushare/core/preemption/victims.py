@@ -1,8 +1,9 @@
 """Preemption: which of the scheduler's victims on a node must end so that one card, or enough cards, can hold a pod.
 
 The scheduler counts a node's memory as one sum, so its victims may free enough units on the wrong cards, or more than
-are needed. Of the sets that are enough, the best is, in this order: the one that breaks the fewest disruption budgets;
-whose most important pod has the lowest priority; with the fewest pods; whose oldest pod is the youngest, then the next.
+are needed. Of the sets that are enough, the best is, in this order: the one whose most important pod has the lowest
+priority; with the fewest pods; whose oldest pod is the youngest, then the next. Where each of them breaks a disruption
+budget, the number comes first: so many budgets are broken.
 
 Each criterion is decided in turn, because more victims never free less. On cards that share no victim the costs add up,
 so the cheapest cards together are the cheapest set. Only a pod that holds several of the cards ties them together: of
@@ -27,14 +28,6 @@ exact for 6 wide ones, with 110 for 2; beyond, combinations of the least importa
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
-    """A pod that may be ended. ``violates``: whether that breaks a disruption budget."""
-
-    pod: PodRef
-    violates: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Age:
     """Orders pods, the youngest first; RFC 3339 texts of equal form compare as times, uids part pods of one second."""
 
@@ -44,19 +37,23 @@ class Age:
         return self.text > other.text
 
 
-Rank: TypeAlias = tuple[int, int, int, tuple[Age, ...]]
-"""Orders sets of victims, the best first: violations, highest priority, count, then ages, oldest pod first."""
+Rank: TypeAlias = tuple[int, int, tuple[Age, ...]]
+"""Orders sets of victims, the best first: highest priority, count, then ages, oldest pod first."""
 
 
-def rank_victims(victims: Collection[Victim]) -> Rank:
+def rank_victims(victims: Collection[PodRef]) -> Rank:
     """The place of a set of victims in the order of this module; the empty set is the best of all."""
     ages = tuple(Age(text) for text in sorted(map(_age_text, victims)))
-    highest = max((victim.pod.priority for victim in victims), default=_LOWEST)
-    return sum(victim.violates for victim in victims), highest, len(victims), ages
+    highest = max((victim.priority for victim in victims), default=_LOWEST)
+    return highest, len(victims), ages
 
 
-def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Victim]) -> tuple[Victim, ...] | None:
+def choose_victims(
+    node: NodeState, request: CardRequest, victims: Iterable[PodRef], *, count_first: bool = False
+) -> tuple[PodRef, ...] | None:
     """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
+
+    ``count_first``: few pods matter more than unimportant ones, as when the end of each breaks a disruption budget.
 
     Exact where the request needs one card, where no victim holds several of the cards, and where few do (see
     ``EXACT_WORK``); else every pod of the set is needed, but a smaller set may exist. None too while the node is
@@ -67,27 +64,23 @@ def choose_victims(node: NodeState, request: CardRequest, victims: Iterable[Vict
         return None
     if node.fits(request):
         return ()
-    return _Search(node, request, victims).run()
+    return _Search(node, request, victims, count_first=count_first).run()
 
 
 _LOWEST = -(1 << 62)
 
 
-def _age_text(victim: Victim) -> str:
+def _age_text(victim: PodRef) -> str:
     """Smaller for older pods."""
-    return f"{victim.pod.created}\0{victim.pod.uid}"
+    return f"{victim.created}\0{victim.uid}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
     """A victim and what it holds of the cards that could be freed: by index, in the unit of that card's cover."""
 
-    victim: Victim
+    victim: PodRef
     shares: tuple[tuple[int, int], ...]
-
-    @property
-    def priority(self) -> int:
-        return self.victim.pod.priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +89,14 @@ class _Reach:
 
     pool: tuple[_Holder, ...]
     covers: dict[int, PreemptionCost]
-    cost: Cost | None
+    cost: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
     """All but the names of the best set in which ``ended`` end: its rank without ages, and who else may be in it."""
 
-    rank: tuple[int, int, int]
+    rank: tuple[int, int]
     ended: tuple[_Holder, ...]
     reach: _Reach
 
@@ -111,8 +104,9 @@ class _Outline:
 class _Search:
     """The search on one node."""
 
-    def __init__(self, node: NodeState, request: CardRequest, victims: Iterable[Victim]) -> None:
+    def __init__(self, node: NodeState, request: CardRequest, victims: Iterable[PodRef], *, count_first: bool) -> None:
         self._count = request.cards
+        self._count_first = count_first
         self._needs = {
             state.index: (state.pods, True)
             if request.whole or state.whole
@@ -121,7 +115,7 @@ class _Search:
             if _could_hold(state, request)
         }
         """What has to come free of each card: pods where all of them have to go, else units."""
-        held = ((victim, node.assignments.get(victim.pod.uid)) for victim in victims)
+        held = ((victim, node.assignments.get(victim.uid)) for victim in victims)
         holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
         self._holders = [holder for holder in holders if holder.shares]
 
@@ -132,7 +126,7 @@ class _Search:
                 shares[grant.index] = 1 if need[1] else shares.get(grant.index, 0) + grant.units
         return tuple(shares.items())
 
-    def run(self) -> tuple[Victim, ...] | None:
+    def run(self) -> tuple[PodRef, ...] | None:
         """Return the best set, or None when there is none."""
         wide: list[_Holder] = []
         others: list[_Holder] = []
@@ -146,7 +140,7 @@ class _Search:
 
     def _combine(self, wide: list[_Holder], narrow: Sequence[_Holder]) -> Iterator[tuple[_Holder, ...]]:
         """The combinations of wide victims to try: all of them, or of many those of the least important ones."""
-        wide.sort(key=lambda holder: (holder.victim.violates, holder.priority, Age(_age_text(holder.victim))))
+        wide.sort(key=lambda holder: (holder.victim.priority, Age(_age_text(holder.victim))))
         few = (EXACT_WORK // max(1, len(self._holders))).bit_length() - 1
         tried = wide[: max(0, few)]
         for count in range(len(tried) + 1):
@@ -168,14 +162,17 @@ class _Search:
         return tuple(ended)
 
     def _outline(self, ended: tuple[_Holder, ...], narrow: tuple[_Holder, ...]) -> _Outline | None:
-        """Decide violations, priority and count, in this order, for sets of ``ended`` and some narrow victims."""
-        floor = max((holder.priority for holder in ended), default=_LOWEST)
-        tops = [floor, *sorted({holder.priority for holder in narrow if holder.priority > floor})]
+        """Decide priority and count, in their order, for sets of ``ended`` and some narrow victims."""
+        floor = max((holder.victim.priority for holder in ended), default=_LOWEST)
+        above = {holder.victim.priority for holder in narrow if holder.victim.priority > floor}
+        tops = [floor, *sorted(above)]
         reaches: dict[int, _Reach] = {}
 
         def reach(top: int) -> _Reach:
             if top not in reaches:
-                pool = narrow if top == tops[-1] else tuple(holder for holder in narrow if holder.priority <= top)
+                pool = (
+                    narrow if top == tops[-1] else tuple(holder for holder in narrow if holder.victim.priority <= top)
+                )
                 covers = self._covers(ended, pool)
                 reaches[top] = _Reach(pool, covers, self._cost(covers.values()))
             return reaches[top]
@@ -186,29 +183,27 @@ class _Search:
 
         def is_enough(top: int) -> bool:
             cost = reach(top).cost
-            return cost is not None and cost[0] == whole_pool[0]
+            return cost is not None and (cost == whole_pool or not self._count_first)
 
         top = tops[bisect_left(tops, True, key=is_enough)]
         found = reach(top)
-        count = sum(found.cost or whole_pool) + len(ended)
-        violations = whole_pool[0] + sum(holder.victim.violates for holder in ended)
-        return _Outline((violations, top, count), ended, found)
+        count = (whole_pool if found.cost is None else found.cost) + len(ended)
+        return _Outline((count, top) if self._count_first else (top, count), ended, found)
 
-    def _name(self, outline: _Outline) -> tuple[Victim, ...]:
+    def _name(self, outline: _Outline) -> tuple[PodRef, ...]:
         """Decide by age: spare the oldest that the cost can do without, then the next."""
         covers = outline.reach.covers
         costs = {index: cover.cost() for index, cover in covers.items()}
         chosen = list(outline.ended)
         for holder in sorted(outline.reach.pool, key=lambda each: _age_text(each.victim)):
-            violates = holder.victim.violates
             for index, amount in holder.shares:
-                covers[index].take(amount, violates=violates)
+                covers[index].take(amount)
             without = costs | {index: covers[index].cost() for index, _ in holder.shares}
             if sum_cheapest(without.values(), self._count) == outline.reach.cost:
                 costs = without
                 continue
             for index, amount in holder.shares:
-                covers[index].put(amount, violates=violates)
+                covers[index].put(amount)
             chosen.append(holder)
         return tuple(holder.victim for holder in chosen)
 
@@ -219,10 +214,10 @@ class _Search:
                 covers[index].lessen(amount)
         for holder in pool:
             for index, amount in holder.shares:
-                covers[index].put(amount, violates=holder.victim.violates)
+                covers[index].put(amount)
         return covers
 
-    def _cost(self, covers: Iterable[PreemptionCost]) -> Cost | None:
+    def _cost(self, covers: Iterable[PreemptionCost]) -> int | None:
         return sum_cheapest((cover.cost() for cover in covers), self._count)
 
 
@@ -234,75 +229,47 @@ def _could_hold(state: CardState, request: CardRequest) -> bool:
     return request.allows(state.card.card)
 
 
-Cost: TypeAlias = tuple[int, int]
-"""Victims that break a disruption budget, and others. Compared in this order, and added up over cards."""
-
-
 class PreemptionCost:
     """One card and the victims on it that may end. ``need`` is what has to come free, in the unit of the amounts.
 
     Of victims only amounts are kept: two that hold as much are as good as each other here.
     """
 
-    __slots__ = ("_need", "_others", "_others_sum", "_violators", "_violators_sum")
+    __slots__ = ("_amounts", "_need", "_sum")
 
     def __init__(self, need: int) -> None:
         self._need = need
-        self._violators: list[int] = []
-        self._others: list[int] = []
-        self._violators_sum = self._others_sum = 0
+        self._amounts: list[int] = []
+        self._sum = 0
 
-    def put(self, amount: int, *, violates: bool) -> None:
+    def put(self, amount: int) -> None:
         """Say that a victim that holds this much may end."""
-        if violates:
-            insort(self._violators, amount)
-            self._violators_sum += amount
-        else:
-            insort(self._others, amount)
-            self._others_sum += amount
+        insort(self._amounts, amount)
+        self._sum += amount
 
-    def take(self, amount: int, *, violates: bool) -> None:
+    def take(self, amount: int) -> None:
         """Say that such a victim, put in before, stays."""
-        if violates:
-            del self._violators[bisect_left(self._violators, amount)]
-            self._violators_sum -= amount
-        else:
-            del self._others[bisect_left(self._others, amount)]
-            self._others_sum -= amount
+        del self._amounts[bisect_left(self._amounts, amount)]
+        self._sum -= amount
 
     def lessen(self, amount: int) -> None:
         """Say that this much comes free anyway."""
         self._need -= amount
 
-    def cost(self) -> Cost | None:
-        """The fewest violators that must end, and with so many the fewest others; None when all are not enough."""
-        need = self._need
-        if need <= 0:
-            return (0, 0)
-        if need > self._violators_sum + self._others_sum:
+    def cost(self) -> int | None:
+        """The fewest victims that must end; None when all are not enough."""
+        if self._need > self._sum:
             return None
-        violators, freed = _count_largest(self._violators, need - self._others_sum)
-        others, _ = _count_largest(self._others, need - freed)
-        return (violators, others)
+        count = freed = 0
+        for amount in reversed(self._amounts):
+            if freed >= self._need:
+                break
+            freed += amount
+            count += 1
+        return count
 
 
-def sum_cheapest(costs: Iterable[Cost | None], count: int) -> Cost | None:
-    """Add up the ``count`` lowest costs; None when fewer cards than that can be freed at all.
-
-    What is lowest by one card and another is lowest together: pairs add up in the order in which they compare.
-    """
+def sum_cheapest(costs: Iterable[int | None], count: int) -> int | None:
+    """Add up the ``count`` lowest costs; None when fewer cards than that can be freed at all."""
     able = sorted(cost for cost in costs if cost is not None)
-    if len(able) < count:
-        return None
-    return (sum(cost[0] for cost in able[:count]), sum(cost[1] for cost in able[:count]))
-
-
-def _count_largest(amounts: list[int], need: int) -> tuple[int, int]:
-    """How many of the largest amounts, which ascend, reach ``need``, and their sum; as many as there are at most."""
-    count = freed = 0
-    for amount in reversed(amounts):
-        if freed >= need:
-            break
-        freed += amount
-        count += 1
-    return count, freed
+    return sum(able[:count]) if len(able) >= count else None

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.victims import Victim, choose_victims
+from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
@@ -94,12 +94,12 @@ def reduce_victims(
     """
     breaks_all = 0 < len(uids) <= violations
     holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
-    chosen = choose_victims(node, request, [Victim(held.pod, breaks_all) for held in holders.values()])
+    chosen = choose_victims(node, request, (held.pod for held in holders.values()), count_first=breaks_all)
     if chosen is None:
         return None
     if not chosen:
         return uids, violations
-    needed = {victim.pod.uid for victim in chosen}
+    needed = {victim.uid for victim in chosen}
     kept = [uid for uid in uids if uid not in holders or uid in needed]
     return kept, min(violations, len(kept))
 

@@ -241,7 +241,7 @@ def _sizes(cards: Sequence[int]) -> str:
 
 
 def _remedy_document(remedy: Remedy) -> RemedyDocument:
-    return RemedyDocument(remedy.node, tuple(str(victim.pod) for victim in remedy.victims), remedy.is_preemption)
+    return RemedyDocument(remedy.node, tuple(str(victim) for victim in remedy.victims), remedy.is_preemption)
 
 
 def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:

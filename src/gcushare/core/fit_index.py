@@ -378,10 +378,4 @@ def can_ever_fit(node: NodeState, request: CardRequest) -> bool:
     """Whether a request would fit if every pod of the node ended: enough usable, allowed and large cards."""
     if not node.known or not node.serves(request):
         return False
-    able = 0
-    for state in node.cards.values():
-        card = state.card
-        if card is None or not card.is_usable or card.units < max(1, request.units):
-            continue
-        able += request.selection is None or request.selection.allows(card.card)
-    return able >= request.cards
+    return sum(state.could_hold(request) for state in node.cards.values()) >= request.cards

@@ -149,6 +149,15 @@ class CardState:
         """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
         return self.serves_whole if request.whole else self.serves_memory
 
+    def takes(self, request: CardRequest) -> bool:
+        """Whether new pods of this use may come here now, if there is room."""
+        return self.takes_whole if request.whole else self.takes_memory
+
+    def could_hold(self, request: CardRequest) -> bool:
+        """Whether this card could be one of the request's if every pod ended, and what closes it to a use as well."""
+        card = self.card
+        return card is not None and card.is_usable and card.units >= max(1, request.units) and request.allows(card.card)
+
     def can_hold(self, request: CardRequest) -> bool:
         """Whether this card can be one of the request's cards."""
         if not (self.is_empty if request.whole else self.grantable >= request.units):

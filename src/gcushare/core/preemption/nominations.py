@@ -6,6 +6,7 @@ its own by then, or ending them was for nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,52 +26,36 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
     A nominee for which there is no room even then gets none kept. Cards where pods are leaving come first, then the
     one with the least room that is enough.
     """
-    after = {index: _RoomAfter(state) for index, state in node.cards.items()}
+    units: Counter[int] = Counter()
+    wholes: Counter[int] = Counter()
+    pods: Counter[int] = Counter()
     for uid in leaving:
         held = node.assignments.get(uid)
         for grant in held.grants if held is not None else ():
-            after[grant.index].give_back(grant.units, whole=grant.whole)
-    left: dict[int, int] = {}
-    for request in nominees:
-        able = sorted((room.rank(left), index) for index, room in after.items() if room.can_hold(request, left))
-        if len(able) >= request.cards:
-            for _, index in able[: request.cards]:
-                left[index] = 0 if request.whole else after[index].left(left) - request.units
-    return left
+            units[grant.index] += grant.units
+            wholes[grant.index] += grant.whole
+            pods[grant.index] += 1
+    left = {
+        index: 0 if state.whole > wholes[index] else state.total - state.used + units[index]
+        for index, state in node.cards.items()
+    }
+    kept: dict[int, int] = {}
 
-
-class _RoomAfter:
-    """One card as it will be when the leaving pods have gone."""
-
-    __slots__ = ("_pods", "_state", "_used", "_whole", "is_left")
-
-    def __init__(self, state: CardState) -> None:
-        self._state = state
-        self._used, self._whole, self._pods = state.used, state.whole, state.pods
-        self.is_left = False
-
-    def give_back(self, units: int, *, whole: bool) -> None:
-        self._used -= units
-        self._whole -= whole
-        self._pods -= 1
-        self.is_left = True
-
-    def left(self, kept: RoomLeft) -> int:
-        """Units that no pod holds or has been promised."""
-        state = self._state
-        return kept.get(state.index, 0 if self._whole else state.total - self._used)
-
-    def rank(self, kept: RoomLeft) -> tuple[bool, int]:
-        return not self.is_left, self.left(kept)
-
-    def can_hold(self, request: CardRequest, kept: RoomLeft) -> bool:
-        state = self._state
-        card = state.card
-        if card is None or not card.is_usable or not state.serves(request) or not request.allows(card.card):
-            return False
+    def has_room(state: CardState, request: CardRequest) -> bool:
         if request.whole:
-            return not self._pods and state.index not in kept and card.units > 0
-        return self.left(kept) >= request.units
+            return state.pods == pods[state.index] and state.index not in kept
+        return left[state.index] >= request.units
+
+    for request in nominees:
+        able = sorted(
+            (not pods[index], left[index], index)
+            for index, state in node.cards.items()
+            if state.serves(request) and state.could_hold(request) and has_room(state, request)
+        )
+        if len(able) >= request.cards:
+            for _, room, index in able[: request.cards]:
+                left[index] = kept[index] = 0 if request.whole else room - request.units
+    return kept
 
 
 def can_hold_beside(state: CardState, request: CardRequest, left: RoomLeft) -> bool:

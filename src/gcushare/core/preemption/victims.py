@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
+from gcushare.core.nodes import CardGrant, NodeState, PodRef
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -112,7 +111,7 @@ class _Search:
             if request.whole or state.whole
             else (request.units - (state.total - state.used - state.kept), False)
             for state in node.cards.values()
-            if _could_hold(state, request)
+            if state.takes(request) and state.could_hold(request)
         }
         """What has to come free of each card: pods where all of them have to go, else units."""
         held = ((victim, node.assignments.get(victim.uid)) for victim in victims)
@@ -219,14 +218,6 @@ class _Search:
 
     def _cost(self, covers: Iterable[PreemptionCost]) -> int | None:
         return sum_cheapest((cover.cost() for cover in covers), self._count)
-
-
-def _could_hold(state: CardState, request: CardRequest) -> bool:
-    """Whether a card could be one of the request's if every pod ended."""
-    use = SERVES_WHOLE if request.whole else SERVES_MEMORY
-    if state.card is None or not state.card.takes(use) or state.total < max(1, request.units):
-        return False
-    return request.allows(state.card.card)
 
 
 class PreemptionCost:

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
-from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, RENEWED_S, NoGuard, TokenGuard
+from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, RENEWED_S, TokenGuard
 from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
 from gcushare.scheduler_extender.dashboard.token_reviews import (
     AccessReview,
@@ -253,10 +253,6 @@ async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> 
     reviews.failure = None
 
     await guard.admit(asking("t-jane"))
-
-
-async def test_an_open_page_asks_for_no_review() -> None:
-    await NoGuard().admit(asking(None))
 
 
 def test_the_reviews_are_asked_as_kubernetes_reads_them() -> None:

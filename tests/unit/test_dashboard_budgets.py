@@ -77,7 +77,7 @@ def test_addresses_are_forgotten_before_they_fill_the_memory() -> None:
     for number in range(10_000):
         budget.spend_on_stranger(f"10.{number // 65536}.{number // 256 % 256}.{number % 256}", float(number))
 
-    assert budget.sites == 4096
+    assert len(budget._peers) == 4096
     assert budget.spend_on_stranger("10.0.0.0", 10_000.0)
 
 

@@ -91,27 +91,6 @@ class KubeReviews:
         return await self._client.create(ACCESS_REVIEWS, access_review(user, VERB, PATH), timeout_s=_REVIEW_S)
 
 
-class Guard(Protocol):
-    """Lets readers in, or does not."""
-
-    async def admit(self, request: web.Request) -> None:
-        """Return where this request may be answered.
-
-        Raises:
-            web.HTTPUnauthorized: no token, or an unknown one.
-            ForbiddenError: its owner may not.
-            RetryableError: unknown at the moment.
-        """
-        ...
-
-
-class NoGuard:
-    """Lets every caller in."""
-
-    async def admit(self, request: web.Request) -> None:
-        """Let every caller pass."""
-
-
 class TokenGuard:
     """Lets in whose token the API server knows and whose owner it allows."""
 
@@ -125,7 +104,13 @@ class TokenGuard:
         self._budget = TokenReviewLimit(monotonic())
 
     async def admit(self, request: web.Request) -> None:
-        """Review the request's bearer token, from memory where it was reviewed a moment ago."""
+        """Review the request's bearer token, from memory where it was reviewed a moment ago; return where it may read.
+
+        Raises:
+            web.HTTPUnauthorized: no token, or an unknown one.
+            ForbiddenError: its owner may not.
+            RetryableError: unknown at the moment.
+        """
         token = _bearer(request)
         if token is None:
             raise _unauthorized("a token of the cluster is needed: Authorization: Bearer <token>")

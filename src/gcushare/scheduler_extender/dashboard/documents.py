@@ -16,23 +16,13 @@ from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.inventory import ClosureDocument
 
 SNAPSHOT_VERSION = 1
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     pass
-
-
-class ClosedDocument(_Document, frozen=True):
-    """That a card takes no pods of ``use`` (memory, whole) for the containers of ``pod``, which was deleted by force.
-
-    ``until``: when it opens at the latest, in seconds since the epoch; left out while that cannot be said.
-    """
-
-    use: str
-    pod: str
-    until: int = 0
 
 
 class CardDocument(_Document, frozen=True):
@@ -52,7 +42,7 @@ class CardDocument(_Document, frozen=True):
     sick: bool = False
     reason: str = ""
     cordoned: bool = False
-    closed: tuple[ClosedDocument, ...] = ()
+    closed: tuple[ClosureDocument, ...] = ()
     missing: bool = False
 
 
@@ -251,7 +241,7 @@ def _card(state: CardState) -> CardDocument:
         sick=offered.health is not Health.HEALTHY,
         reason=offered.reason,
         cordoned=offered.cordoned,
-        closed=tuple(ClosedDocument(each.use, each.pod, each.until) for each in offered.closures),
+        closed=tuple(map(ClosureDocument.of, offered.closures)),
     )
 
 

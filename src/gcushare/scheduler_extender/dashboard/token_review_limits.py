@@ -61,11 +61,6 @@ class TokenReviewLimit:
         self._readers = _Allowance(READERS, now)
         self._peers: OrderedDict[str, _Allowance] = OrderedDict()
 
-    @property
-    def sites(self) -> int:
-        """How many addresses are remembered."""
-        return len(self._peers)
-
     def spend_on_reader(self, now: float) -> bool:
         """Take one for a token that was good before; strangers cannot use this share up, readers may use theirs."""
         return _take(now, self._readers) or _take(now, self._strangers)

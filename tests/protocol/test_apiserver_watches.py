@@ -61,8 +61,12 @@ async def test_a_version_with_a_page_size_is_that_version_exactly(api: Api, serv
     server.registry.put(config_map("a"))
     then = server.store.version
     server.registry.put(config_map("b"))
-    for query, names in (("limit=5&", ["a"]), ("", ["a", "b"])):
-        assert _names((await api.get(f"{CONFIG_MAPS}?{query}resourceVersion={then}")).body) == names
+    for query, names in (
+        (f"limit=5&resourceVersion={then}", ["a"]),
+        (f"resourceVersion={then}", ["a", "b"]),
+        ("limit=5&resourceVersion=0", ["a", "b"]),
+    ):
+        assert _names((await api.get(f"{CONFIG_MAPS}?{query}")).body) == names
 
 
 async def test_a_page_of_a_forgotten_moment_is_gone(api: Api, server: ApiServer) -> None:

@@ -48,7 +48,7 @@ def list_page(storage: Storage, target: Target, query: Mapping[str, str]) -> Pag
     if asked is not None and asked > storage.version:
         raise failures.version_too_large(asked, storage.version)
     match = query.get("resourceVersionMatch")
-    exact = match == "Exact" or (limit and match is None)
+    exact = match == "Exact" or (asked and limit and match is None)
     version = token.rv if token else asked if exact else None
     if asked == 0:
         # Such lists are answered from the watch cache, which knows no pages.

@@ -151,6 +151,23 @@ async def test_a_pod_that_the_scheduler_leaves_alone_makes_way_and_is_not_writte
         assert await bench.pass_(SOON_S) == ["stuck"], "another node has room"
 
 
+async def test_who_was_woken_while_the_scheduler_did_not_reach_us_is_woken_again_once_it_does() -> None:
+    """Schedulers up to 1.26 try a pod whose call failed at the next event only."""
+    bench = Bench(16, nodes=2)
+    bench.hold("x", 16)
+    bench.hold("y", 16, "node-2")
+    async with bench.running():
+        for name in "abc":
+            assert bench.ask(name, 4) == "refused"
+        bench.end("x")
+        assert await bench.pass_(SOON_S) == ["a", "b", "c"]
+        assert await bench.pass_(20 * ADOPT_S) == [], "something else may keep them"
+        assert bench.ask("d", 16, among=["node-2"]) == "refused"
+        assert await bench.pass_(2 * SOON_S) == ["a", "b", "c"]
+        assert bench.ask("e", 16, among=["node-2"]) == "refused"
+        assert await bench.pass_(20 * ADOPT_S) == [], "something else does"
+
+
 async def test_room_that_went_and_came_back_is_new(full: Bench) -> None:
     async with full.running():
         full.ask("stuck", 8)

@@ -36,6 +36,8 @@ class RefusedPod:
     not_before_s: float = 0.0
     """Not woken before this moment, after writes or bindings that failed."""
     failures: int = 0
+    is_repeated: bool = False
+    """Woken once more since, as the scheduler may not have reached us."""
 
     @property
     def uid(self) -> str:

@@ -6,8 +6,9 @@ hear at all. So the replica that serves remembers the refused pods; where room a
 by itself, one annotation on the pod makes it (an annotation, because of all writes it is what every version heeds).
 
 At most one write per pod and room: a pod that was asked about again is a new case, and one that the scheduler left
-alone (another resource keeps it) is written to again only when another node has room. As many pods are woken as would
-fit one after the other, in the scheduler's order.
+alone (another resource keeps it) is written to again only when another node has room, or once more where the scheduler
+asked about no pod at all meanwhile: it may have tried and not reached us. As many pods are woken as would fit one after
+the other, in the scheduler's order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.1
 """Between two looks, while the ledger changes or something is due."""
 IDLE_S = 2.0
-"""Between two looks otherwise: whether this replica serves, and who waits, is only seen by looking."""
+"""Between two looks otherwise, which alone show whether this replica serves, and who waits."""
 SETTLE_S = 0.2
 """How long room stays before a pod is woken: a scheduler that heard of it asks within milliseconds."""
 LONGEST_SETTLE_S = 1.0
@@ -116,6 +117,11 @@ class RoomWaker:
         self._is_new = False
         """Whether it began to serve less than ``ADOPT_S`` ago."""
         self._adopt_at_s = 0.0
+        self._heard_s = -math.inf
+        """When the scheduler last asked about any pod."""
+        self._unheard: dict[str, Claim] = {}
+        """Who was given up while it was not heard of."""
+        self._unheard_s = 0.0
         self._clean_at_s = self._warn_at_s = 0.0
         self.counters = WakeCounters()
 
@@ -128,7 +134,7 @@ class RoomWaker:
             return  # Too many nodes to remember.
         group = self._refused.group(request.shape, asked)
         pod = self._remember(request)
-        pod.failures, pod.not_before_s = 0, 0.0
+        pod.failures, pod.not_before_s, pod.is_repeated = 0, 0.0, False
         group.add(pod)
         group.note_no_room(self._state.changes.position)
 
@@ -153,14 +159,13 @@ class RoomWaker:
             return
         self._put_back(self._remember(request), self._state.asked.get(uid))
 
-    # Remembering
-
     def _note_asked(self, uid: str) -> None:
         if not self._is_serving:
             self._stirred.set()
+        self._heard_s = self._clock.monotonic()
         self._asked.add(uid)
         if (self._is_new or uid in self._adopted) and uid not in self._claims:
-            self._unprompted_s = self._clock.monotonic()
+            self._unprompted_s = self._heard_s
         self._adopted.discard(uid)
 
     def _remember(self, request: SchedulingRequest) -> RefusedPod:
@@ -219,6 +224,7 @@ class RoomWaker:
         self._is_serving = False
         self._refused = RefusedPods()
         self._claims.clear()
+        self._unheard.clear()
         self._asked, self._adopted = set(), set()
 
     async def _look(self) -> None:
@@ -234,11 +240,13 @@ class RoomWaker:
                 self._forget(uid)  # It is bound, or gone: what it was meant to have is another's soon enough.
             elif now >= claim.until_s:
                 self._give_up(claim)
+        self._wake_unheard()
         if now >= self._clean_at_s:
             self._clean_at_s = now + _CLEAN_S
             self._adopted &= self._state.waiting.keys()
             for uid in [uid for uid in self._refused.pods if self._state.find_request(uid) is None]:
                 self._forget(uid)
+            self._unheard = {uid: each for uid, each in self._unheard.items() if each.pod.group is not None}
         changes, turns = self._state.changes, CooperativeYield(_NODES_PER_TURN)
         since: dict[tuple[int, int], set[str] | None] = {}
         self._refused.drop_empty_groups()
@@ -281,6 +289,19 @@ class RoomWaker:
         self.counters.unanswered += 1
         position = self._state.changes.position
         self._refused.group(pod.request.shape, claim.asked, claim.ignored, position).add(pod)
+        if self._heard_s < claim.until_s - ANSWER_S:
+            self._unheard[pod.uid] = claim
+            self._unheard_s = self._clock.monotonic()
+
+    def _wake_unheard(self) -> None:
+        """Wake again, once, who was given up while the scheduler was not heard of, now that it is."""
+        if self._heard_s < self._unheard_s:
+            return
+        for claim in self._unheard.values():
+            if claim.pod.group is not None and not claim.pod.is_repeated:
+                claim.pod.is_repeated = True
+                self._put_back(claim.pod, claim.asked)
+        self._unheard.clear()
 
     # Choosing
 

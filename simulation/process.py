@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -103,3 +103,14 @@ class Process:
 
 
 CURRENT: ContextVar[Process | None] = ContextVar("simulated process", default=None)
+
+
+async def end_calls(calls: Collection[asyncio.Task[None]], grace_s: float) -> None:
+    """End the calls that a server has under way: they have so many seconds for it, then they are cancelled."""
+    left = {call for call in calls if not call.done()}
+    if left and grace_s:
+        _, left = await asyncio.wait(left, timeout=grace_s)
+    for call in left:
+        call.cancel()
+    if left:
+        await asyncio.wait(left)

@@ -14,7 +14,7 @@ from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 from gcushare.runtime.shutdown import Shutdown
 from simulation.loop import SimulatedLoop
-from simulation.process import Process
+from simulation.process import Process, end_calls
 from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
 
@@ -78,13 +78,7 @@ class SilentServer(RunningServer):
     async def stop(self, drain_s: float) -> None:
         """Stop answering: calls under way have so many seconds to end, then they are cut, as the real one does it."""
         self.is_listening = False
-        left = {call for call in self.calls if not call.done()}
-        if left and drain_s:
-            _, left = await asyncio.wait(left, timeout=drain_s)
-        for call in left:
-            call.cancel()
-        if left:
-            await asyncio.wait(left)
+        await end_calls(self.calls, drain_s)
 
     def hold(self, call: asyncio.Task[None]) -> None:
         """Take in a call under way."""

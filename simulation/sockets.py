@@ -13,7 +13,7 @@ import grpc
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.sockets import Identity, ServedSocket
-from simulation.process import Process
+from simulation.process import Process, end_calls
 
 _SERVICE = "/v1beta1.DevicePlugin/"
 
@@ -59,13 +59,7 @@ class PluginSocket:
     async def stop(self, grace: float | None) -> None:
         """Stop serving: calls under way have ``grace`` seconds to end, then they are cancelled, as gRPC does it."""
         self.is_served = False
-        left = {call for call in self.calls if not call.done()}
-        if left and grace:
-            _, left = await asyncio.wait(left, timeout=grace)
-        for call in left:
-            call.cancel()
-        if left:
-            await asyncio.wait(left)
+        await end_calls(self.calls, grace or 0.0)
 
 
 class Registrar(Protocol):

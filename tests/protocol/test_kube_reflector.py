@@ -28,6 +28,14 @@ async def server() -> AsyncIterator[CollectionServer]:
         yield running
 
 
+def decode_unbroken(raw: msgspec.Raw) -> Pod:
+    """Decode a pod unless an annotation says that it is broken."""
+    pod = DECODER.decode(raw)
+    if "broken" in pod.metadata.annotations:
+        raise RemoteContractError("cannot be read")
+    return pod
+
+
 async def test_a_list_is_followed_by_its_changes(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.picture.shows("a", "b")
@@ -182,13 +190,7 @@ async def test_a_broken_line_makes_it_list_again(server: CollectionServer, line:
 
 
 async def test_one_unreadable_object_hides_no_other_and_is_not_forgotten(server: CollectionServer) -> None:
-    def decode(raw: msgspec.Raw) -> Pod:
-        pod = DECODER.decode(raw)
-        if "broken" in pod.metadata.annotations:
-            raise RemoteContractError("cannot be read")
-        return pod
-
-    async with following(server, decode=decode) as running:
+    async with following(server, decode=decode_unbroken) as running:
         await running.streaming()
         await server.put("a", broken="yes")
         await server.put("c")
@@ -228,14 +230,8 @@ async def test_a_restored_etcd_is_followed_again(server: CollectionServer, from_
 
 
 async def test_a_list_from_the_cache_gets_past_a_deletion_that_cannot_be_read(server: CollectionServer) -> None:
-    def decode(raw: msgspec.Raw) -> Pod:
-        pod = DECODER.decode(raw)
-        if "broken" in pod.metadata.annotations:
-            raise RemoteContractError("cannot be read")
-        return pod
-
     cached = ReflectorSettings(from_cache=True, page_size=2, backoff=FAST)
-    async with following(server, settings=cached, decode=decode) as running:
+    async with following(server, settings=cached, decode=decode_unbroken) as running:
         await running.streaming()
         await server.put("a", broken="yes")
         await server.delete("a")

@@ -13,7 +13,6 @@ import pytest_asyncio
 
 from gcushare.core.errors import ConflictError, ForbiddenError, NotFoundError
 from gcushare.core.nodes import PodRef
-from gcushare.device_plugin.kubernetes import ApiEvictor
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.errors import EvictionRefusedError
@@ -123,13 +122,13 @@ async def test_an_eviction_needs_what_the_chart_gives_only_when_it_is_turned_on(
 ) -> None:
     async with running_pod(control_plane, "greedy") as greedy:
         with pytest.raises(ForbiddenError, match="pods/eviction"):
-            await ApiEvictor(plugin).evict(greedy)
+            await plugin.evict_pod(greedy)
         await grant_evictions(control_plane, plugin)
-        await ApiEvictor(plugin).evict(greedy)
+        await plugin.evict_pod(greedy)
         with pytest.raises(NotFoundError):
             await control_plane.client.get(POD_OBJECTS, "greedy", namespace="default")
         with pytest.raises(NotFoundError):
-            await ApiEvictor(plugin).evict(greedy)
+            await plugin.evict_pod(greedy)
 
 
 async def test_a_budget_refuses_by_name_and_allows_when_it_can(control_plane: ControlPlane, plugin: KubeClient) -> None:
@@ -138,9 +137,9 @@ async def test_a_budget_refuses_by_name_and_allows_when_it_can(control_plane: Co
         await budget(control_plane, "keeps-one", "kept", 0)
         await budget(control_plane, "has-spare", "spare", 1)
         with pytest.raises(EvictionRefusedError, match="keeps-one"):
-            await ApiEvictor(plugin).evict(kept)
+            await plugin.evict_pod(kept)
         await control_plane.client.get(POD_OBJECTS, "kept", namespace="default")
-        await ApiEvictor(plugin).evict(spare)
+        await plugin.evict_pod(spare)
         with pytest.raises(NotFoundError):
             await control_plane.client.get(POD_OBJECTS, "spare", namespace="default")
 
@@ -151,14 +150,14 @@ async def test_a_pod_of_several_budgets_is_refused_too(control_plane: ControlPla
         await budget(control_plane, "first", "twice", 1)
         await budget(control_plane, "second", "twice", 1)
         with pytest.raises(EvictionRefusedError, match="several disruption budgets"):
-            await ApiEvictor(plugin).evict(twice)
+            await plugin.evict_pod(twice)
 
 
 async def test_another_pod_of_the_name_is_not_evicted(control_plane: ControlPlane, plugin: KubeClient) -> None:
     await grant_evictions(control_plane, plugin)
     async with running_pod(control_plane, "namesake") as namesake:
         with pytest.raises(ConflictError):
-            await ApiEvictor(plugin).evict(PodRef("another-uid", namesake.namespace, namesake.name))
+            await plugin.evict_pod(PodRef("another-uid", namesake.namespace, namesake.name))
         await control_plane.client.get(POD_OBJECTS, "namesake", namespace="default")
 
 

@@ -25,7 +25,6 @@ from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.kubernetes import (
-    ApiEvictor,
     ApiPatcher,
     EventAnnouncer,
     NodeHandler,
@@ -185,7 +184,7 @@ class PluginApp:
             parts.store,
             patcher=ApiPatcher(self._client, self._node_name),
             announcer=parts.announcer,
-            client=ApiEvictor(self._client),
+            client=self._client,
             inventory=lambda: self._agent.inventory,
             longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
         )

@@ -31,17 +31,6 @@ class ApiPatcher:
         await self._client.patch_node_capacity(self._node_name, capacity)
 
 
-class ApiEvictor:
-    """Evicts pods: an ``EvictionClient``."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def evict(self, pod: PodRef) -> None:
-        """Ask for a pod's eviction; exactly this uid's."""
-        await self._client.evict_pod(pod)
-
-
 class EventAnnouncer:
     """Posts Kubernetes events."""
 

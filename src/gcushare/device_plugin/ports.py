@@ -29,7 +29,7 @@ class Patcher(PodPatcher, NodePatcher, Protocol):
 class EvictionClient(Protocol):
     """The Eviction API, for exactly this uid."""
 
-    async def evict(self, pod: PodRef) -> None:
+    async def evict_pod(self, pod: PodRef) -> None:
         """Ask for the eviction.
 
         Raises:

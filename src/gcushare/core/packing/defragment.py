@@ -126,12 +126,7 @@ class _Cost:
 
 def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Cost | None:
     """The fewest and then smallest pods of one card that would have to go; None where that is not enough."""
-    card = state.card
-    if card is None or node.is_unconfirmed or card.units < max(1, request.units):
-        return None
-    if not (state.takes_whole if request.whole else state.takes_memory):
-        return None
-    if not request.allows(card.card):
+    if node.is_unconfirmed or not (state.takes(request) and state.could_hold(request)):
         return None
     if state.can_hold(request):
         return _Cost((), 0)

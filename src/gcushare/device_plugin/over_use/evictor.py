@@ -131,7 +131,7 @@ class OverUseEvictor:
             self._announcer.about_pod(pod, "OverUseWouldEvict", self.last, warning=True)
             return
         try:
-            await self._client.evict(pod)
+            await self._client.evict_pod(pod)
         except (ConflictError, NotFoundError) as error:
             self._end(Outcome.GONE, victim, f"gone before it was evicted: {error}", 0.0)
         except EvictionRefusedError as error:

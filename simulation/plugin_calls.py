@@ -31,8 +31,7 @@ async def call_plugin(world: World, socket: PluginSocket, method: str, body: byt
             lose()
         else:
             call = loop.create_task(serve(), context=socket.process.context)
-            socket.calls.add(call)
-            call.add_done_callback(socket.calls.discard)
+            socket.calls.hold(call)
 
     def settle(result: bytes) -> None:
         if not answer.done():

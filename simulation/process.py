@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -105,12 +105,23 @@ class Process:
 CURRENT: ContextVar[Process | None] = ContextVar("simulated process", default=None)
 
 
-async def end_calls(calls: Collection[asyncio.Task[None]], grace_s: float) -> None:
-    """End the calls that a server has under way: they have so many seconds for it, then they are cancelled."""
-    left = {call for call in calls if not call.done()}
-    if left and grace_s:
-        _, left = await asyncio.wait(left, timeout=grace_s)
-    for call in left:
-        call.cancel()
-    if left:
-        await asyncio.wait(left)
+class CallsUnderWay:
+    """The calls that a server is at work on."""
+
+    def __init__(self) -> None:
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def hold(self, call: asyncio.Task[None]) -> None:
+        """Take one in until it has ended."""
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def end(self, grace_s: float) -> None:
+        """End them: they have so many seconds for it, then they are cancelled."""
+        left = {call for call in self._calls if not call.done()}
+        if left and grace_s:
+            _, left = await asyncio.wait(left, timeout=grace_s)
+        for call in left:
+            call.cancel()
+        if left:
+            await asyncio.wait(left)

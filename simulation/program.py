@@ -14,7 +14,7 @@ from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 from gcushare.runtime.shutdown import Shutdown
 from simulation.loop import SimulatedLoop
-from simulation.process import Process, end_calls
+from simulation.process import CallsUnderWay, Process
 from simulation.transport import SimulatedTransport
 from simulation.weather import Weather
 
@@ -53,7 +53,7 @@ class SilentServer(RunningServer):
     def __init__(self) -> None:
         self.host, self.port = "simulated", 0
         self.is_listening = True
-        self.calls: set[asyncio.Task[None]] = set()
+        self.calls = CallsUnderWay()
 
     @property
     def connection_count(self) -> int:
@@ -78,12 +78,7 @@ class SilentServer(RunningServer):
     async def stop(self, drain_s: float) -> None:
         """Stop answering: calls under way have so many seconds to end, then they are cut, as the real one does it."""
         self.is_listening = False
-        await end_calls(self.calls, drain_s)
-
-    def hold(self, call: asyncio.Task[None]) -> None:
-        """Take in a call under way."""
-        self.calls.add(call)
-        call.add_done_callback(self.calls.discard)
+        await self.calls.end(drain_s)
 
     async def probe(self, path: str = "/healthz") -> str | None:
         """It is not probed."""

@@ -56,7 +56,7 @@ class Service:
             if not process.is_alive or not replica.handlers or not replica.server.is_listening:
                 fail()
             elif not answer.done():
-                replica.server.hold(loop.create_task(serve(), context=process.context))
+                replica.server.calls.hold(loop.create_task(serve(), context=process.context))
 
         process = replica.process
         if fate is Fate.RESET_BEFORE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ import grpc
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.sockets import Identity, ServedSocket
-from simulation.process import Process, end_calls
+from simulation.process import CallsUnderWay, Process
 
 _SERVICE = "/v1beta1.DevicePlugin/"
 
@@ -35,8 +34,7 @@ class PluginSocket:
     handler: grpc.GenericRpcHandler
     identity: tuple[int, int]
     is_served: bool = True
-    calls: set[asyncio.Task[None]] = field(default_factory=set)
-    """Those under way."""
+    calls: CallsUnderWay = field(default_factory=CallsUnderWay)
 
     @property
     def answers(self) -> bool:
@@ -59,7 +57,7 @@ class PluginSocket:
     async def stop(self, grace: float | None) -> None:
         """Stop serving: calls under way have ``grace`` seconds to end, then they are cancelled, as gRPC does it."""
         self.is_served = False
-        await end_calls(self.calls, grace or 0.0)
+        await self.calls.end(grace or 0.0)
 
 
 class Registrar(Protocol):

@@ -4,7 +4,7 @@
 
 state_map=gcushare-config-manager
 
-# Print "NODE STATE REASON..." for every node that has reported and still exists: reports of others stay for ever.
+# Print "NODE STATE REASON..." for every node that has reported and still exists: those of others stay.
 scheduler_reports() {
     local nodes
     nodes=$(kubectl get nodes -o name | tr '\n' ' ') || return 0

@@ -52,7 +52,7 @@ class LibraryCallError(DeviceError):
 
 
 class WorkerLostError(DeviceError):
-    """A call cost the process that holds the vendor's library; ``process`` is that one, once it was told to end."""
+    """A call cost the process that holds the vendor's library; ``process`` is that one, once it was asked to end."""
 
     def __init__(self, call: str, end: str) -> None:
         super().__init__(f"library call {call} {end}")

@@ -217,7 +217,7 @@ class Collector:
     ) -> list[dict[str, Any]]:
         """List objects that have one of the words, each once; what cannot be listed is left out under ``path``.
 
-        A pod takes some 30 KiB as a document: those that concern nobody here are not even decoded.
+        A pod takes some 30 KiB as a document: those that do not concern us are not even decoded.
         """
         problems: list[str] = []
         try:

@@ -66,8 +66,8 @@ class MpsWatch:
         """Read the state once and act on what is new in it."""
         state = read_state(self._folders, self._wall_clock_s())
         if state.instance and state.instance != self._instance and self._is_known():
-            # The first daemon that is seen here is one of before, of which the plugin of before has told, unless it was
-            # started with this plugin's own pod.
+            # The first daemon that is seen here is one of before, which the plugin of before has reported, unless it
+            # was started with this plugin's own pod.
             if state.is_restart and (self._instance or state.started_s > self._started_s - TOGETHER_S):
                 self._tell_restart(state.started_s)
             self._instance = state.instance

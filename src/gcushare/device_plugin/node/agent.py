@@ -183,7 +183,7 @@ class NodeAgent:
                 self._refuse("MemoryUnitRefused", str(refusal))
                 self._go_on_recording(self._cards)
                 return
-            # What is offered already goes on: its pods run, and the health of its cards must still be told.
+            # What is offered already goes on: its pods run, and the health of its cards must still be reported.
             inventory = keep_inventory(self.inventory, self._cards, self._offer)
             indexes, unit = index_text(card.index for card in inventory.cards), inventory.unit.name
             problem = (

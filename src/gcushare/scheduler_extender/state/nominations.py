@@ -35,7 +35,7 @@ _MAX_VICTIMS = 256
 class Nominee:
     """A pod for which room is kept. ``is_seen``: its status names the node; else it is only what preempt answered.
 
-    ``is_over``: the time is up, and others were told of it.
+    ``is_over``: the time is up, and that was announced.
     """
 
     pod: PodRef
@@ -53,7 +53,7 @@ class Nominee:
 class Nominations:
     """The nominees of one vendor, in the order in which they were nominated, and the pods that are leaving.
 
-    ``announce`` is told each node where room is kept for one nominee less, as no change of the ledger says so.
+    ``announce`` gets each node where room is kept for one nominee less, as no change of the ledger says so.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Nominations:
             self._announce(known.node)
 
     def announce_ended(self) -> None:
-        """Tell of the nominees whose time is up, each once; preempt may still start the time again."""
+        """Announce the nominees whose time is up, each once; preempt may still start the time again."""
         now_s = self._monotonic()
         for uid, nominee in self._nominees.items():
             if not nominee.is_over and now_s >= nominee.ends_s():

@@ -277,8 +277,8 @@ class Reflector(Generic[T]):
 
     def _oldest_accepted(self) -> str | None:
         """The version that a list must reach, None for the newest; the handler's view never goes back in time."""
-        if not self._settings.from_cache or self._page_size is None:
-            return None
+        if not self._settings.from_cache or self._page_size is None or self._goals:
+            return None  # Who catches up wants the newest, which a cache that lags does not have.
         return (self._version or None) if self.synced.is_set() else "0"
 
     async def _follow(self) -> bool:
@@ -297,20 +297,16 @@ class Reflector(Generic[T]):
             self.counters.watches += 1
             opened = self._clock.monotonic()
             self._prove_alive()
-            try:
-                async for event in events:
-                    self._prove_alive()
-                    self._handle(event)
-                    self._backoff.reset()
-                    handled += 1
-                    if handled % _SLICE == 0:
-                        await asyncio.sleep(0)
-            finally:
-                # Only a stream ends a row of failures: a list may work for ever where no watch does.
-                is_long = self._clock.monotonic() - opened >= _HEALTHY_S
-                if is_long:
-                    self._backoff.reset()
-        return handled > 0 or is_long
+            async for event in events:
+                self._prove_alive()
+                self._handle(event)
+                # Nothing but a stream ends a row of failures: a list may work for ever where no watch does. Nor does
+                # a stream that broke without a word, however long it was silent before.
+                self._backoff.reset()
+                handled += 1
+                if handled % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return handled > 0 or self._clock.monotonic() - opened >= _HEALTHY_S
 
     def _handle(self, event: RawWatchEvent) -> None:
         meta = self._head(event.object)

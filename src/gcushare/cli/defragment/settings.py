@@ -39,7 +39,7 @@ class DefragmentSettings:
         default=False,
         typed=True,
         help="Carry the plan out, after a question: evict its pods one by one through the Eviction API, each once the "
-        "one before it runs again elsewhere.",
+        "one before it has been replaced.",
     )
     yes: bool = setting(
         parsers.boolean(), default=False, typed=True, help="With --execute: do not ask, for unattended use."

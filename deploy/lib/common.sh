@@ -260,6 +260,18 @@ image_arguments() { # image_arguments FILE
     [ -z "$vendor" ] || helm_arguments+=(--set-string "vendor=$vendor")
 }
 
+# refuse_other_release NAME: stop where another release installed the programs, such as that of the chart of both halves.
+# Only that one can change them, and helm would say so after schedulers and labels were changed.
+refuse_other_release() {
+    local owners owner
+    owners=$(kubectl get daemonsets,deployments --namespace "$namespace" --selector "app.kubernetes.io/name=$1" \
+        -o jsonpath='{range .items[*]}{.metadata.annotations.meta\.helm\.sh/release-name}{"\n"}{end}') ||
+        fail "it cannot be seen what is installed in namespace $namespace" "check that you may list DaemonSets and Deployments there"
+    owner=$(printf '%s\n' "$owners" | grep -vx -e '' -e "$1" | head -n 1 || true)
+    [ -z "$owner" ] || fail "$1 belongs to the helm release $owner, not to one of this script" \
+        "upgrade it by: helm upgrade $owner CHART -n $namespace; uninstall it by: helm uninstall $owner -n $namespace --timeout 15m"
+}
+
 uninstall_release() { # uninstall_release NAME [HELM-OPTION...]
     local release=$1
     shift

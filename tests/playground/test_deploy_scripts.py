@@ -19,7 +19,7 @@ from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.plans import ClusterPlan, Place
 from gcushare_playground.processes import Child
-from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, one, rendered
+from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, UMBRELLA_CHART, one, rendered
 from tests.playground.deploy_rig import Outcome, Site, config_manager, control_plane_node, needs_tools, started_site
 from tests.protocol.config_manager_node import until
 
@@ -227,6 +227,19 @@ async def test_deleting_the_plugin_removes_release_and_label_and_can_be_repeated
     assert bench.site.names("daemonsets.apps") == set()
     again = await bench.run(PLUGIN, "delete.sh")
     assert (again.code, "is not installed" in again.out) == (0, True)
+
+
+@pytest.mark.parametrize("package", [PLUGIN, EXTENDER])
+async def test_what_another_release_installed_is_left_to_it(bench: Bench, package: str) -> None:
+    await bench.site.helm("install", "gcushare", UMBRELLA_CHART)
+    wish = bench.site.get("configmaps", MANAGER)["data"]["mode"]
+    for script in ("delete.sh", "deploy.sh"):
+        done = await bench.run(package, script)
+        assert done.code == 1, done
+        assert f"{package} belongs to the helm release gcushare" in done.errors
+        assert f"helm uninstall gcushare -n {NAMESPACE}" in done.errors
+    assert bench.site.get("configmaps", MANAGER)["data"]["mode"] == wish
+    assert bench.labelled() == set()
 
 
 async def test_the_extender_is_deployed_followed_and_deleted_with_the_scheduler_put_back(bench: Bench) -> None:

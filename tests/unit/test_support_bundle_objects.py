@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from gcushare.cli.support_bundle.object_sanitizer import (
     slim_pod,
     slim_words,
 )
+from gcushare.kube.clock import rfc3339_micro
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import keys
 from tests.unit import full_objects
 from tests.unit.full_objects import Document
 
@@ -184,6 +187,19 @@ def test_what_explains_a_pods_state_stays() -> None:
         "FailedScheduling",
         3,
     )
+
+
+def test_our_own_annotations_stay_in_the_forms_that_they_have() -> None:
+    pod = copy.deepcopy(full_objects.POD)
+    ours = {
+        keys.ROOM_FOUND: rfc3339_micro(datetime(2026, 11, 22, tzinfo=UTC)),
+        keys.COMPUTE_SHARE: keys.PROPORTIONAL,
+        keys.CORRECTED: "0->1",
+    }
+    pod["metadata"]["annotations"] |= ours
+    assert ours.items() <= slim_users_pod(pod)["metadata"]["annotations"].items()
+    pod["metadata"]["annotations"] |= dict.fromkeys(ours, NAME_LIKE)
+    assert not ours.keys() & slim_users_pod(pod)["metadata"]["annotations"].keys()
 
 
 def test_an_inventory_keeps_closed_cards_and_holders_without_a_record() -> None:

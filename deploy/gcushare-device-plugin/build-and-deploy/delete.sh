@@ -27,6 +27,7 @@ $COMMON_HELP"
 done
 
 check_cluster
+refuse_other_release "$name"
 say "uninstall gcushare device plugin release in namespace:$namespace start..."
 uninstall_release "$name"
 for label in "${NODE_LABEL[@]}"; do

@@ -61,6 +61,7 @@ label_nodes() {
 chart=$here/$name-chart
 file=$here/images/$name.tar
 check_cluster
+refuse_other_release "$name"
 image_arguments "$file"
 [ -z "$memory_unit" ] || helm_arguments+=(--set-string "memoryUnit=$memory_unit")
 # Values that do not fit stop here, before anything is changed.

@@ -37,6 +37,7 @@ $COMMON_HELP
 done
 
 check_cluster
+refuse_other_release "$name"
 options=()
 if kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; then
     started=$(date -u +%Y-%m-%dT%H:%M:%SZ)

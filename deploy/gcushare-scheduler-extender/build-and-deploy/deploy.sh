@@ -35,6 +35,7 @@ done
 chart=$here/$name-chart
 file=$here/images/$name.tar
 check_cluster
+refuse_other_release "$name"
 image_arguments "$file"
 [ -z "$mode" ] || helm_arguments+=(--set-string "scheduler.mode=$mode")
 # Values that do not fit stop here, before anything is changed.

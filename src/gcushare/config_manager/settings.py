@@ -147,7 +147,8 @@ class ExtenderOptions:
     ignorable: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Whether pods are scheduled past an extender that does not answer; they would get no card.",
+        help="Whether pods are scheduled past an extender that does not answer. The plugin then chooses their card, "
+        "and a pod that no card can hold fails at its start.",
     )
     tls_ca: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "plain HTTP"),

@@ -67,7 +67,7 @@ CARDS_PROGRAM = Program(
     version=__version__,
     settings=CardsSettings,
     examples=(
-        (CARDS, "on a node: its own cards"),
+        (CARDS, "in a plugin's pod: its node's cards"),
         (f"{CARDS} gpu-7", "another node's, from anywhere with a kubeconfig"),
         (f"watch --color {CARDS} --color", "looked at every two seconds"),
         (f"{CARDS} --plugin http://127.0.0.1:32767,http://127.0.0.1:32768", "two vendors' plugins of one node"),

@@ -129,6 +129,8 @@ _ANNOTATIONS: Mapping[str, Shape] = {
     keys.CARD_UUID: _CARD_WORDS,
     keys.CARD_MODE: one_of(keys.MODE_WHOLE),
     keys.OVER_USE: _document(PLAIN_OVER_USE, _OVER_USE),
+    keys.ROOM_FOUND: TIME,
+    keys.COMPUTE_SHARE: one_of(keys.PROPORTIONAL),
     keys.CORRECTED: text(r"[\d,]{1,64}->[\d,]{1,64}"),
     keys.NODE_POLICY: one_of(*POLICIES),
     keys.CARD_POLICY: one_of(*POLICIES),

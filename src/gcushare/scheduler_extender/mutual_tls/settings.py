@@ -68,8 +68,8 @@ class VerbsSettings:
     verbs_certificate_days: int = setting(
         parsers.integer(1, 3650, "DAYS"),
         default=365,
-        help="How long a certificate that is made holds; it is renewed after two thirds. The authorities hold ten "
-        "times as long.",
+        help="How long a certificate that is made holds; it is renewed after two thirds. An authority holds "
+        "fifteen times as long, the first one half of that.",
     )
     verbs_client_name: str = setting(
         parsers.text("NAME"),

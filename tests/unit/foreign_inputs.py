@@ -54,6 +54,7 @@ from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 from gcushare.wire.untrusted_yaml import load_yaml
+from tests.unit.status_documents import FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,47 +77,9 @@ A_NODE = {
     "metadata": {"name": "n", "uid": "u", "annotations": {ENFLAME.inventory_annotation: json.dumps(CARDS)}},
     "status": {"capacity": {"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}},
 }
-A_STATUS = {
-    "version": "1",
-    "vendor": "enflame",
-    "node": "n",
-    "problems": {},
-    "unit": "1",
-    "leftOut": [],
-    "unreadablePods": [],
-    "registrations": 1,
-    "corrections": 0,
-    "pods": [
-        {
-            "pod": "d/p",
-            "uid": "u",
-            "units": 4,
-            "recordedCards": [0],
-            "assigned": True,
-            "heldByCard": {"0": 4},
-            "containers": {"c": {"0": 4}},
-            "unconfirmed": [],
-        }
-    ],
-    "cards": [
-        {
-            "index": 0,
-            "uuid": "u",
-            "model": "",
-            "serial": "",
-            "pci": "",
-            "numaNode": 0,
-            "memoryBytes": 1,
-            "units": 1,
-            "reservedUnits": 0,
-            "lostBytes": 0,
-            "heldUnits": 0,
-            "promisedUnits": 0,
-            "health": "Healthy",
-            "reason": "",
-            "cordoned": False,
-        }
-    ],
+A_STATUS = FIRST | {
+    "cards": [FIRST["cards"][0] | {"numaNode": 0}],
+    "pods": [FIRST["pods"][0] | {"recordedCards": [0], "assigned": True}],
 }
 CHECKPOINT = {
     "Data": {

@@ -30,6 +30,7 @@ from gcushare.wire.annotations.over_use import (
 from gcushare.wire.documents.explain import explain_bound
 from gcushare.wire.documents.plugin_status import parse_plugin_status
 from tests.extender_objects import a_node, a_pod, on_card, state_of
+from tests.unit.status_documents import FIRST
 
 SINCE = 1_763_790_000.0
 NOTE = encode_over_use({0: OverUse(Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)})
@@ -111,24 +112,20 @@ def test_top_says_which_pods_their_plugin_reports() -> None:
 
 
 def test_cards_and_status_say_since_when_and_why_no_one_is_evicted() -> None:
-    document = {
-        "version": "x", "vendor": "enflame", "node": "n1", "problems": {}, "unit": "1", "leftOut": [],
-        "unreadablePods": [], "registrations": 1, "corrections": 0,
-        "cards": [
-            {"index": 0, "uuid": "GCU-0", "model": "S60", "serial": "", "pci": "", "numaNode": None,
-             "memoryBytes": 16 * GIB, "units": 16, "reservedUnits": 0, "lostBytes": 0, "heldUnits": 4,
-             "promisedUnits": 0, "health": "Healthy", "reason": "", "cordoned": False}
-        ],
-        "pods": [
-            {"pod": "default/greedy", "uid": "u", "units": 4, "recordedCards": [0], "assigned": True,
-             "heldByCard": {"0": 4}, "containers": {"main": {"0": 4}}, "unconfirmed": [], "cards": [0],
-             "usedByCard": {"0": 5 * GIB},
-             "overUse": {"0": {"usedBytes": 5 * GIB, "grantedBytes": 4 * GIB, "peakBytes": 5 * GIB,
-                               "since": "2026-11-22T05:40:00Z"}}}
-        ],
-        "overUse": {"action": "evict", "dryRun": True, "last": "would be evicted", "passedOver": {
-            "default/greedy": "exempt by 'default'"}},
-    }  # fmt: skip
+    over_use = {"usedBytes": 5 * GIB, "grantedBytes": 4 * GIB, "peakBytes": 5 * GIB, "since": "2026-11-22T05:40:00Z"}
+    greedy = {
+        "pod": "default/greedy",
+        "recordedCards": [0],
+        "assigned": True,
+        "cards": [0],
+        "usedByCard": {"0": 5 * GIB},
+        "overUse": {"0": over_use},
+    }
+    passed_over = {"default/greedy": "exempt by 'default'"}
+    document = FIRST | {
+        "pods": [FIRST["pods"][0] | greedy],
+        "overUse": {"action": "evict", "dryRun": True, "last": "would be evicted", "passedOver": passed_over},
+    }
     status = parse_plugin_status(json.dumps(document).encode())
     (holder,) = view_status(status, "here", {}).cards[0].holders
     assert holder.over_since == "2026-11-22T05:40:00Z"

@@ -18,26 +18,11 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.contracts import Calls
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER
+from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
 BOTH = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
 ALIYUN_ONLY = ExtenderEntry(url="http://10.96.1.37:32766/", vendors=(ALIYUN,))
-SEED = """\
----
-apiVersion: kubescheduler.config.k8s.io/v1beta2
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: /etc/kubernetes/kube-scheduler.kubeconfig
-extenders:
-- urlPrefix: "http://192.168.233.101:32766/gpushare-scheduler"   # the old one
-  filterVerb: filter
-  bindVerb: bind
-  enableHTTPS: false
-  nodeCacheCapable: true
-  managedResources:
-  - name: aliyun.com/gpu-mem
-    ignoredByScheduler: false
-  ignorable: false
-"""
+SEED = "---\n" + PUBLISHED_CONFIG.replace('gpushare-scheduler"', 'gpushare-scheduler"   # the old one')
 
 
 def load(text: str) -> dict[str, Any]:

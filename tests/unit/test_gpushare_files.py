@@ -12,25 +12,10 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_format, parse_version
 from gcushare.vendors import ALIYUN
 from tests.charts import DEPLOY, load_objects, load_yaml
+from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
 FILES = DEPLOY / "manifests" / "gpushare"
 ADDRESS = "http://192.168.233.101:32766"
-PUBLISHED_LINES = """\
-apiVersion: kubescheduler.config.k8s.io/v1beta2
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: /etc/kubernetes/kube-scheduler.kubeconfig
-extenders:
-- urlPrefix: "http://192.168.233.101:32766/gpushare-scheduler"
-  filterVerb: filter
-  bindVerb: bind
-  enableHTTPS: false
-  nodeCacheCapable: true
-  managedResources:
-  - name: aliyun.com/gpu-mem
-    ignoredByScheduler: false
-  ignorable: false
-"""
 
 
 def objects(name: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -61,7 +46,7 @@ def test_a_scheduler_configuration_has_the_entry_that_the_config_manager_writes(
 
 def test_every_published_line_of_the_configuration_is_there_in_its_order() -> None:
     lines = iter((FILES / "config" / "scheduler-policy-config.yaml").read_text().splitlines())
-    assert [line for line in PUBLISHED_LINES.splitlines() if line not in lines] == []
+    assert [line for line in PUBLISHED_CONFIG.splitlines() if line not in lines] == []
 
 
 def test_pods_of_the_names_that_people_look_for_come_of_it() -> None:

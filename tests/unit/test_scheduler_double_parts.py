@@ -14,25 +14,9 @@ from gcushare.core.errors import ConfigError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.scheduler import parse_scheduler_settings
 from gcushare_playground.scheduler.objects import effective_requests
+from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
-NOTHING: frozenset[str] = frozenset()
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-SEED = """\
-apiVersion: kubescheduler.config.k8s.io/v1beta2
-kind: KubeSchedulerConfiguration
-clientConnection:
-  kubeconfig: /etc/kubernetes/kube-scheduler.kubeconfig
-extenders:
-- urlPrefix: "http://192.168.233.101:32766/gpushare-scheduler"
-  filterVerb: filter
-  bindVerb: bind
-  enableHTTPS: false
-  nodeCacheCapable: true
-  managedResources:
-  - name: aliyun.com/gpu-mem
-    ignoredByScheduler: false
-  ignorable: false
-"""
 
 
 def extender_entry(**changes: object) -> str:
@@ -62,7 +46,11 @@ def test_what_the_config_manager_writes_is_understood(version: str) -> None:
         pytest.param(extender_entry(nodeCacheCapable="yes"), "nodeCacheCapable: 'yes'", id="wrong type"),
         pytest.param(extender_entry(httpTimeout="5 seconds"), "httpTimeout: '5 seconds'", id="no duration"),
         pytest.param(extender_entry(managedResources=[{"name": "cpu"}]), r"managedResources\[0\]", id="not extended"),
-        pytest.param(SEED + SEED.split("extenders:\n")[1], "at most one extender with a bindVerb", id="two that bind"),
+        pytest.param(
+            PUBLISHED_CONFIG + PUBLISHED_CONFIG.split("extenders:\n")[1],
+            "at most one extender with a bindVerb",
+            id="two that bind",
+        ),
     ],
 )
 def test_what_kube_scheduler_would_refuse_is_refused(text: str, complaint: str) -> None:

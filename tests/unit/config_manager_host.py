@@ -16,7 +16,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
-from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
+from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, SchedulerFile
 from gcushare.config_manager.host.probe import Running, Sighting
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
@@ -33,6 +33,13 @@ MANIFESTS = Path(__file__).parent / "manifests"
 CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 UNIT = "/etc/systemd/system/kube-scheduler.service"
+CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
+POLICY = "/etc/kubernetes/scheduler-extender-config.json"
+"""The manager's own files, a configuration or a policy by the scheduler's version."""
+
+OWN_FILES = frozenset({CONFIG})
+TARGET = ConfigTarget("config", CONFIG, "0123456789")
+OWN_DIRECTORY = "/etc/kubernetes/gcushare"
 EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
 MOVED_EXTENDER = ExtenderEntry(url="http://10.96.200.8:32766", vendors=(ENFLAME,))
 TLS_EXTENDER = ExtenderEntry(
@@ -361,4 +368,19 @@ def host_with(root: Path, name: str) -> Host:
     for volume in load_yaml(corpus_text(name).decode("utf-8-sig"))["spec"].get("volumes") or []:
         if volume["hostPath"].get("type") == "File":
             host.put(volume["hostPath"]["path"], "")
+    return host
+
+
+def host_in_own_directory(root: Path) -> Host:
+    """Make a node whose manager has a directory of its own, and nothing in it."""
+    host = host_with(root, "kubeadm-1.29.yaml")
+    host.directory = OWN_DIRECTORY
+    (root / OWN_DIRECTORY[1:]).mkdir()
+    return host
+
+
+def systemd_host(root: Path, *, version: str = "v1.23.1", restart: bool = True, mode: int = 0o600) -> Host:
+    """Make a node whose scheduler is started by systemd."""
+    host = Host(root, target=UNIT, version=version, restart=restart)
+    host.put(UNIT, KUBEASZ, mode=mode)
     return host

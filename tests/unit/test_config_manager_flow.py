@@ -5,27 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
+    CONFIG,
     CORPUS,
     EXTENDER,
     MANIFEST,
     MOVED_EXTENDER,
+    OWN_DIRECTORY,
+    POLICY,
     TLS_EXTENDER,
     BreakingFiles,
-    Host,
     corpus_text,
+    host_in_own_directory,
     host_with,
+    load_yaml,
     refuse_at,
 )
 
-CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
-POLICY = "/etc/kubernetes/scheduler-extender-config.json"
 BACKUP = "/etc/kubernetes/kube-scheduler.back.yaml"
 
 
@@ -85,7 +86,7 @@ async def test_the_running_scheduler_is_given_the_configuration_of_its_version(
     host = host_with(tmp_path, name)
     await host.apply()
     assert f"--{flag}={path}" in host.scheduler.arguments
-    document = YAML(typ="safe").load(host.get(path).decode())
+    document = load_yaml(host.get(path).decode())
     assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
 
 
@@ -122,7 +123,7 @@ async def test_an_existing_configuration_is_merged_and_itself_left_alone(tmp_pat
     merged = host.get(CONFIG).decode()
     assert host.get("/srv/scheduler/scheduler.yaml").decode() == ADMIN_CONFIG
     assert merged.startswith(ADMIN_CONFIG)
-    extenders = YAML(typ="safe").load(merged)["extenders"]
+    extenders = load_yaml(merged)["extenders"]
     assert [one["urlPrefix"] for one in extenders] == [
         "http://10.0.0.5:9000/volumes",
         "http://10.96.1.37:32766/gcushare-scheduler",
@@ -266,31 +267,21 @@ async def test_recovering_works_also_when_the_admins_configuration_is_gone(tmp_p
     assert any(line.startswith("warning: kube-scheduler did not come up") for line in lines)
 
 
-OWN = "/etc/kubernetes/gcushare"
-
-
-def _in_own_directory(root: Path) -> Host:
-    host = host_with(root, "kubeadm-1.29.yaml")
-    host.directory = OWN
-    (root / OWN[1:]).mkdir()
-    return host
-
-
 async def test_with_a_directory_of_our_own_nothing_else_of_the_control_plane_is_touched(tmp_path: Path) -> None:
-    host = _in_own_directory(tmp_path)
+    host = host_in_own_directory(tmp_path)
     before = host.tree()
     seen: set[str] = set()
     files = host.files = BreakingFiles(HostFiles(tmp_path), lambda _number, path: seen.add(path))
     await host.apply()
-    assert f"--config={OWN}/scheduler-extender-config-v1.23+.yaml" in host.scheduler.arguments
+    assert f"--config={OWN_DIRECTORY}/scheduler-extender-config-v1.23+.yaml" in host.scheduler.arguments
     await host.recover()
     assert host.tree() == before
     assert files.changes > 0
-    assert {path for path in seen if not path.startswith(f"{OWN}/")} == {MANIFEST}
+    assert {path for path in seen if not path.startswith(f"{OWN_DIRECTORY}/")} == {MANIFEST}
 
 
 async def test_a_manifest_made_beside_the_scheduler_own_one_is_passed_over_by_the_kubelet(tmp_path: Path) -> None:
-    host = _in_own_directory(tmp_path)
+    host = host_in_own_directory(tmp_path)
     seen: set[str] = set()
 
     def look() -> None:
@@ -301,11 +292,11 @@ async def test_a_manifest_made_beside_the_scheduler_own_one_is_passed_over_by_th
     assert {name for name in seen if not name.startswith(".")} == {"kube-scheduler.yaml"}
 
 
-@pytest.mark.parametrize(("first", "then"), [("/etc/kubernetes", OWN), (OWN, "/etc/kubernetes")])
+@pytest.mark.parametrize(("first", "then"), [("/etc/kubernetes", OWN_DIRECTORY), (OWN_DIRECTORY, "/etc/kubernetes")])
 async def test_a_change_whose_files_lie_elsewhere_is_not_changed_again_but_named(
     tmp_path: Path, first: str, then: str
 ) -> None:
-    host = _in_own_directory(tmp_path)
+    host = host_in_own_directory(tmp_path)
     host.directory = first
     await host.apply()
     before = host.tree()

@@ -11,10 +11,12 @@ import pytest
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.plan.execute import RolledBackError
 from tests.unit.config_manager_host import (
+    CONFIG,
     EXTENDER,
     KUBEASZ,
     MANIFEST,
     MOVED_EXTENDER,
+    POLICY,
     UNIT,
     BreakingFiles,
     Crash,
@@ -24,10 +26,9 @@ from tests.unit.config_manager_host import (
     crash_at,
     host_with,
     refuse_at,
+    systemd_host,
 )
 
-CONFIG = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
-POLICY = "/etc/kubernetes/scheduler-extender-config.json"
 GOOD = b"percentageOfNodesToScore: 70\n"
 BAD = b"percentageOfNodesToFilter: 70\n"
 THIRD_EXTENDER = replace(EXTENDER, url="http://10.96.3.3:32766")
@@ -39,9 +40,7 @@ def edit(host: Host, line: bytes) -> bytes:
 
 
 async def applied(root: Path, kind: str = "static pod") -> Host:
-    host = host_with(root, "kubeadm-1.29.yaml") if kind == "static pod" else Host(root, target=UNIT, version="v1.29.0")
-    if kind == "unit":
-        host.put(UNIT, KUBEASZ)
+    host = systemd_host(root, version="v1.29.0") if kind == "unit" else host_with(root, "kubeadm-1.29.yaml")
     await host.apply()
     return host
 

@@ -12,17 +12,17 @@ import pytest
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.plan.execute import RolledBackError
 from tests.unit.config_manager_host import (
-    KUBEASZ,
     MANIFEST,
     MOVED_EXTENDER,
-    UNIT,
     BreakingFiles,
     Crash,
     Host,
     corpus_text,
     crash_at,
+    host_in_own_directory,
     host_with,
     refuse_at,
+    systemd_host,
 )
 
 
@@ -44,10 +44,7 @@ async def _fresh_config(root: Path) -> Host:
 
 
 async def _own_directory(root: Path) -> Host:
-    host = await _fresh_config(root)
-    host.directory = "/etc/kubernetes/gcushare"
-    (root / "etc/kubernetes/gcushare").mkdir()
-    return host
+    return host_in_own_directory(root)
 
 
 async def _applied_in_own_directory(root: Path) -> Host:
@@ -61,9 +58,7 @@ async def _with_admins_config(root: Path) -> Host:
 
 
 async def _unit(root: Path) -> Host:
-    host = Host(root, target=UNIT, version="v1.23.1")
-    host.put(UNIT, KUBEASZ)
-    return host
+    return systemd_host(root)
 
 
 async def _applied(root: Path) -> Host:

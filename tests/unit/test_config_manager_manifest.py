@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 from gcushare.config_manager.host.launch import ConfigTarget
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.core.errors import ConfigError, Refused
-from tests.unit.config_manager_host import CORPUS, corpus_text, load_yaml
+from tests.unit.config_manager_host import CONFIG, CORPUS, OWN_FILES, TARGET, corpus_text, load_yaml
 
-PATH = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
-OWN = frozenset({PATH})
-TARGET = ConfigTarget("config", PATH, "0123456789")
 HEAD = "kind: Pod\nmetadata: {name: kube-scheduler}\nspec:\n"
 
 
@@ -37,11 +34,11 @@ def test_only_flag_mount_and_volume_differ_after_the_edit(name: str) -> None:
     before, after = load_yaml(manifest.text.lstrip("\ufeff")), load_yaml(edited.text.lstrip("\ufeff"))
     container = after["spec"]["containers"][manifest.index]
     was = before["spec"]["containers"][manifest.index]
-    assert container.get("volumeMounts")[-1]["mountPath"] == PATH
-    assert after["spec"]["volumes"][-1]["hostPath"] == {"path": PATH, "type": "File"}
+    assert container.get("volumeMounts")[-1]["mountPath"] == CONFIG
+    assert after["spec"]["volumes"][-1]["hostPath"] == {"path": CONFIG, "type": "File"}
     rest = {**container, "volumeMounts": container["volumeMounts"][:-1] or None}
     for key in ("command", "args"):
-        rest[key] = [each for each in rest.get(key) or [] if PATH not in each]
+        rest[key] = [each for each in rest.get(key) or [] if CONFIG not in each]
         was = {**was, key: [each for each in was.get(key) or [] if "--config=" not in each]}
     assert rest == {"volumeMounts": None, **was}
     containers = [*after["spec"]["containers"]]
@@ -69,7 +66,7 @@ def test_taking_the_edit_out_again_restores_every_byte(name: str) -> None:
     assert edited.points_at(TARGET)
     assert not manifest.points_at(TARGET)
     was = [flag.value for flag in manifest.flags if flag.name == "config"]
-    assert edited.without_trace(OWN, was[-1] if was else None).text == manifest.text
+    assert edited.without_trace(OWN_FILES, was[-1] if was else None).text == manifest.text
 
 
 @settings(max_examples=15)
@@ -85,10 +82,10 @@ def test_edit_and_removal_are_inverse_for_any_line_ends(
 ) -> None:
     text = corpus_text(name).decode().replace("\r\n", "\n").replace("\n", newline)
     manifest = parse_manifest(text.rstrip("\r\n") if cut else text, name)
-    edited = manifest.pointed_at(ConfigTarget(flag, PATH, tag))
+    edited = manifest.pointed_at(ConfigTarget(flag, CONFIG, tag))
     was = [each.value for each in manifest.flags if each.name == flag]
-    assert edited.trace(OWN).tag == tag
-    assert edited.without_trace(OWN, was[-1] if was else None).text == manifest.text
+    assert edited.trace(OWN_FILES).tag == tag
+    assert edited.without_trace(OWN_FILES, was[-1] if was else None).text == manifest.text
 
 
 @pytest.mark.parametrize(
@@ -153,7 +150,7 @@ def test_a_sub_path_is_part_of_the_way_and_other_volumes_lead_nowhere() -> None:
             "  - &c {command: [kube-scheduler], name: a}\n  initContainers: [*c]", "anchor 'c' is used", id="shared pod"
         ),
         pytest.param(
-            f"  - command: [kube-scheduler]\n    volumeMounts: [{{name: old, mountPath: {PATH}}}]",
+            f"  - command: [kube-scheduler]\n    volumeMounts: [{{name: old, mountPath: {CONFIG}}}]",
             "mounted already, as volume 'old'",
             id="mounted by another system",
         ),
@@ -185,10 +182,10 @@ def test_mounts_that_come_in_by_a_merge_are_not_shadowed() -> None:
 def test_a_flag_that_is_there_is_replaced_where_it_counts(arguments: str, expected: str) -> None:
     text = HEAD + f"  containers:\n  - command: {arguments}\n"
     edited = parse_manifest(text, "m").pointed_at(TARGET)
-    assert f"command: {expected.replace('NEW', PATH)}\n" in edited.text
-    assert edited.without_trace(OWN, None if "/a" not in arguments else "/a").flags[0].name in ("v", "config")
+    assert f"command: {expected.replace('NEW', CONFIG)}\n" in edited.text
+    assert edited.without_trace(OWN_FILES, None if "/a" not in arguments else "/a").flags[0].name in ("v", "config")
 
 
 def test_our_flag_in_two_words_is_removed_with_both() -> None:
-    text = HEAD + f"  containers:\n  - command: [kube-scheduler, --config, {PATH}, --v=2]\n"
-    assert parse_manifest(text, "m").without_trace(OWN, None).arguments == ("kube-scheduler", "--v=2")
+    text = HEAD + f"  containers:\n  - command: [kube-scheduler, --config, {CONFIG}, --v=2]\n"
+    assert parse_manifest(text, "m").without_trace(OWN_FILES, None).arguments == ("kube-scheduler", "--v=2")

@@ -11,13 +11,12 @@ from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     EXTENDER,
     MANIFEST,
+    POLICY,
     BreakingFiles,
     Host,
     corpus_text,
     host_with,
 )
-
-POLICY = "/etc/kubernetes/scheduler-extender-config.json"
 
 
 @pytest.mark.parametrize("number", [3, 4, 5], ids=["before the edit", "before the switch", "while waiting"])

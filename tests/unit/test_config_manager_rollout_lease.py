@@ -23,12 +23,11 @@ from gcushare.wire.contracts import Calls
 from gcushare.wire.objects import Lease
 from tests.unit.config_manager_host import (
     EXTENDER,
-    KUBEASZ,
     MOVED_EXTENDER,
-    UNIT,
     BreakingFiles,
     Host,
     host_with,
+    systemd_host,
 )
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime
@@ -149,12 +148,6 @@ def static_pod(root: Path) -> Host:
     return host_with(root, "kubeadm-1.29.yaml")
 
 
-def unit(root: Path) -> Host:
-    host = Host(root, target=UNIT, version="v1.23.1")
-    host.put(UNIT, KUBEASZ)
-    return host
-
-
 async def fresh(_world: World, *_nodes: Node) -> None:
     return
 
@@ -171,11 +164,11 @@ async def unwanted(world: World, *nodes: Node) -> None:
 
 STORIES = {
     "apply, static pod": (static_pod, fresh),
-    "apply, unit": (unit, fresh),
+    "apply, unit": (systemd_host, fresh),
     "extender moved, static pod": (static_pod, moved),
-    "extender moved, unit": (unit, moved),
+    "extender moved, unit": (systemd_host, moved),
     "recover, static pod": (static_pod, unwanted),
-    "recover, unit": (unit, unwanted),
+    "recover, unit": (systemd_host, unwanted),
 }
 QUICK = {"apply, static pod", "extender moved, unit", "recover, static pod"}
 
@@ -222,7 +215,7 @@ def _scheduler_facts(node: Node) -> tuple[object, ...]:
     return node.host.scheduler.arguments, node.host.scheduler.config, files
 
 
-@pytest.mark.parametrize("make", [pytest.param(static_pod, id="static pod"), pytest.param(unit, id="unit")])
+@pytest.mark.parametrize("make", [pytest.param(static_pod, id="static pod"), pytest.param(systemd_host, id="unit")])
 async def test_a_node_cut_off_does_not_put_its_scheduler_back_while_another_has_its_turn(
     tmp_path: Path, make: Callable[[Path], Host]
 ) -> None:

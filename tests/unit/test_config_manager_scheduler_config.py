@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.launch import Flag, parse_flags
 from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
@@ -17,17 +16,12 @@ from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.contracts import Calls
-from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER
+from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER, load_yaml
 from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
 BOTH = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
 ALIYUN_ONLY = ExtenderEntry(url="http://10.96.1.37:32766/", vendors=(ALIYUN,))
 SEED = "---\n" + PUBLISHED_CONFIG.replace('gpushare-scheduler"', 'gpushare-scheduler"   # the old one')
-
-
-def load(text: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = YAML(typ="safe").load(text)
-    return loaded
 
 
 def flags(*arguments: str) -> tuple[Flag, ...]:
@@ -47,7 +41,7 @@ def flags(*arguments: str) -> tuple[Flag, ...]:
     ],
 )
 def test_each_version_gets_the_newest_format_that_it_reads(version: str, api_version: str, kind: str) -> None:
-    document = load(new_config(EXTENDER, parse_version(version), ()).text)
+    document = load_yaml(new_config(EXTENDER, parse_version(version), ()).text)
     assert (document["apiVersion"], document["kind"]) == (api_version, kind)
 
 
@@ -72,7 +66,7 @@ def test_a_policy_speaks_in_old_words_and_nanoseconds() -> None:
 
 @pytest.mark.parametrize(("seconds", "written"), [(5, "5s"), (0.25, "250ms"), (1.5, "1500ms"), (60, "60s")])
 def test_a_configuration_writes_its_timeout_as_a_go_duration(seconds: float, written: str) -> None:
-    document = load(new_config(replace(EXTENDER, timeout_s=seconds), parse_version("1.30"), ()).text)
+    document = load_yaml(new_config(replace(EXTENDER, timeout_s=seconds), parse_version("1.30"), ()).text)
     assert document["extenders"][0]["httpTimeout"] == written
 
 
@@ -88,7 +82,7 @@ def test_what_config_would_drop_of_the_flags_is_carried_into_the_file() -> None:
         "--bind-address=127.0.0.1",
         "--v=2",
     )
-    document = load(new_config(EXTENDER, parse_version("1.29"), given).text)
+    document = load_yaml(new_config(EXTENDER, parse_version("1.29"), given).text)
     assert {key: value for key, value in document.items() if key not in ("extenders", "apiVersion", "kind")} == {
         "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": 75, "burst": 150},
         "enableProfiling": False,
@@ -97,13 +91,13 @@ def test_what_config_would_drop_of_the_flags_is_carried_into_the_file() -> None:
 
 
 def test_both_vendors_are_one_entry_because_only_one_extender_may_bind() -> None:
-    (entry,) = load(new_config(BOTH, parse_version("1.30"), ()).text)["extenders"]
+    (entry,) = load_yaml(new_config(BOTH, parse_version("1.30"), ()).text)["extenders"]
     assert [each["name"] for each in entry["managedResources"]] == ["enflame.com/gcu-memory", "aliyun.com/gpu-mem"]
     assert entry["urlPrefix"].endswith(":32766/gcushare-scheduler")
 
 
 def test_tls_goes_into_the_file_itself_so_that_nothing_more_is_mounted() -> None:
-    (entry,) = load(new_config(TLS_EXTENDER, parse_version("1.30"), ()).text)["extenders"]
+    (entry,) = load_yaml(new_config(TLS_EXTENDER, parse_version("1.30"), ()).text)["extenders"]
     assert entry["enableHTTPS"] is True
     assert entry["tlsConfig"] == {
         "caData": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg==",
@@ -117,7 +111,7 @@ def test_tls_goes_into_the_file_itself_so_that_nothing_more_is_mounted() -> None
 def test_a_merge_appends_our_entry_and_keeps_every_byte_of_the_rest() -> None:
     merged = merged_config(ADMIN_CONFIG, "c", EXTENDER)
     assert merged.text.startswith(ADMIN_CONFIG)
-    assert [one["urlPrefix"] for one in load(merged.text)["extenders"]] == [
+    assert [one["urlPrefix"] for one in load_yaml(merged.text)["extenders"]] == [
         "http://10.0.0.5:9000/volumes",
         "http://10.96.1.37:32766/gcushare-scheduler",
     ]
@@ -128,14 +122,14 @@ def test_merging_twice_is_merging_once(base: str) -> None:
     settings = ALIYUN_ONLY if base == SEED else EXTENDER
     once = merged_config(base, "c", settings).text
     assert merged_config(once, "c", settings).text == once
-    assert load(once)["profiles" if base != SEED else "extenders"]
+    assert load_yaml(once)["profiles" if base != SEED else "extenders"]
 
 
 def test_upstreams_entry_is_brought_up_to_date_where_it_stands() -> None:
     merged = merged_config(SEED, "c", ALIYUN_ONLY).text
     expected = SEED.replace("192.168.233.101", "10.96.1.37")
     assert merged.startswith(expected)
-    added = load("\n".join(line.strip() for line in merged[len(expected) :].splitlines()))
+    added = load_yaml("\n".join(line.strip() for line in merged[len(expected) :].splitlines()))
     assert added == {"prioritizeVerb": "prioritize", "preemptVerb": "preempt", "weight": 1, "httpTimeout": "5s"}
 
 
@@ -147,7 +141,7 @@ def test_a_changed_address_changes_one_line() -> None:
 
 def test_without_tls_the_old_tls_goes() -> None:
     secure = merged_config(ADMIN_CONFIG, "c", TLS_EXTENDER).text
-    plain = load(merged_config(secure, "c", EXTENDER).text)["extenders"][1]
+    plain = load_yaml(merged_config(secure, "c", EXTENDER).text)["extenders"][1]
     assert "tlsConfig" not in plain
     assert plain["enableHTTPS"] is False
 
@@ -158,7 +152,7 @@ def test_two_old_entries_of_the_two_vendors_become_one() -> None:
         .replace("gpushare-s", "gcushare-s")
         .replace("aliyun.com/gpu-mem", "enflame.com/gcu-memory")
     )
-    document = load(merged_config(SEED + enflame.replace("  bindVerb: bind\n", ""), "c", BOTH).text)
+    document = load_yaml(merged_config(SEED + enflame.replace("  bindVerb: bind\n", ""), "c", BOTH).text)
     assert [one["urlPrefix"] for one in document["extenders"]] == ["http://10.96.1.37:32766/gcushare-scheduler"]
 
 
@@ -173,8 +167,8 @@ def test_two_old_entries_of_the_two_vendors_become_one() -> None:
 )
 def test_policies_in_json_and_yaml_are_merged_in_their_own_form(base: str) -> None:
     merged = merged_config(base, "p", EXTENDER)
-    assert load(merged.text)["extenders"][-1]["enableHttps"] is False
-    assert {**load(merged.text), "extenders": None} == {**load(base), "extenders": None}
+    assert load_yaml(merged.text)["extenders"][-1]["enableHttps"] is False
+    assert {**load_yaml(merged.text), "extenders": None} == {**load_yaml(base), "extenders": None}
     assert merged.flag == "policy-config-file"
 
 
@@ -236,7 +230,7 @@ def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object]
 
 def test_whole_cards_are_managed_only_where_asked_for_and_counted_by_the_scheduler_too() -> None:
     def managed(**changes: Any) -> list[dict[str, Any]]:
-        document = load(new_config(replace(BOTH, **changes), parse_version("1.30"), ()).text)
+        document = load_yaml(new_config(replace(BOTH, **changes), parse_version("1.30"), ()).text)
         found: list[dict[str, Any]] = document["extenders"][0]["managedResources"]
         return found
 

@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.host.launch import ConfigTarget
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import ConfigError, Refused
-from tests.unit.config_manager_host import ADMIN_CONFIG, KUBEASZ, MOVED_EXTENDER, UNIT, Host
-
-PATH = "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml"
-TARGET = ConfigTarget("config", PATH, "0123456789")
-OWN = frozenset({PATH})
-SEED = KUBEASZ.replace("  --leader", "  --config=/etc/kubernetes/scheduler-policy-config.yaml \\\n  --leader")
+from tests.unit.config_manager_host import CONFIG, KUBEASZ, MOVED_EXTENDER, OWN_FILES, TARGET, UNIT, Host, systemd_host
 
 
-def host(root: Path, unit: str = KUBEASZ, *, restart: bool = True) -> Host:
-    made = Host(root, target=UNIT, version="v1.23.1", restart=restart)
-    made.put(UNIT, unit, mode=0o644)
-    made.put("/etc/kubernetes/scheduler-policy-config.yaml", ADMIN_CONFIG.replace("k8s.io/v1", "k8s.io/v1beta2"))
-    return made
+def host(root: Path, *, restart: bool = True) -> Host:
+    return systemd_host(root, restart=restart, mode=0o644)
 
 
 @pytest.mark.parametrize(
@@ -42,10 +33,10 @@ def test_the_flag_is_set_in_the_units_own_style_and_taken_out_again(before: str,
     head = "[Unit]\nDescription=d\n[Service]\nExecStart=/usr/bin/kube-scheduler"
     unit = parse_unit(head + before[1:], "u")
     edited = unit.pointed_at(TARGET)
-    assert edited.text == head + after[1:].replace("P", PATH)
+    assert edited.text == head + after[1:].replace("P", CONFIG)
     assert edited.points_at(TARGET)
     was = [flag.value for flag in unit.flags if flag.name == "config"]
-    assert edited.without_trace(OWN, was[0] if was else None).text == unit.text
+    assert edited.without_trace(OWN_FILES, was[0] if was else None).text == unit.text
 
 
 @pytest.mark.parametrize(
@@ -77,8 +68,8 @@ async def test_a_unit_is_applied_restarted_and_recovered_byte_for_byte(tmp_path:
     lines = await node.apply()
     assert "backup kube-scheduler.service success, for detail, see /etc/kubernetes/kube-scheduler.back.service" in lines
     assert lines[-1] == f"modify kube-scheduler config finish, for detail, see {UNIT}"
-    assert node.scheduler.arguments[-1] == f"--config={PATH}"
-    assert node.get(UNIT).decode() == KUBEASZ.replace("--v=2", f"--v=2 \\\n  --config={PATH}")
+    assert node.scheduler.arguments[-1] == f"--config={CONFIG}"
+    assert node.get(UNIT).decode() == KUBEASZ.replace("--v=2", f"--v=2 \\\n  --config={CONFIG}")
     assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
     assert await node.apply() != lines
     await node.recover()

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText, block_mapping, scalar_text
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
 from gcushare.core.errors import ConfigError, Refused
-
-
-def load(text: str) -> Any:
-    return YAML(typ="safe").load(text)
+from tests.unit.config_manager_host import load_yaml
 
 
 def list_at(yaml: YamlText, *path: str | int) -> Sequence:
@@ -103,7 +99,7 @@ def test_a_scalar_keeps_its_quotes_its_anchor_and_its_comment(before: str, after
 def test_removing_what_was_appended_restores_every_byte(text: str) -> None:
     yaml = YamlText.parse(text, "file")
     grown = yaml.appended(list_at(yaml, "a"), {"name": "new", "deep": {"n": True}})
-    assert load(grown.text)["a"][-1] == {"name": "new", "deep": {"n": True}}
+    assert load_yaml(grown.text)["a"][-1] == {"name": "new", "deep": {"n": True}}
     assert grown.without_item(list_at(grown, "a"), 2).text == text
 
 
@@ -172,7 +168,7 @@ def test_a_key_whose_owner_is_unclear_is_refused(text: str, message: str) -> Non
     ],
 )
 def test_a_written_scalar_is_read_back_as_the_same_string(text: str) -> None:
-    assert load(f"k: {scalar_text(text)}\n") == {"k": text}
+    assert load_yaml(f"k: {scalar_text(text)}\n") == {"k": text}
 
 
 # What YAML readers accept in a file; configurations hold nothing else.
@@ -189,7 +185,7 @@ values = st.recursive(
 
 @given(value=st.dictionaries(keys, values, min_size=1, max_size=4))
 def test_a_written_mapping_is_read_back_as_the_same_value(value: dict[str, Any]) -> None:
-    assert load("\n".join([*block_mapping(value, ""), ""])) == value
+    assert load_yaml("\n".join([*block_mapping(value, ""), ""])) == value
 
 
 @given(

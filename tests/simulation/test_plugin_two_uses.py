@@ -22,8 +22,8 @@ from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-from tests.unit.test_plugin_node_agent import Rig, make_rig
-from tests.unit.test_plugin_two_resources import ended
+from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import ended
 
 CARDS = 4
 UNITS = 8

@@ -15,7 +15,7 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from tests.unit.test_plugin_pod_store import pod
+from tests.unit.plugin_pods import pod
 
 CARDS = Inventory(
     unit=parse_memory_unit("1"),

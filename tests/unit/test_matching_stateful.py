@@ -19,8 +19,8 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import decode_device_id, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
+from tests.unit.plugin_pods import pod
 from tests.unit.plugin_reconcile import reconcile
-from tests.unit.test_plugin_pod_store import pod
 
 CARDS = {0: 8, 1: 8}
 IDS = frozenset(each for index, units in CARDS.items() for each in device_ids_of_card(index, units))

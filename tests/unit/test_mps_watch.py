@@ -14,8 +14,8 @@ from gcushare.device_plugin.mps.state import FRESH_S, MpsFolders, MpsState, writ
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from tests.unit.test_plugin_node_agent import Heard
-from tests.unit.test_plugin_pod_store import pod, with_annotations
+from tests.unit.node_agent_rig import Heard
+from tests.unit.plugin_pods import pod, with_annotations
 
 NOW_S = 1_000_000.0
 

@@ -14,8 +14,8 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.errors import InvalidError
 from gcushare.vendors import ENFLAME
 from tests.running import running
+from tests.unit.plugin_pods import pod
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
-from tests.unit.test_plugin_pod_store import pod
 
 
 async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, PodStore]:

@@ -13,10 +13,9 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
+from tests.unit.plugin_pods import in_use, pod, store_of, whole_pod, with_annotations
 from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
 from tests.unit.plugin_records import World, reconciler_of
-from tests.unit.test_plugin_pod_store import pod, store_of
-from tests.unit.test_plugin_two_resources import in_use, whole_pod
 
 GRACE_S = 30.0
 RUNNING: dict[str, object] = {"running": {}}
@@ -31,6 +30,17 @@ def state_of(phase: str, *states: object, is_deleted: bool = True) -> Pod:
     statuses = [{"name": f"c{number}", "state": state} for number, state in enumerate(states)]
     document = {"metadata": metadata, "status": {"phase": phase, "containerStatuses": statuses}}
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
+
+
+def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
+    """A store whose pod held memory of card 0 and went away without having been seen to end."""
+    plain = pod("a", 4, card=0)
+    spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
+    store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
+    store.apply(msgspec.structs.replace(plain, spec=spec))
+    reconcile(store, {"uid-a": {"c0": {0: 4}}})
+    store.forget("uid-a")
+    return store
 
 
 @pytest.mark.parametrize(
@@ -109,13 +119,7 @@ def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before(
 
 
 def test_a_pods_own_time_to_end_is_waited_for() -> None:
-    plain = pod("a", 4, card=0)
-    long = msgspec.structs.replace(
-        plain, spec=msgspec.structs.replace(plain.spec, termination_grace_period_seconds=500)
-    )
-    store = store_of(long)
-    reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.forget("uid-a")
+    store = gone_store(500)
     for now_s in (0.0, 500.0):
         store.end_gone((), now_s)
         assert in_use(store) == ({0}, set())
@@ -151,17 +155,6 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
     await reconciler.check()
     assert store.gone.uids == frozenset()
     assert in_use(store) == (set(), set())
-
-
-def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
-    """A store whose pod held memory of card 0 and went away without having been seen to end."""
-    plain = pod("a", 4, card=0)
-    spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
-    store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
-    store.apply(msgspec.structs.replace(plain, spec=spec))
-    reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.forget("uid-a")
-    return store
 
 
 @pytest.mark.parametrize("grace_s", [4_000_000_000, 2**63 - 1, 601])
@@ -208,10 +201,7 @@ def test_a_card_stays_closed_as_long_as_processes_of_the_pod_are_seen() -> None:
 
 def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     plain = pod("a", 4, card=0)
-    annotations = plain.metadata.annotations | MIRROR_ANNOTATIONS
-    store = store_of(
-        msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
-    )
+    store = store_of(with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.forget("uid-a")
     store.end_gone((), 0.0, running={"hash"})

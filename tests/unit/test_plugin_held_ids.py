@@ -9,10 +9,9 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
+from tests.unit.plugin_pods import UNITS, UUIDS, in_use, init_pod, pod, store_of, whole_pod
 from tests.unit.plugin_reconcile import reconcile
 from tests.unit.plugin_records import World, reconciler_of
-from tests.unit.test_plugin_pod_store import UNITS, UUIDS, init_pod, pod, store_of
-from tests.unit.test_plugin_two_resources import in_use, whole_pod
 
 FOUR, EIGHT = device_ids_of_card(0, 4), device_ids_of_card(0, 8)
 

@@ -1,146 +1,25 @@
 """Where the node's facts meet: what the kubelet is sent, what is published, and what people hear of it."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Card, Closure, Health, InventoryCard, UnrecordedHolder
-from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.core.cards import Closure, UnrecordedHolder
 from gcushare.core.nodes import PodRef
-from gcushare.core.units import GIB
-from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Mode, Strategy
-from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.agent import NodeAgent
-from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import Parts
-from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.reconciler import AllocationReconciler
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
-from gcushare.device_plugin.ports import NodePatcher
-from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare.wire.kubelet.device_lists import device_ids
-from gcushare.wire.objects import Node, ObjectMeta
-from gcushare.wire.protos import deviceplugin_pb2 as pb
-from tests.unit.test_plugin_pod_store import pod
-
-
-@dataclass
-class Heard:
-    """Events as people would read them."""
-
-    node: list[tuple[str, str]] = field(default_factory=list)
-    pods: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
-        self.node.append((reason, message))
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
-        self.pods.append((pod.name, reason, message))
-
-    def reasons(self) -> list[str]:
-        return [reason for reason, _ in self.node]
-
-
-class Away:
-    """The API server and the kubelet's record, neither of which answers; ``asked``: records that were to be written."""
-
-    def __init__(self) -> None:
-        self.asked: list[Mapping[str, str | None]] = []
-
-    async def fetch(self) -> KubeletAllocations:
-        raise RetryableError("away")
-
-    async def fetch_checkpoint(self) -> KubeletAllocations:
-        raise DeviceError("there is none")
-
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
-        self.asked.append(annotations)
-        raise RetryableError("away")
-
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
-        raise RetryableError("away")
-
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
-        raise RetryableError("away")
-
-
-@dataclass
-class Rig:
-    agent: NodeAgent
-    parts: Parts
-    heard: Heard
-    away: Away
-
-    def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
-        """Have the source of cards list these, by index."""
-        self.agent.cards_changed(
-            CardsSnapshot(
-                tuple(
-                    InventoryCard(
-                        card=Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
-                        health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
-                        reason=(sick or {}).get(index, ""),
-                    )
-                    for index, size in enumerate(gib)
-                )
-            )
-        )
-
-    def listed(self) -> tuple[int, int]:
-        """How many units the kubelet is sent, and how many of them healthy."""
-        devices = pb.ListAndWatchResponse.FromString(self.parts.memory_devices.message).devices
-        return len(devices), sum(device.health == "Healthy" for device in devices)
-
-    def hold(self, **pods: list[str]) -> None:
-        """Have the kubelet's record say that these pods hold these ids."""
-        record = KubeletAllocations("podresources")
-        for name, ids in pods.items():
-            record.add(f"d/{name}", "c0", device_ids(ids))
-        self.parts.store.reconcile(record)
-        self.agent.kubelet_record_read(record)
-
-    def node(self, **annotations: str) -> None:
-        """Have the Node carry these annotations: ``cordon``, ``inventory``."""
-        keys = {"cordon": ENFLAME.cordon_annotation, "inventory": ENFLAME.inventory_annotation}
-        self.agent.node_changed(
-            Node(metadata=ObjectMeta(annotations={keys[name]: text for name, text in annotations.items()}))
-        )
+from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import pod
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return make_rig(tmp_path)
-
-
-def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher: NodePatcher | None = None) -> Rig:
-    """Without ``patcher`` the Node is never written: the API server is away."""
-    away, store, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
-    delivery = AllocateResponses(ENFLAME, (Strategy.ENV,))
-    parts = Parts(
-        store=store,
-        pods=pods,
-        memory_devices=MemoryDeviceList(),
-        allocator=CardAllocator(store, delivery, pods, whole=False, wait_for_pod_s=0.0, clock=lambda: 0.0),
-        whole_devices=WholeCardDeviceList(),
-        whole_allocator=CardAllocator(store, delivery, pods, whole=True, wait_for_pod_s=0.0, clock=lambda: 0.0),
-        reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
-        publisher=Publisher(ENFLAME, patcher or away),
-        announcer=heard,
-        cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
-    )
-    return Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
 
 
 def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:

@@ -1,15 +1,24 @@
 """A pod that comes into the store, or whose record somebody spoils, while the kubelet has long given it its cards."""
 
-import msgspec
 import pytest
 
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.objects import Pod
+from tests.unit.plugin_pods import (
+    UNITS,
+    UUIDS,
+    ended,
+    in_use,
+    init_pod,
+    pod,
+    store_of,
+    waiting,
+    whole_pod,
+    with_annotations,
+    written,
+)
 from tests.unit.plugin_reconcile import reconcile
-from tests.unit.test_plugin_pod_store import UNITS, UUIDS, init_pod, pod, store_of, written
-from tests.unit.test_plugin_two_resources import ended, in_use, whole_pod
 
 CARD = "enflame.com/gcu-device-id"
 
@@ -17,11 +26,7 @@ CARD = "enflame.com/gcu-device-id"
 def with_unreadable_record(each: Pod, **annotations: str) -> Pod:
     """The pod with another text in place of its card, and other annotations."""
     found = each.metadata.annotations | {CARD: "zzz"} | {k.replace("__", "."): v for k, v in annotations.items()}
-    return msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, annotations=found))
-
-
-def waiting(store: PodStore) -> list[str]:
-    return [candidate.pod.name for candidate in (*store.candidates(), *store.candidates(whole=True))]
+    return with_annotations(each, found)
 
 
 @pytest.mark.parametrize("key", [pytest.param("d/a", id="by name"), pytest.param("uid-a", id="by uid")])

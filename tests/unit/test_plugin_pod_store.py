@@ -1,9 +1,7 @@
 """What the plugin believes of its pods, against every order in which the kubelet may really have served them."""
 
 import random
-from collections.abc import Mapping
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,45 +11,8 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import UNITS_BY_CARD
 from gcushare.wire.annotations.record import decode_record
-from gcushare.wire.objects import Pod
+from tests.unit.plugin_pods import UNITS, UUIDS, init_pod, pod, store_of, with_annotations, written
 from tests.unit.plugin_reconcile import reconcile
-
-UNITS = dict.fromkeys(range(8), 16)
-UUIDS = {index: f"uuid-{index}" for index in range(8)}
-
-
-def pod(
-    name: str, *units: int, card: int | None = 0, assigned: bool = False, uid: str = "", phase: str = "Pending"
-) -> Pod:
-    annotations = {}
-    if card is not None:
-        annotations = {
-            "enflame.com/gcu-device-id": str(card),
-            "enflame.com/gcu-device-assigned": str(assigned).lower(),
-            "enflame.com/gcu-device-assign-time": "7",
-        }
-    containers = [
-        {"name": f"c{n}", "resources": {"limits": {"enflame.com/gcu-memory": size}}} for n, size in enumerate(units)
-    ]
-    metadata = {"name": name, "namespace": "d", "uid": uid or f"uid-{name}", "annotations": annotations}
-    document = {"metadata": metadata, "spec": {"nodeName": "n", "containers": containers}, "status": {"phase": phase}}
-    return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
-
-
-def with_annotations(bound: Pod, annotations: Mapping[str, str]) -> Pod:
-    metadata = msgspec.structs.replace(bound.metadata, annotations=dict(annotations))
-    return msgspec.structs.replace(bound, metadata=metadata)
-
-
-def store_of(*pods: Pod) -> PodStore:
-    store = PodStore(ENFLAME)
-    for each in pods:
-        store.apply(each)
-    return store
-
-
-def written(store: PodStore) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    return {write.pod.name: (write.cards, write.corrected_from) for write in store.writes(UUIDS, UNITS, 1)}
 
 
 def test_nothing_is_written_before_the_kubelets_record_shows_it() -> None:
@@ -225,13 +186,6 @@ def test_any_order_of_admission_ends_in_true_records(rng: random.Random, sizes: 
     assert {name: cards for name, (cards, _) in written(store).items()} == truth
     assert sum(store.held_units().values()) == sum(sizes)
     assert all(amount >= 0 for amount in free.values())
-
-
-def init_pod(name: str, init_units: int, units: int) -> Pod:
-    plain = msgspec.to_builtins(pod(name, units))
-    limits = {"limits": {"enflame.com/gcu-memory": init_units}}
-    plain["spec"]["initContainers"] = [{"name": "init", "resources": limits}]
-    return msgspec.convert(plain, type=Pod)
 
 
 def test_a_wrong_guess_for_an_init_container_does_not_outlive_its_pods_admission() -> None:

@@ -6,9 +6,9 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
+from tests.unit.plugin_pods import pod
+from tests.unit.plugin_pods import store_of as book_with
 from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
-from tests.unit.test_plugin_pod_store import pod
-from tests.unit.test_plugin_pod_store import store_of as book_with
 
 
 async def test_what_the_kubelet_shows_is_written_once() -> None:

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
-from gcushare.wire.objects import Pod
+from tests.unit.plugin_pods import mirror, pod, store_of, waiting, with_annotations
 from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS
 from tests.unit.plugin_records import World, reconciler_of, write_due
-from tests.unit.test_plugin_pod_store import pod, store_of, with_annotations
-
-
-def mirror(*, card: int | None = 0, assigned: bool = True) -> Pod:
-    plain = pod("mirror", 4, card=card, assigned=assigned)
-    return with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS)
 
 
 def checkpoint(**cards: int) -> KubeletAllocations:
@@ -23,10 +16,6 @@ def checkpoint(**cards: int) -> KubeletAllocations:
     for uid, card in cards.items():
         record.add(uid, "c0", device_ids(device_ids_of_card(card, 4)))
     return record
-
-
-def waiting(store: PodStore) -> list[str]:
-    return [candidate.pod.name for candidate in store.candidates()]
 
 
 async def test_with_the_checkpoint_as_source_a_static_pod_holds_its_cards_and_is_matched_to_no_call() -> None:

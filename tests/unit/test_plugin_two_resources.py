@@ -13,37 +13,10 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
-from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import UNITS, UUIDS, ended, in_use, pod, store_of, whole_pod, written
 from tests.unit.plugin_reconcile import reconcile
-from tests.unit.test_plugin_node_agent import Rig, make_rig
-from tests.unit.test_plugin_pod_store import UNITS, UUIDS, pod, store_of, written
-
-
-def whole_pod(name: str, count: int = 1, cards: str = "", *, assigned: bool = False, init: int = 0) -> Pod:
-    annotations = {}
-    if cards:
-        annotations = {
-            "enflame.com/gcu-device-id": cards,
-            "enflame.com/gcu-device-assigned": str(assigned).lower(),
-            "enflame.com/gcu-device-assign-time": "7",
-            "gcushare.io/card-mode": "whole",
-        }
-    asks = [{"name": "c0", "resources": {"limits": {"enflame.com/gcu": count}}}]
-    before = [{"name": "i0", "resources": {"limits": {"enflame.com/gcu": init}}}] if init else []
-    metadata = {"name": name, "namespace": "d", "uid": f"uid-{name}", "annotations": annotations}
-    spec = {"nodeName": "n", "containers": asks, "initContainers": before}
-    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata, "spec": spec}), type=Pod)
-
-
-def ended(pod: Pod) -> Pod:
-    """The last state of a pod whose containers have ended."""
-    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
-
-
-def in_use(store: PodStore) -> tuple[set[int], set[int]]:
-    """The cards in shared use, and those in whole use."""
-    return set(store.cards_in_use(whole=False)), set(store.cards_in_use(whole=True))
 
 
 def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_ended() -> None:

@@ -14,8 +14,8 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from tests.running import running
-from tests.unit.test_plugin_node_agent import Rig, make_rig
-from tests.unit.test_plugin_pod_store import pod
+from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import pod
 
 
 def published(tmp_path: Path, unit: str) -> str:

@@ -13,7 +13,7 @@ from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 from tests.running import running
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
-from tests.unit.test_plugin_node_agent import Rig, make_rig
+from tests.unit.node_agent_rig import Rig, make_rig
 
 TURNS = 20
 """Of the loop, in which everything that waits for nothing outside is done."""

@@ -14,8 +14,8 @@ from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, Unrecorde
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
-from tests.unit.test_plugin_pod_store import pod
+from tests.unit.plugin_pods import mirror, pod, store_of
+from tests.unit.plugin_reconcile import reconcile
 
 SIZES = {0: 16, 1: 16}
 MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource
@@ -98,12 +98,7 @@ def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
 def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_the_record_reports(
     shown: int, hidden: bool
 ) -> None:
-    plain = pod("mirror", 4, card=0, assigned=True)
-    annotations = plain.metadata.annotations | MIRROR_ANNOTATIONS
-    store = PodStore(ENFLAME)
-    store.apply(
-        msgspec.structs.replace(plain, metadata=msgspec.structs.replace(plain.metadata, annotations=annotations))
-    )
+    store = store_of(mirror())
     reconcile(store, {"hash": {"c0": {0: shown}}})
     store.note_unrecorded(0.0)
     assert (store.unrecorded.now == {}) is hidden

@@ -79,35 +79,6 @@ def test_a_cordon_that_names_nothing_is_reported_once(rig: Rig) -> None:
     assert rig.heard.reasons().count("UnknownCordon") == 1
 
 
-def test_another_unit_is_refused_by_the_names_of_the_pods_that_hold_the_old_one(tmp_path: Path) -> None:
-    before = make_rig(tmp_path)
-    before.see(16)
-    assert before.agent.inventory is not None
-    rig = make_rig(tmp_path, unit="0.1")
-    rig.node(inventory=encode_inventory(before.agent.inventory))
-    rig.hold(**{f"p{number:02}": [each] for number, each in enumerate(device_ids_of_card(0, 12))})
-    rig.see(16)
-    assert not rig.agent.offered.is_set()
-    assert "changes from '1' to '0.1' while pods hold units of the old one (d/p00, d/p01" in rig.agent.problem
-    assert "d/p09 and 2 more" in rig.agent.problem
-    rig.hold()
-    assert (rig.agent.problem, rig.listed()) == ("", (160, 0)), "the Node still says the unit of before"
-    assert rig.agent.inventory is not None
-    rig.node(inventory=encode_inventory(rig.agent.inventory))
-    assert (rig.agent.problem, rig.listed()) == ("", (160, 160))
-
-
-def test_a_unit_of_another_name_and_the_same_size_is_no_change(tmp_path: Path) -> None:
-    before = make_rig(tmp_path, unit="GiB")
-    before.see(16)
-    assert before.agent.inventory is not None
-    rig = make_rig(tmp_path, unit="1")
-    rig.node(inventory=encode_inventory(before.agent.inventory))
-    rig.hold(a=device_ids_of_card(0, 4))
-    rig.see(16)
-    assert rig.agent.problem == ""
-
-
 def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds_any(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, unit="auto")
     rig.see(200)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.core.wording import some_names
 from gcushare.device_plugin.node.inventory import Holders, check_unit_change
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
@@ -36,6 +35,11 @@ def to_write(rig: Rig) -> str | None:
     ("holders", "words"),
     [
         pytest.param(["d/b", "d/a"], "hold units of the old one (d/a, d/b): delete these pods", id="held"),
+        pytest.param(
+            [f"d/{number:02}" for number in reversed(range(12))],
+            "hold units of the old one (d/00, d/01, d/02, d/03, d/04, d/05, d/06, d/07, d/08, d/09 and 2 more): delete",
+            id="held by many",
+        ),
         pytest.param(None, "it is not known who holds units of the old one: away; see to that, or set", id="not known"),
     ],
 )
@@ -52,15 +56,13 @@ def test_a_unit_that_no_one_holds_or_that_stays_as_it_is_may_be_offered() -> Non
     check_unit_change("1", "GiB", Holders(["d/a"]))
 
 
-def test_of_many_names_ten_are_reported() -> None:
-    assert some_names([str(number) for number in range(12)], 10) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
-
-
-def test_another_unit_is_refused_until_the_kubelets_record_was_read(tmp_path: Path) -> None:
+def test_another_unit_is_refused_until_the_kubelets_record_shows_no_holder(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, unit="0.1")
     rig.node(inventory=published(tmp_path, "1"))
     rig.see(16)
     assert "it is not known who holds units of the old one" in rig.agent.problem
+    rig.hold(a=device_ids_of_card(0, 4))
+    assert "changes from '1' to '0.1' while pods hold units of the old one (d/a)" in rig.agent.problem
     assert not rig.agent.offered.is_set()
     rig.hold()
     assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (160, 0), "0.1")
@@ -114,11 +116,15 @@ def test_cards_that_go_away_meanwhile_do_not_overwrite_the_unit_of_before(tmp_pa
     assert (rig.listed(), to_write(rig)) == ((160, 4), None)
 
 
-def test_a_node_that_is_seen_late_changes_nothing_where_the_unit_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_seen_late", [False, True])
+def test_a_unit_of_another_name_and_the_same_size_is_no_change(tmp_path: Path, is_seen_late: bool) -> None:
     rig = make_rig(tmp_path, unit="1")
+    if not is_seen_late:
+        rig.node(inventory=published(tmp_path, "GiB"))
     rig.hold(a=device_ids_of_card(0, 4))
     rig.see(16)
-    rig.node(inventory=published(tmp_path, "GiB"))
+    if is_seen_late:
+        rig.node(inventory=published(tmp_path, "GiB"))
     assert (rig.agent.problem, rig.listed(), to_write(rig)) == ("", (16, 16), "1")
 
 

@@ -103,12 +103,8 @@ def test_a_corrupt_record_of_a_running_pod_is_written_again_from_what_the_kubele
     store = store_of(pod("a", 4, card=0, assigned=True))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
     store.apply(with_unreadable_record(pod("a", 4)))
-    assert (waiting(store), store.promised(), store.held_units(), store.users_of(0, whole=False)) == (
-        [],
-        {},
-        {0: 4},
-        ["d/a"],
-    )
+    assert (waiting(store), store.promised(), store.held_units()) == ([], {}, {0: 4})
+    assert (store.users_of(0, whole=False), in_use(store)) == (["d/a"], ({0}, set()))
     (write,) = store.writes(UUIDS, UNITS, 99)
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
@@ -178,9 +174,11 @@ def test_an_authors_option_that_turns_unreadable_takes_nothing_from_a_pod_that_i
     assert (store.held_units(), written(store)) == ({0: 4}, {"a": ((0,), ())})
 
 
-def test_a_pod_that_has_ended_is_forgotten_even_where_its_record_is_corrupt() -> None:
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_pod_that_has_ended_is_forgotten_even_where_its_record_is_corrupt(is_gone: bool) -> None:
     store = store_of(init_pod("a", 1, 4))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.apply(with_unreadable_record(init_pod("a", 1, 4)))
-    assert store.apply(ended(with_unreadable_record(init_pod("a", 1, 4))))
+    corrupt = with_unreadable_record(init_pod("a", 1, 4))
+    store.apply(corrupt)
+    assert store.forget("uid-a", is_over=True) if is_gone else store.apply(ended(corrupt))
     assert (store.unreadable, in_use(store), dict(store.entries)) == ((), (set(), set()), {})

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gcushare.core.errors import Refused
@@ -50,19 +49,6 @@ def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_i
     assert in_use(store) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
     reconcile(store, {}, {"d/other": {"c0": {2: 1}}})
     assert in_use(store) == (set(), {2})
-
-
-def test_a_pod_whose_record_somebody_corrupts_keeps_its_card() -> None:
-    store = store_of(pod("a", 4))
-    reconcile(store, {"d/a": {"c0": {0: 4}}})
-    unreadable = msgspec.structs.replace(
-        pod("a", 4),
-        metadata=msgspec.structs.replace(pod("a", 4).metadata, annotations={"enflame.com/gcu-device-id": "x"}),
-    )
-    store.apply(unreadable)
-    assert in_use(store) == ({0}, set())
-    store.forget("uid-a", is_over=True)
-    assert in_use(store) == (set(), set())
 
 
 def test_before_the_kubelets_record_was_ever_read_marked_records_are_believed() -> None:

@@ -62,11 +62,20 @@ def test_no_one_is_meant_by_a_size_that_no_one_asks_for() -> None:
     assert match([candidate("a", 4)], 5, {0: 16}) is None
 
 
-def test_an_unassigned_pod_gets_the_fullest_card_that_breaks_no_promise() -> None:
-    assert choose_card({0: 6, 1: 8, 2: 16}, {}, 4) == 0
-    assert choose_card({0: 6, 1: 8, 2: 16}, {0: 4}, 4) == 1
-    assert choose_card({0: 6, 1: 8}, {0: 4, 1: 8}, 4) == 0
-    assert choose_card({0: 3, 1: 2}, {}, 4) is None
+def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
+    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4) == 1
+    assert choose_card({0: 8, 1: 4}, {1: 1}, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4) == 1
+    assert choose_card({0: 3}, {}, 4) is None
+
+
+def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served() -> None:
+    assert has_room(candidate("a", 4), 4, {0: 4})
+    assert not has_room(candidate("a", 4), 4, {0: 3})
+    assert not has_room(candidate("a", 4), 4, {1: 4})
+    assert not has_room(candidate("a", 4, cards=()), 4, {0: 4})
+    assert has_room(candidate("a", 4, 4, served=1), 4, {})
 
 
 def test_whole_cards_have_room_where_as_many_of_the_pods_own_are_free() -> None:

@@ -1,16 +1,14 @@
-"""The very numbers by which nodes are ranked, and the room that a nominee or a call of the kubelet is given."""
+"""The very numbers by which nodes are ranked, and the counts that a recount puts right."""
 
 from __future__ import annotations
 
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.matching import choose_card, has_room
 from gcushare.core.nodes import CardState, NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held
-from tests.unit.test_matching import candidate
 
 
 def node_of(sizes: tuple[int, ...], used: int, modes: tuple[str, ...] = BOTH_MODES) -> NodeState:
@@ -56,22 +54,6 @@ def test_cards_are_ranked_for_the_request_that_is_placed() -> None:
         chosen = choose_cards(node, request, far_for_large)
         assert chosen is not None
         assert [state.index for state in chosen] == [index]
-
-
-def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
-    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4) == 1
-    assert choose_card({0: 8, 1: 4}, {1: 1}, 4) == 0
-    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4) == 0
-    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4) == 1
-    assert choose_card({0: 3}, {}, 4) is None
-
-
-def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served() -> None:
-    assert has_room(candidate("a", 4), 4, {0: 4})
-    assert not has_room(candidate("a", 4), 4, {0: 3})
-    assert not has_room(candidate("a", 4), 4, {1: 4})
-    assert not has_room(candidate("a", 4, cards=()), 4, {0: 4})
-    assert has_room(candidate("a", 4, 4, served=1), 4, {})
 
 
 def test_counting_a_node_again_says_what_was_wrong_and_puts_it_right() -> None:

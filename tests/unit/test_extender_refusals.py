@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     BURST_TOKENS,
@@ -18,23 +17,10 @@ from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
-from gcushare.wire.objects import ObjectReference
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
-
-
-@dataclass
-class Noted:
-    """Events as they were handed over, and a bell that rings for each."""
-
-    events: list[tuple[str, str, str]] = field(default_factory=list)
-    rung: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        assert warning
-        self.events.append((about.name, reason, message))
-        self.rung.set()
+from tests.unit.noted_events import Noted
 
 
 class Bench:

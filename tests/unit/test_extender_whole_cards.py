@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -28,10 +27,11 @@ from gcushare.wire.annotations.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CA
 from gcushare.wire.documents.explain import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
-from gcushare.wire.objects import ObjectReference, Pod
+from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk
+from tests.unit.noted_events import Noted
 
 WHOLE = {"modes": (SERVES_WHOLE,)}
 BOTH = {"modes": BOTH_MODES}
@@ -45,19 +45,6 @@ def mixed_state() -> VendorState:
 def ask_filter(state: VendorState, pod: Document) -> Any:
     names = ["both", "memory", "whole", "stranger"]
     return json.loads(Desk((state, None)).filter(filter_body(pod, names)).body)
-
-
-@dataclass
-class Noted:
-    """Events as they were handed over, and a bell that rings for each."""
-
-    events: list[tuple[str, str]] = field(default_factory=list)
-    rung: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        assert (about.name, warning) == ("a", True)
-        self.events.append((reason, message))
-        self.rung.set()
 
 
 class Rig:
@@ -289,8 +276,8 @@ class TestAnswersForPeople:
         task.cancel()
         await asyncio.wait([task])
 
-        ((reason, message),) = noted.events
-        assert reason == REFUSED_WHOLE_REASON
+        ((name, reason, message),) = noted.events
+        assert (name, reason) == ("a", REFUSED_WHOLE_REASON)
         assert message.startswith("needs 3 whole cards; whole cards free: card 0 of both, card 1 of both, card 0 of")
 
 

@@ -11,6 +11,7 @@ from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
+from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, on_card, recount
 from tests.unit.extender_binds import Rig
 from tests.unit.extender_cluster import Mishap
@@ -205,35 +206,26 @@ class TestRepeated:
 
 
 class TestRefused:
-    async def test_an_unknown_pod(self) -> None:
-        rig = Rig()
-        with pytest.raises(Refused, match="pod default/a does not exist"):
-            await rig.bind()
-
-    async def test_an_unknown_node(self) -> None:
-        rig = Rig(a_pod("a"))
-        with pytest.raises(Refused, match="'nowhere'"):
-            await rig.bind(node="nowhere")
-
-    async def test_another_uid(self) -> None:
-        rig = Rig(a_pod("a"))
-        with pytest.raises(Refused, match="it is another pod"):
-            await rig.bind(uid="uid-of-the-pod-before")
-
-    async def test_a_uid_of_another_name(self) -> None:
-        rig = Rig(a_pod("a"), a_pod("b"))
-        with pytest.raises(Refused, match="is pod default/a, not default/b"):
-            await rig.bind(name="b", uid="uid-a")
-
-    async def test_a_pod_that_asks_for_nothing(self) -> None:
-        rig = Rig(a_pod("a", None))
-        with pytest.raises(Refused, match="asks for no"):
-            await rig.bind()
-
-    async def test_a_pod_that_asks_for_nonsense(self) -> None:
-        rig = Rig(a_pod("a", "1.5"))
-        with pytest.raises(Refused, match=r"1\.5"):
-            await rig.bind()
+    @pytest.mark.parametrize(
+        ("pods", "call", "reason"),
+        [
+            pytest.param([], {}, "pod default/a does not exist", id="an unknown pod"),
+            pytest.param([a_pod("a")], {"node": "nowhere"}, "'nowhere'", id="an unknown node"),
+            pytest.param([a_pod("a")], {"uid": "uid-of-the-pod-before"}, "it is another pod", id="another uid"),
+            pytest.param(
+                [a_pod("a"), a_pod("b")],
+                {"name": "b", "uid": "uid-a"},
+                "is pod default/a, not default/b",
+                id="a uid of another name",
+            ),
+            pytest.param([a_pod("a", None)], {}, "asks for no", id="a pod that asks for nothing"),
+            pytest.param([a_pod("a", "1.5")], {}, r"1\.5", id="a pod that asks for nonsense"),
+        ],
+    )
+    async def test_a_call_with_what_is_wrong_about_it(self, pods: list[Pod], call: dict[str, str], reason: str) -> None:
+        rig = Rig(*pods)
+        with pytest.raises(Refused, match=reason):
+            await rig.bind(**call)
 
     async def test_a_pod_whose_room_was_taken_meanwhile(self) -> None:
         rig = Rig(a_pod("a", 12), a_pod("b", 12), a_pod("c", 12))

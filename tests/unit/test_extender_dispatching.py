@@ -223,15 +223,6 @@ class TestZero:
         assert state.let_through.get("uid-zero") is None
         assert not state.bound
 
-    async def test_a_replica_that_does_not_lead_binds_it_no_more_than_others(self) -> None:
-        state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("zero", 0))
-        binds = BindService(state, cluster, Office(is_leader=False))
-        dispatcher = Dispatcher([replace(services_of(state, None, cluster), binds=binds)], cluster)
-        await ask(dispatcher, pod_document("zero", 0), "gcu")
-        with pytest.raises(NotLeader):
-            await dispatcher.bind(bind_body("zero", "gcu"))
-        assert cluster.bindings == []
-
 
 async def test_a_pod_is_read_once_for_all_the_calls_about_it() -> None:
     state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
@@ -271,14 +262,17 @@ async def test_a_bind_that_fails_is_counted_for_the_vendor_whose_pod_it_is() -> 
     assert (answer.vendor, answer.result) == ("aliyun", "refused")
 
 
-async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place() -> None:
-    state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", 4))
-    cluster.tell(state)
+@pytest.mark.parametrize(("units", "seen"), [(0, False), (4, True)])
+async def test_one_that_may_not_bind_says_nothing_in_the_protocols_place(units: int, seen: bool) -> None:
+    state, cluster = state_of(a_node("gcu", 16)), Cluster(a_pod("a", units))
+    if seen:
+        cluster.tell(state)
     services = replace(services_of(state, None, cluster), binds=BindService(state, cluster, Office(is_leader=False)))
     dispatcher = Dispatcher([services], cluster)
-    await ask(dispatcher, pod_document("a", 4), "gcu")
+    await ask(dispatcher, pod_document("a", units), "gcu")
     with pytest.raises(NotLeader):
         await dispatcher.bind(bind_body("a", "gcu"))
+    assert cluster.bindings == []
 
 
 @pytest.mark.parametrize(

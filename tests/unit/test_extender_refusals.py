@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+
+import pytest
 
 from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     BURST_TOKENS,
@@ -85,14 +87,27 @@ async def test_each_pod_is_reported_once_a_minute() -> None:
     assert [name for name, _, _ in bench.noted.events] == ["a", "b", "a"]
 
 
-async def test_a_pod_that_fits_when_it_is_its_turn_is_not_reported() -> None:
-    state = small_state()
-    bench = Bench(state)
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        pytest.param(lambda state: state.lose_pod("uid-x"), 20, id="it fits"),
+        pytest.param(
+            lambda state: state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4))), 12, id="it has its cards"
+        ),
+        pytest.param(lambda state: state.lose_pod("uid-a"), 12, id="it is gone"),
+    ],
+)
+async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
+    change: Callable[[VendorState], None], other: int
+) -> None:
+    """Where the other pod asks alike, both share one explanation, and only one of them hears it."""
+    bench = Bench(small_state())
     bench.refuse("a", 12)
-    bench.refuse("b", 20)
-    state.lose_pod("uid-x")
+    bench.refuse("b", other)
+    change(bench.state)
     async with bench.running():
         await bench.heard()
+        await bench.time.settle()
 
     assert [name for name, _, _ in bench.noted.events] == ["b"]
 
@@ -121,19 +136,6 @@ async def test_pods_that_ask_alike_share_one_explanation() -> None:
 
     assert bench.reporter.counters.explained == 1
     assert len({message for _, _, message in bench.noted.events}) == 1
-
-
-async def test_a_pod_that_has_its_cards_by_then_is_not_reported() -> None:
-    state = small_state()
-    bench = Bench(state)
-    bench.refuse("a", 12)
-    bench.refuse("b", 12)
-    state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
-    async with bench.running():
-        await bench.heard()
-        await bench.time.settle()
-
-    assert [name for name, _, _ in bench.noted.events] == ["b"]
 
 
 async def test_explaining_a_large_cluster_again_and_again_is_paced() -> None:
@@ -172,14 +174,3 @@ async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_ab
         "nodeSelector, an affinity, a taint or another resource keeps the pod from there; best card free: 6 (card 0 of "
         "node-1); total free 6 of 16; 1 node: too little free memory; the largest request that fits now is 6"
     )
-
-
-async def test_a_pod_that_is_gone_when_it_is_its_turn_gets_no_event() -> None:
-    bench = Bench(small_state())
-    bench.refuse("gone", 12)
-    bench.refuse("there", 12)
-    bench.state.lose_pod("uid-gone")
-    async with bench.running():
-        await bench.heard()
-
-    assert [name for name, *_ in bench.noted.events] == ["there"]

@@ -106,12 +106,21 @@ async def test_a_scheduler_that_asks_by_itself_is_left_alone(full: Bench) -> Non
         assert await full.pass_(4) == []
 
 
-async def test_room_that_is_taken_before_it_settled_wakes_no_one(full: Bench) -> None:
+@pytest.mark.parametrize("event", ["taken before it settled", "the pod is gone", "another replica serves"])
+async def test_room_that_is_not_for_the_pod_wakes_no_one(full: Bench, event: str) -> None:
     async with full.running():
         full.ask("a", 8)
-        full.end("x")
-        await full.pass_(SETTLE_S / 2)
-        full.hold("y", 16)
+        match event:
+            case "taken before it settled":
+                full.end("x")
+                await full.pass_(SETTLE_S / 2)
+                full.hold("y", 16)
+            case "the pod is gone":
+                full.end("a")
+                full.end("x")
+            case _:
+                full.serves = False
+                full.end("x")
         assert await full.pass_(4) == []
 
 
@@ -222,14 +231,6 @@ async def test_a_card_that_is_healthy_again_is_room_as_well() -> None:
         assert await bench.pass_(SOON_S) == ["a"]
 
 
-async def test_a_pod_that_is_gone_is_not_written_to(full: Bench) -> None:
-    async with full.running():
-        full.ask("a", 8)
-        full.end("a")
-        full.end("x")
-        assert await full.pass_(4) == []
-
-
 @pytest.mark.parametrize("how", ["gone", "cleared", "nominated elsewhere", "bound elsewhere"])
 async def test_room_that_is_kept_no_more_wakes_who_was_kept_out(how: str) -> None:
     bench = Bench(16, nodes=2)
@@ -298,14 +299,6 @@ async def test_a_pod_that_is_gone_when_it_is_written_to_is_forgotten(full: Bench
         await full.pass_(SOON_S)
         full.api.error = None
         assert await full.pass_(6) == []
-
-
-async def test_a_replica_that_does_not_serve_writes_nothing(full: Bench) -> None:
-    async with full.running():
-        full.ask("a", 8)
-        full.serves = False
-        full.end("x")
-        assert await full.pass_(4) == []
 
 
 async def test_a_new_leader_wakes_those_whom_the_one_before_refused(full: Bench) -> None:

@@ -145,8 +145,6 @@ REQUEST = RequestDocument(12, 1, False, "binpack", "spread")
 
 
 def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
-    explainer = Explainer(asks(12))
-    explainer.add(manual_ledger().nodes["sse-lab-inspur-048"])
     ledger = Ledger()
     ledger.set_node("full", cards(16), GIB_UNIT)
     ledger.apply(held("a", "full", (0, 9)))

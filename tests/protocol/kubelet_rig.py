@@ -18,20 +18,11 @@ from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings, by_creation
+from tests.manual_clock import ManualClock
 from tests.protocol.reference_plugin import ReferencePlugin, devices
 
 RESOURCE = "enflame.com/gcu-memory"
 NODE = "node-1"
-
-
-class ManualClock:
-    """Monotonic seconds that pass when asked."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def unit_ids(count: int) -> list[str]:

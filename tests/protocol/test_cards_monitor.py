@@ -13,8 +13,8 @@ from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Health
+from tests.manual_clock import ManualClock
 from tests.native.libraries import FakeLibrary, install_fake
-from tests.native.manual_clock import ManualClock
 
 CHANGE_TIMEOUT_S = 60.0
 QUICK = MonitorSettings(

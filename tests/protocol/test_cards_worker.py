@@ -20,8 +20,8 @@ from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.errors import DeviceError
+from tests.manual_clock import ManualClock
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake
-from tests.native.manual_clock import ManualClock
 from tests.native.unkillable import unkillable
 
 SETTINGS = IsolationSettings(call_timeout_s=60.0)

@@ -40,11 +40,11 @@ async def test_a_stopped_plugins_units_turn_unhealthy_at_once_and_go_after_five_
         await rig.plugin.stop()
         await rig.wait_for_units(16, 0)
 
-        rig.clock.now += STOP_GRACE_S - 1
+        rig.clock.now_s += STOP_GRACE_S - 1
         await rig.kubelet.sync_node()
         assert rig.node_resources("capacity")[RESOURCE] == "16"
 
-        rig.clock.now += 2
+        rig.clock.now_s += 2
         await rig.wait_for_units(0, 0)
         assert rig.kubelet.counts() == {}
 

@@ -106,7 +106,7 @@ async def test_podresources_shows_a_fresh_allocation_only_after_its_delay() -> N
         uid = await rig.run(pod("a", container("main", 2)))
         assert await rig.list_podresources() == {"a": {"main": frozenset()}}
 
-        rig.clock.now += 0.03
+        rig.clock.now_s += 0.03
         assert await rig.list_podresources() == {"a": {"main": rig.ids(uid)}}
 
 

@@ -12,7 +12,7 @@ import grpc.aio
 
 from gcushare.device_plugin.kubelet.podresources import QUIET_S, PodResourcesReader
 from gcushare.wire.protos import services
-from tests.native.manual_clock import ManualClock
+from tests.manual_clock import ManualClock
 
 RESOURCE = "enflame.com/gcu-memory"
 

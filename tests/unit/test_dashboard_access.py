@@ -21,6 +21,7 @@ from gcushare.scheduler_extender.dashboard.token_reviews import (
     access_review,
     token_review,
 )
+from tests.manual_clock import ManualClock
 
 
 class Desk:
@@ -50,14 +51,6 @@ class Desk:
         return AccessReview(status=AccessStatus(allowed=user.username in self.allowed))
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def desk() -> Desk:
     return Desk({"t-jane": "jane", "t-mallory": "mallory"}, frozenset({"jane"}))
 
@@ -68,7 +61,7 @@ def asking(token: str | None, peer: str = "10.0.0.1") -> web.Request:
 
 
 async def test_whoever_may_is_let_in_and_asked_about_once() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     for _ in range(5):
         await guard.admit(asking("t-jane"))
@@ -85,51 +78,51 @@ async def test_many_requests_at_once_ask_once() -> None:
 
 
 async def test_a_yes_is_believed_until_it_is_renewed() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
     del reviews.users["t-jane"]
-    clock.now += RENEWED_S - 0.1
+    clock.now_s += RENEWED_S - 0.1
     await guard.admit(asking("t-jane"))
-    clock.now += 0.2
+    clock.now_s += 0.2
 
     with pytest.raises(web.HTTPUnauthorized):
         await guard.admit(asking("t-jane"))
 
 
 async def test_a_yes_that_cannot_be_renewed_is_believed_for_a_minute_and_no_longer() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
     reviews.failure = RetryableError("no answer in time")
     for _ in range(3):
-        clock.now += (ALLOWED_S - 0.1) / 3
+        clock.now_s += (ALLOWED_S - 0.1) / 3
         await guard.admit(asking("t-jane"))
     assert reviews.asked == ["t-jane"] * 2
-    clock.now += 0.2
+    clock.now_s += 0.2
 
     with pytest.raises(RetryableError, match="no answer in time"):
         await guard.admit(asking("t-jane"))
 
 
 async def test_a_renewal_that_no_one_answers_is_tried_again_in_a_few_seconds() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
     reviews.failure = RetryableError("no answer in time")
-    clock.now += RENEWED_S
+    clock.now_s += RENEWED_S
     for _ in range(10):
         await guard.admit(asking("t-jane"))
-        clock.now += 1.0
+        clock.now_s += 1.0
 
     assert reviews.asked == ["t-jane"] * 3
 
 
 async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
-    clock.now += RENEWED_S
+    clock.now_s += RENEWED_S
     reviews.answers = asyncio.Event()
     renewing = asyncio.create_task(guard.admit(asking("t-jane")), name="the request that renews")
     await reviews.was_asked.wait()
@@ -142,12 +135,12 @@ async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> Non
 
 
 async def test_a_role_that_was_granted_works_soon() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     with pytest.raises(ForbiddenError):
         await guard.admit(asking("t-mallory"))
     reviews.allowed = frozenset({"mallory"})
-    clock.now += 11
+    clock.now_s += 11
 
     await guard.admit(asking("t-mallory"))
 
@@ -191,7 +184,7 @@ async def tell(guard: TokenGuard, token: str, peer: str = "10.0.0.1") -> str:
 
 
 async def test_one_stranger_spends_little_of_the_api_servers_time() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     reported = [await tell(guard, f"made-up-{number}") for number in range(50)]
 
@@ -200,30 +193,30 @@ async def test_one_stranger_spends_little_of_the_api_servers_time() -> None:
 
 
 async def test_one_strangers_flood_keeps_no_new_reader_of_another_address_out() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     for number in range(100):
         await tell(guard, f"made-up-{number}")
-        clock.now += 0.05
+        clock.now_s += 0.05
 
     assert await tell(guard, "made-up") == "later"
     assert await tell(guard, "t-jane", "10.0.0.2") == "in"
 
 
 async def test_strangers_of_many_addresses_are_bounded_together() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     for number in range(100):
         await tell(guard, f"made-up-{number}", f"10.0.{number}.1")
-        clock.now += 0.01
+        clock.now_s += 0.01
 
     assert len(reviews.asked) <= STRANGERS.burst + STRANGERS.per_s
-    clock.now += 1 / STRANGERS.per_s
+    clock.now_s += 1 / STRANGERS.per_s
     assert await tell(guard, "t-jane", "10.9.9.9") == "in"
 
 
 async def test_a_reader_stays_in_whatever_strangers_do_even_from_the_same_address() -> None:
-    reviews, clock = desk(), Clock()
+    reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     assert await tell(guard, "t-jane") == "in"
     reported = []
@@ -231,7 +224,7 @@ async def test_a_reader_stays_in_whatever_strangers_do_even_from_the_same_addres
         for each in range(int(STRANGERS.burst) + 2):
             await tell(guard, f"made-up-{number}-{each}", f"10.0.0.{each}")
         reported.append(await tell(guard, "t-jane"))
-        clock.now += ALLOWED_S / 6
+        clock.now_s += ALLOWED_S / 6
 
     assert set(reported) == {"in"}
 

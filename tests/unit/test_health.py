@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from gcushare.runtime.health import Check, Health, Heartbeat
+from tests.manual_clock import ManualClock
 
 
 def answering(reason: str | None) -> Check:
@@ -28,14 +29,6 @@ async def hanging() -> str | None:
 
 async def raising_timeout() -> str | None:
     raise TimeoutError("the peer's own limit")
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 async def test_all_well_is_ok_with_every_check_named() -> None:
@@ -98,7 +91,7 @@ def test_two_checks_of_one_name_are_refused() -> None:
 
 
 async def test_a_heart_is_alive_while_it_beats_and_dead_after_its_age() -> None:
-    clock = ManualClock()
+    clock = ManualClock(100.0)
     heart = Heartbeat("reconcile", 5.0, clock)
 
     clock.now_s += 5

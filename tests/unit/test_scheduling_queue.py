@@ -8,25 +8,18 @@ import pytest
 from gcushare_playground.scheduler.objects import PodInfo, read_pod
 from gcushare_playground.scheduler.queueing import QueuedPod, SchedulingQueue
 from gcushare_playground.scheduler.settings import Pacing
+from tests.manual_clock import ManualClock
 
 PACING = Pacing(initial_backoff_s=1.0, max_backoff_s=4.0, unschedulable_s=300.0)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(0.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def queue(clock: Clock) -> SchedulingQueue:
+async def queue(clock: ManualClock) -> SchedulingQueue:
     return SchedulingQueue(PACING, clock)
 
 
@@ -53,26 +46,26 @@ def fail(queue: SchedulingQueue, *, is_error: bool = False) -> None:
 
 
 async def test_a_pod_that_fitted_nowhere_waits_for_an_event_and_for_its_backoff(
-    queue: SchedulingQueue, clock: Clock
+    queue: SchedulingQueue, clock: ManualClock
 ) -> None:
     queue.put(pod("a"))
     fail(queue)
-    clock.now = 200.0
+    clock.now_s = 200.0
     assert queue.take_ready() is None
     queue.cluster_changed()
     fail(queue)
     queue.cluster_changed()
     assert queue.take_ready() is None
-    clock.now = 202.0
+    clock.now_s = 202.0
     assert take(queue).attempts == 3
 
 
-async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue, clock: Clock) -> None:
+async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue, clock: ManualClock) -> None:
     queue.put(pod("a"))
     queued = take(queue)
     queue.cluster_changed()
     queue.give_back(queued, is_error=False)
-    clock.now = 1.0
+    clock.now_s = 1.0
     assert take(queue) is queued
 
 
@@ -85,20 +78,20 @@ async def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue,
     ],
 )
 async def test_of_what_is_written_on_a_waiting_pod_an_annotation_wakes_it(
-    queue: SchedulingQueue, clock: Clock, metadata: dict[str, object], status: dict[str, object], is_tried: bool
+    queue: SchedulingQueue, clock: ManualClock, metadata: dict[str, object], status: dict[str, object], is_tried: bool
 ) -> None:
     """As schedulers without queueing hints do: status and managedFields are left out of the comparison."""
     queue.put(pod("a"))
     fail(queue)
-    clock.now = 10.0
+    clock.now_s = 10.0
     queue.put(changed("a", metadata, status))
     assert (queue.take_ready() is not None) == is_tried
 
 
-async def test_a_pod_that_changed_during_its_attempt_is_tried_again(queue: SchedulingQueue, clock: Clock) -> None:
+async def test_a_pod_that_changed_during_its_attempt_is_tried_again(queue: SchedulingQueue, clock: ManualClock) -> None:
     queue.put(pod("a"))
     queued = take(queue)
     queue.put(changed("a", {"annotations": {"gcushare.io/room-found": "2026"}}, {}))
     queue.give_back(queued, is_error=False)
-    clock.now = 1.0
+    clock.now_s = 1.0
     assert queue.take_ready() is not None

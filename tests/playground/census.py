@@ -16,7 +16,7 @@ from gcushare.wire.kubelet.device_ids import cards_of_ids
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.doubles import InsideDoubles
-from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of, phase_of, poll_until
+from gcushare_playground.picture import POD_OBJECTS, condition_of, key_of, node_of, phase_of, poll_until
 
 CONTAINER = "main"
 Pod = dict[str, Any]
@@ -47,6 +47,12 @@ class Census:
     def pods(self) -> Mapping[str, Pod]:
         return self.cluster.pods.objects
 
+    async def create(self, name: str, amount: int, *, resource: str | None = None, **metadata: Any) -> str:
+        """Create a pod that asks for this much memory, or of another resource; returns its key."""
+        body = manifest(name, amount, resource=resource or self.cluster.plan.vendor.memory_resource, **metadata)
+        await self.cluster.client.create(POD_OBJECTS, body, namespace="default")
+        return f"default/{name}"
+
     def units_of(self, pod: Pod) -> int:
         """The memory that it asks for."""
         limits = pod["spec"]["containers"][0]["resources"]["limits"]
@@ -59,6 +65,12 @@ class Census:
 
     def record_of(self, pod: Pod) -> PodRecord | None:
         return decode_record(self.cluster.plan.vendor, pod["metadata"].get("annotations") or {})
+
+    def is_assigned(self, key: str) -> bool:
+        """Whether a pod runs with a record that its node has confirmed."""
+        pod = self.pods.get(key)
+        record = self.record_of(pod) if pod is not None and phase_of(pod) == "Running" else None
+        return record is not None and record.assigned
 
     def running(self) -> list[Pod]:
         return [pod for pod in self.pods.values() if phase_of(pod) == "Running"]
@@ -136,8 +148,7 @@ class Census:
     def _is_settled(self, pod: Pod) -> bool:
         match phase_of(pod):
             case "Running":
-                record = self.record_of(pod)
-                return record is not None and record.assigned
+                return self.is_assigned(key_of(pod))
             case "Succeeded" | "Failed":
                 return True
             case _:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -16,6 +18,8 @@ from gcushare_playground.processes import Child
 from tests.playground.census import Census
 from tests.protocol.doctor_rig import SYSTEM, program_pod
 
+BIN = Path(sys.executable).parent
+"""Where our commands are installed."""
 _LISTENING = re.compile(r"\blistening\b.*\burl=(\S+)")
 
 
@@ -34,8 +38,9 @@ async def started(plan: ClusterPlan) -> AsyncIterator[Census]:
 
 def listening_url(program: Child) -> str:
     """Where a program listens, by its own log."""
-    url: str = _LISTENING.findall(program.log_file.read_text())[-1]
-    return url
+    urls: list[str] = _LISTENING.findall(program.log_file.read_text())
+    assert urls, program.describe_tail()
+    return urls[-1]
 
 
 def show_program(census: Census, node: str, name: str, url: str) -> None:

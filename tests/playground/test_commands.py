@@ -8,7 +8,6 @@ import io
 import re
 import signal
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -18,12 +17,9 @@ from gcushare._version import __version__
 from gcushare.cli import subcommands as gcushare
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import Surroundings
-from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.playground.census import manifest
-from tests.playground.clusters import started
+from tests.playground.clusters import BIN, started
 
-BIN = Path(sys.executable).parent
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 SCRIPTS: dict[str, str] = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
 COMMANDS = [name for name in sorted(SCRIPTS) if not name.startswith("kubectl_complete-")]
@@ -93,10 +89,9 @@ def test_without_a_subcommand_the_page_is_shown() -> None:
 @pytest.mark.slow
 async def test_sigterm_ends_extender_and_plugin_in_order_within_seconds() -> None:
     async with started(ClusterPlan(nodes=(NodePlan(name="n0", card_bytes=(16 * GIB,)),))) as census:
-        cluster = census.cluster
-        await cluster.client.create(POD_OBJECTS, manifest("p", 4), namespace="default")
+        await census.create("p", 4)
         await census.wait_quiet(1)
-        for child in list(cluster.programs()):
+        for child in list(census.cluster.programs()):
             child.send_signal(signal.SIGTERM)
             async with asyncio.timeout(60):
                 code = await child.wait()

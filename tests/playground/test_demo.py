@@ -29,6 +29,7 @@ from gcushare_playground.demo.stage import Mismatch, Stage
 from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child, Command
+from tests.playground.clusters import BIN
 
 WAITS_S = 150.0
 ROOT = Path(__file__).parents[2]
@@ -171,8 +172,7 @@ async def typed_commands_work(child: Child) -> None:
     assert [line.split()[0] for line in printed[:3]] == ["export", "kubectl", "kubectl"]
     ours = [line for line in printed if line.startswith(("kubectl inspect", "gcushare"))]
     assert len(ours) == 4
-    bin_folder = Path(sys.executable).parent
-    environ = {"PATH": f"{bin_folder}:/usr/bin:/bin", "HOME": "/nowhere", "KUBECONFIG": str(find_kubeconfig(child))}
+    environ = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/nowhere", "KUBECONFIG": str(find_kubeconfig(child))}
     for line in [*ours, "kubectl inspect gcushare", "kubectl inspect gcushare -d"]:
         words = line.replace("kubectl inspect gcushare", "kubectl-inspect-gcushare").split()
         process = await asyncio.create_subprocess_exec(

@@ -17,9 +17,9 @@ from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
-from gcushare_playground.picture import POD_OBJECTS, poll_until
+from gcushare_playground.picture import poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.playground.census import Census, manifest
+from tests.playground.census import Census
 from tests.playground.clusters import listening_url, show_program, started
 from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding
 
@@ -34,7 +34,7 @@ async def census() -> AsyncIterator[Census]:
     async with started(plan) as running:
         install(running)
         for number in range(4):
-            await running.cluster.client.create(POD_OBJECTS, manifest(f"p{number}", 6), namespace="default")
+            await running.create(f"p{number}", 6)
         await running.cluster.pods.until(lambda: len(running.running()) == 6, "four pods run beside the programs")
         yield running
 
@@ -109,8 +109,7 @@ async def test_a_sick_card_is_found_with_the_words_of_the_hardware(census: Censu
 
 
 async def test_a_forged_record_is_found_and_has_no_effect(census: Census) -> None:
-    forged = manifest("forger", 12, annotations={"enflame.com/gcu-device-id": "0"})
-    await census.cluster.client.create(POD_OBJECTS, forged, namespace="default")
+    await census.create("forger", 12, annotations={"enflame.com/gcu-device-id": "0"})
     assert (await wait_for_finding(census, "forged-record"))["subject"] == "pod default/forger"
 
 

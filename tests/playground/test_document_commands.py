@@ -10,7 +10,6 @@ import asyncio
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +20,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from gcushare.kube.resources import Resource
-from gcushare_playground.picture import POD_OBJECTS, condition_of, phase_of
+from gcushare_playground.picture import POD_OBJECTS, condition_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.documents import GUIDES, Block, Document, guide
 from tests.fake_proc import FakeProc
 from tests.playground.census import Census
-from tests.playground.clusters import started
+from tests.playground.clusters import BIN, listening_url, started
 
-BIN = Path(sys.executable).parent
 HAS_KUBECTL = shutil.which("kubectl") is not None
-LISTENING = re.compile(r"listening url=(http\S+)")
 RESOURCES: Mapping[str, Resource[dict[str, Any]]] = {
     "Pod": POD_OBJECTS,
     "ResourceQuota": Resource("api/v1", "resourcequotas", dict),
@@ -63,7 +60,7 @@ class Reader:
         if body["kind"] == "Pod":
             key = f"default/{body['metadata']['name']}"
             await self.census.cluster.pods.until(
-                lambda: self._is_pending(key) if "pending" in block.info else self._is_running(key),
+                lambda: self._is_pending(key) if "pending" in block.info else self.census.is_assigned(key),
                 f"{self.document.name}:{block.line}: {key} is as the document says",
                 shown=self.census.describe,
             )
@@ -71,13 +68,6 @@ class Reader:
     def _is_pending(self, key: str) -> bool:
         pod = self.census.pods.get(key, {})
         return condition_of(pod, "PodScheduled").get("reason") == "Unschedulable"
-
-    def _is_running(self, key: str) -> bool:
-        pod = self.census.pods.get(key)
-        if pod is None or phase_of(pod) != "Running":
-            return False
-        record = self.census.record_of(pod)
-        return record is not None and record.assigned
 
     async def _run(self, block: Block) -> None:
         for number, line in enumerate(block.text.splitlines(), start=block.line + 1):
@@ -102,22 +92,16 @@ def runnable(line: str) -> str | None:
     return line
 
 
-def plugin_url(census: Census) -> str:
-    (plugin,) = census.cluster.plugins.values()
-    found = LISTENING.search(plugin.log_file.read_text())
-    assert found is not None, plugin.describe_tail()
-    return found[1]
-
-
 def environment(census: Census, home: Path) -> dict[str, str]:
     cluster = census.cluster
+    (plugin,) = cluster.plugins.values()
     return {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(home),
         "KUBECONFIG": str(cluster.place.kubeconfig),
         "GCUSHARE_EXTENDER_URL": cluster.extender_url,
         "EXTENDER": cluster.extender_url,
-        "PLUGIN": plugin_url(census),
+        "PLUGIN": listening_url(plugin),
     }
 
 

@@ -54,11 +54,6 @@ async def bind_directly(census: Census, name: str, limits: dict[str, str], grace
     return key
 
 
-async def create(census: Census, name: str, amount: int, resource: str = MEMORY) -> str:
-    await census.cluster.client.create(POD_OBJECTS, manifest(name, amount, resource=resource), namespace="default")
-    return f"default/{name}"
-
-
 async def until_runs(census: Census, *keys: str) -> None:
     await census.cluster.pods.until(
         lambda: all(phase_of(census.pods.get(key, {})) == "Running" for key in keys), f"{keys} run"
@@ -107,8 +102,8 @@ async def test_a_pod_of_a_refused_request_that_names_its_node_counts_like_every_
     by_api = await inspect_by_api(census)
     assert by_api["nodes"][0]["allocated"] == 12
     assert [pod["name"] for card in by_api["nodes"][0]["cards"] for pod in card["pods"]] == ["odd"]
-    await until_runs(census, await create(census, "next-0", 12), await create(census, "next-1", 12))
-    assert "insufficient" in (await until_refused(census, await create(census, "late", 12))).lower()
+    await until_runs(census, await census.create("next-0", 12), await census.create("next-1", 12))
+    assert "insufficient" in (await until_refused(census, await census.create("late", 12))).lower()
 
 
 async def test_a_pod_of_which_no_record_can_tell_counts_by_what_its_node_says(census: Census) -> None:
@@ -123,16 +118,14 @@ async def test_a_pod_of_which_no_record_can_tell_counts_by_what_its_node_says(ce
     by_api = await inspect_by_api(census)
     assert by_api["nodes"][0]["allocated"] == 28
     assert by_api["unplaced"] == []
-    await until_runs(census, await create(census, "next", 16))
-    assert "insufficient" in (await until_refused(census, await create(census, "late", 5))).lower()
-    assert "insufficient" in (await until_refused(census, await create(census, "whole", 1, WHOLE))).lower()
+    await until_runs(census, await census.create("next", 16))
+    assert "insufficient" in (await until_refused(census, await census.create("late", 5))).lower()
+    assert "insufficient" in (await until_refused(census, await census.create("whole", 1, resource=WHOLE))).lower()
 
 
 async def test_a_card_that_a_pod_deleted_by_force_may_still_use_is_shown_as_closed(census: Census) -> None:
     keys = [await bind_directly(census, f"old-{number}", {MEMORY: "12"}, grace_s=4_000_000_000) for number in range(3)]
-    await census.cluster.pods.until(
-        lambda: all((record := census.record_of(census.pods[key])) and record.assigned for key in keys), "recorded"
-    )
+    await census.cluster.pods.until(lambda: all(map(census.is_assigned, keys)), "recorded")
     for key in keys:
         await census.cluster.client.delete(POD_OBJECTS, key.split("/")[1], namespace="default", grace_s=0)
 
@@ -142,7 +135,7 @@ async def test_a_card_that_a_pod_deleted_by_force_may_still_use_is_shown_as_clos
         return None if [each["use"] for each in closed] == ["whole"] * 3 else str(devices)
 
     await poll_until(look, "every card is closed to pods that want it whole")
-    key = await create(census, "whole", 1, WHOLE)
+    key = await census.create("whole", 1, resource=WHOLE)
     await until_refused(census, key)
     async with census.cluster.http.get(f"{census.cluster.extender_url}/gcushare-scheduler/explain/{key}") as answer:
         text = await answer.text()

@@ -16,10 +16,10 @@ from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import Surroundings
 from gcushare_playground.commands import port_of
-from gcushare_playground.picture import POD_OBJECTS, poll_until
+from gcushare_playground.picture import poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.fake_proc import FakeProc
-from tests.playground.census import Census, manifest
+from tests.playground.census import Census
 from tests.playground.clusters import listening_url, show_program, started
 
 NODE = NodePlan(name="n1", card_bytes=(16 * GIB,))
@@ -33,7 +33,7 @@ async def test_a_pod_that_uses_more_than_it_was_granted_is_named_by_everything_t
     flags = ("--poll-interval", "0.2", "--pod-use", "--proc-root", str(proc.root))
     async with started(ClusterPlan(nodes=(NODE,), wait_factor=0.1, plugin_flags=flags)) as census:
         for name, units in (("greedy", 4), ("modest", 6)):
-            await census.cluster.client.create(POD_OBJECTS, manifest(name, units), namespace="default")
+            await census.create(name, units)
         url = listening_url(census.cluster.plugins[NODE.name])
         show_program(census, NODE.name, "gcushare-device-plugin", url)
         await census.cluster.pods.until(lambda: len(census.running()) == 3, "two pods run, and the plugin's own")

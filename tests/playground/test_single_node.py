@@ -11,7 +11,7 @@ from gcushare.core.units import GIB
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare_playground.picture import POD_OBJECTS, node_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.playground.census import Census, manifest
+from tests.playground.census import Census
 from tests.playground.clusters import started
 
 # One group: the cluster is started once, in one worker.
@@ -33,17 +33,12 @@ async def census(running_cluster: Census) -> AsyncIterator[Census]:
     await running_cluster.delete_all()
 
 
-async def create(census: Census, name: str, units: int) -> str:
-    await census.cluster.client.create(POD_OBJECTS, manifest(name, units), namespace="default")
-    return f"default/{name}"
-
-
 async def test_two_pods_of_equal_size_admitted_in_swapped_order_end_with_true_records(census: Census) -> None:
     kubelet = census.doubles.kubelets[NODE]
     kubelet.faults.admission_open.clear()
     try:
         # 12 units each: one per card, so that every pod has a card of its own to be confused about.
-        keys = [await create(census, f"twin-{number}", 12) for number in range(4)]
+        keys = [await census.create(f"twin-{number}", 12) for number in range(4)]
         await census.cluster.pods.until(
             lambda: all(node_of(census.pods.get(key, {"spec": {}})) for key in keys), "bound"
         )
@@ -71,7 +66,7 @@ async def test_a_record_falsified_while_the_plugin_is_away_is_noticed_and_put_ri
 ) -> None:
     """The census's own negative control, too: it must see what is wrong before it may say that all is well."""
     cluster = census.cluster
-    key = await create(census, "victim", 4)
+    key = await census.create("victim", 4)
     await census.wait_quiet(1)
     await cluster.plugins[NODE].kill()
     falsified = Patch(PatchKind.MERGE, {"metadata": {"annotations": {"enflame.com/gcu-device-id": "2"}}})

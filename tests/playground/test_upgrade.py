@@ -16,10 +16,10 @@ import pytest
 from gcushare.core.units import GIB
 from gcushare.vendors import ALIYUN
 from gcushare_playground.commands import extender_command, plugin_command, port_of
-from gcushare_playground.picture import POD_OBJECTS, allocatable_of, phase_of
+from gcushare_playground.picture import allocatable_of, phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child, Command
-from tests.playground.census import Census, manifest
+from tests.playground.census import Census
 from tests.playground.clusters import started
 
 NODE = NodePlan(name="node-1", card_bytes=(14 * GIB, 14 * GIB))
@@ -58,15 +58,10 @@ async def run_former_programs(census: Census) -> None:
 
 
 async def run_pod(census: Census, name: str, units: int) -> None:
-    body = manifest(name, units, resource=census.cluster.plan.vendor.memory_resource)
-    await census.cluster.client.create(POD_OBJECTS, body, namespace="default")
-
-    def is_assigned() -> bool:
-        pod = census.pods.get(f"default/{name}")
-        record = census.record_of(pod) if pod is not None and phase_of(pod) == "Running" else None
-        return record is not None and record.assigned
-
-    await census.cluster.pods.until(is_assigned, f"{name} runs with a confirmed record", deadline_s=60.0)
+    key = await census.create(name, units)
+    await census.cluster.pods.until(
+        lambda: census.is_assigned(key), f"{name} runs with a confirmed record", deadline_s=60.0
+    )
 
 
 def state_of(census: Census) -> dict[str, tuple[object, ...]]:

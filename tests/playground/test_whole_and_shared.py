@@ -11,9 +11,9 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
-from gcushare_playground.picture import POD_OBJECTS, allocatable_of, node_of, phase_of, poll_until
+from gcushare_playground.picture import allocatable_of, node_of, phase_of, poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.playground.census import Census, manifest
+from tests.playground.census import Census
 from tests.playground.clusters import started
 
 pytestmark = [
@@ -58,18 +58,14 @@ async def wait_until_everything_is_open(census: Census) -> None:
     await poll_until(look, "every card is open to both kinds of pod")
 
 
-async def create(census: Census, name: str, amount: int, resource: str = ENFLAME.memory_resource) -> None:
-    await census.cluster.client.create(POD_OBJECTS, manifest(name, amount, resource=resource), namespace="default")
-
-
 async def throw_pods(census: Census, seed: int) -> None:
     """Pods of both kinds in random order, some of which end while others still come."""
     rng = random.Random(seed)
     for number in range(PODS):
         if rng.random() < 0.4:
-            await create(census, f"w{number}", rng.choice([1, 1, 2]), WHOLE)
+            await census.create(f"w{number}", rng.choice([1, 1, 2]), resource=WHOLE)
         else:
-            await create(census, f"m{number}", rng.choice([2, 4, 8, 12]))
+            await census.create(f"m{number}", rng.choice([2, 4, 8, 12]))
         running = census.running()
         if running and rng.random() < 0.3:
             await census.end(rng.choice(running))
@@ -113,11 +109,11 @@ async def test_no_card_is_ever_in_both_uses_and_whoever_waits_has_to(
 async def test_pods_that_share_leave_whole_cards_free_and_those_that_want_them_get_them(census: Census) -> None:
     quarters, free = CARDS * NODES, CARDS * NODES - 3
     for number in range(quarters):
-        await create(census, f"m{number}", 4)
+        await census.create(f"m{number}", 4)
         await census.wait_quiet(number + 1)
     assert len(census.used_by_records()) == 3, "twelve quarters fill three cards, and nine stay whole"
     for number in range(free + 1):
-        await create(census, f"w{number}", 1, WHOLE)
+        await census.create(f"w{number}", 1, resource=WHOLE)
     await census.wait_quiet(quarters + free + 1)
     assert [census.whole_of(pod) for pod in census.waiting()] == [1], "one is left over, and says why it waits"
     ending = next(pod for pod in census.running() if census.units_of(pod))

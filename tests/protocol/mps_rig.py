@@ -8,14 +8,16 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.mps.daemon import run_mps_daemon
-from gcushare.device_plugin.mps.state import MpsFolders
+from gcushare.device_plugin.mps.state import MpsFolders, read_state
 from gcushare.runtime.shutdown import Shutdown
+from tests.protocol.plugin_rig import until
 
 FAKE = Path(__file__).parents[1] / "native" / "fake_mps_control.py"
 LOOK_S = 0.1
@@ -46,6 +48,16 @@ class MpsRig:
         self._running = asyncio.create_task(
             run_mps_daemon(self.folders, self.program, self._shutdown, proc_root=self.proc, look_s=look_s)
         )
+
+    async def start_well(self) -> None:
+        """Start the container, and wait until the daemon answers."""
+        await self.start()
+        await until(lambda: self.problem == "", "the daemon answers")
+
+    @property
+    def problem(self) -> str:
+        """What the container says is wrong with the daemon; empty when nothing is."""
+        return read_state(self.folders, time.time()).problem
 
     async def stop(self) -> int:
         """End the container as the kubelet does; returns its exit code."""

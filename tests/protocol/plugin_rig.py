@@ -167,12 +167,7 @@ class PluginRig:
 
     async def until(self, condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
         """Wait for a condition, looking often."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not condition():  # noqa: ASYNC110 - the doubles have no event for every state
-                    await asyncio.sleep(0.01)
-        except TimeoutError:
-            raise AssertionError(f"not within {timeout_s}s: {what}") from None
+        await until(condition, what, timeout_s)
 
     async def until_units(self, units: int, *, allocatable: int | None = None) -> None:
         """Wait until the kubelet counts so many units."""
@@ -322,6 +317,16 @@ class PluginRig:
 
     def events(self, reason: str) -> list[str]:
         return [event["message"] for event in self.api.store.list("events") if event["reason"] == reason]
+
+
+async def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+    """Wait for a condition, looking often."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 - neither doubles nor files have an event for every state
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"not within {timeout_s}s: {what}") from None
 
 
 def _changed(settings: PluginSettings, changes: Mapping[str, Any]) -> PluginSettings:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -18,7 +16,7 @@ from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit
 from gcushare.device_plugin.mps.state import read_state
 from gcushare.wire.annotations.keys import COMPUTE_SHARE
 from tests.protocol.mps_rig import MpsRig, mps_rig
-from tests.protocol.plugin_rig import PluginRig
+from tests.protocol.plugin_rig import PluginRig, until
 
 LIMIT, PIPE, THREADS = (
     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
@@ -27,42 +25,26 @@ LIMIT, PIPE, THREADS = (
 )
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
-    try:
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - a file of another task has no event
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"not within 60s: {what}") from None
-
-
-def problem_of(rig: MpsRig) -> str:
-    return read_state(rig.folders, time.time()).problem
-
-
 async def test_the_container_runs_the_daemon_says_that_it_is_well_and_ends_it() -> None:
     async with mps_rig() as rig:
-        assert "no MPS daemon has started" in problem_of(rig)
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        assert "no MPS daemon has started" in rig.problem
+        await rig.start_well()
         log = (rig.folders.log / "control.log").read_text()
         assert "-multiuser-server" in log, "pods run under any user"
         assert (rig.folders.shm.stat().st_mode & 0o7777, rig.folders.pipe.stat().st_mode & 0o777) == (0o1777, 0o777)
         assert await rig.stop() == 0
         assert not (rig.folders.pipe / "control").exists()
-        assert problem_of(rig) == "the MPS daemon was ended"
+        assert rig.problem == "the MPS daemon was ended"
 
 
 async def test_a_daemon_that_dies_ends_its_container_and_the_next_is_another_instance() -> None:
     async with mps_rig() as rig:
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        await rig.start_well()
         first = read_state(rig.folders, time.time()).instance
         rig.kill_daemon()
         assert await rig.ended() == 1
-        assert "ended by itself" in problem_of(rig)
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the next answers, whatever the first left behind")
+        assert "ended by itself" in rig.problem
+        await rig.start_well()  # whatever the first left behind
         assert read_state(rig.folders, time.time()).instance != first
 
 
@@ -72,8 +54,7 @@ async def test_what_a_pod_left_among_the_pipes_does_not_keep_the_daemon_from_sta
         outside = rig.folders.root / "kept"
         outside.mkdir()
         (rig.folders.pipe / "link").symlink_to(outside)
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        await rig.start_well()
         assert outside.is_dir(), "no link is followed"
         assert not (rig.folders.pipe / "folder").exists()
 
@@ -84,7 +65,7 @@ async def test_another_daemon_of_the_machine_is_left_alone_and_reported() -> Non
         await rig.start()
         with pytest.raises(DeviceError, match="process 4711"):
             await rig.ended()
-        assert "another MPS control daemon" in problem_of(rig)
+        assert "another MPS control daemon" in rig.problem
 
 
 async def test_a_state_that_cannot_be_written_costs_no_daemon_and_is_said_once(
@@ -95,15 +76,14 @@ async def test_a_state_that_cannot_be_written_costs_no_daemon_and_is_said_once(
 
     caplog.set_level(logging.INFO)
     async with mps_rig() as rig:
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        await rig.start_well()
         in_the_way = rig.folders.root / ".state.json"
         in_the_way.mkdir()
         await until(lambda: said("state cannot be written"), "the log says so")
         in_the_way.rmdir()
         await until(lambda: said("state can be written again"), "the log says so")
         assert said("state cannot be written") == 1
-        assert problem_of(rig) == ""
+        assert rig.problem == ""
         in_the_way.mkdir()
         assert await rig.stop() == 0
         assert said("can be written again") == 1
@@ -119,12 +99,11 @@ async def test_looks_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCa
 
 async def test_a_state_that_no_one_renews_is_none() -> None:
     async with mps_rig() as rig:
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        await rig.start_well()
         assert "not been heard of" in read_state(rig.folders, time.time() + 60).problem
         await rig.stop()
         rig.folders.state.write_text("{")
-        assert "cannot be read" in problem_of(rig)
+        assert "cannot be read" in rig.problem
 
 
 async def test_commands_reach_the_daemon_and_its_silence_is_an_error() -> None:
@@ -132,8 +111,7 @@ async def test_commands_reach_the_daemon_and_its_silence_is_an_error() -> None:
         control = MpsControl(rig.program, rig.folders)
         with pytest.raises(DeviceError, match="Cannot find MPS control daemon"):
             await control.ask("get_server_list")
-        await rig.start()
-        await until(lambda: problem_of(rig) == "", "the daemon answers")
+        await rig.start_well()
         await control.ask("set_default_device_pinned_mem_limit GPU-0 4096M")
         assert await control.ask("get_default_device_pinned_mem_limit GPU-0") == "4096M"
         hang = rig.folders.root / "hang"
@@ -163,8 +141,7 @@ class LimitedRig(PluginRig):
 
 async def test_a_container_gets_the_limit_of_its_grant_on_the_card_that_it_really_has() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await until(lambda: problem_of(mps) == "", "the daemon answers")
+        await mps.start_well()
         await rig.start()
         rig.bind("pod", 4, card=1)
         await rig.until_recorded("pod")
@@ -175,8 +152,7 @@ async def test_a_container_gets_the_limit_of_its_grant_on_the_card_that_it_reall
 
 async def test_the_limit_follows_a_card_that_was_corrected() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await until(lambda: problem_of(mps) == "", "the daemon answers")
+        await mps.start_well()
         await rig.start()
         rig.bind("first", 14, card=0)
         await rig.until_recorded("first")
@@ -188,8 +164,7 @@ async def test_the_limit_follows_a_card_that_was_corrected() -> None:
 
 async def test_compute_is_shared_in_proportion_where_the_pod_asks_for_it() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await until(lambda: problem_of(mps) == "", "the daemon answers")
+        await mps.start_well()
         await rig.start()
         rig.bind("pod", 4, annotations={COMPUTE_SHARE: "proportional"})
         await rig.until_recorded("pod")
@@ -221,8 +196,7 @@ async def test_where_the_admin_chose_pods_come_without_a_limit() -> None:
 
 async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_do() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await until(lambda: problem_of(mps) == "", "the daemon answers")
+        await mps.start_well()
         rig.write_cards({0: {"limit_problem": "too old"}})
         await rig.start_plugin()
         await rig.until_units(32, allocatable=16)
@@ -233,8 +207,7 @@ async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_d
 
 async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
     async with mps_rig() as mps, LimitedRig(mps, mode=Mode.BOTH) as rig:
-        await mps.start()
-        await until(lambda: problem_of(mps) == "", "the daemon answers")
+        await mps.start_well()
         await rig.start()
         rig.bind_whole("whole", 1, "0")
         await rig.until_recorded("whole")
@@ -243,8 +216,7 @@ async def test_a_whole_card_has_no_neighbour_and_gets_no_limit() -> None:
 
 async def test_pods_hear_that_their_daemon_was_started_again() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
-        await mps.start()
-        await until(lambda: problem_of(mps) == "", "the daemon answers")
+        await mps.start_well()
         await rig.start()
         rig.bind("pod", 4)
         await rig.until_recorded("pod")

@@ -25,8 +25,11 @@ from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.extender_objects import Document, node_document, on_card, pod_document
+from tests.protocol.extender_rig import Replica, extender_settings, until
 
 PODS = BY_NAME["pods"]
+SERVICE = "services/http:gcushare-scheduler-extender:32766"
+"""The extender's, among a front's backends."""
 _PROXY = re.compile(r"/api/v1/namespaces/([^/]+)/(services|pods)/([^/]+)/proxy(/.*)")
 _HOP_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length"})
 
@@ -177,6 +180,21 @@ async def cluster(
         token = api.add_user(token_of) if token_of is not None else None
         path = write_kubeconfig(folder / "kubeconfig", front.url, token=token, authority=None, namespace="default")
         yield Cluster(front, path, names)
+
+
+@asynccontextmanager
+async def beside(found: Cluster, waiting: int = 0) -> AsyncIterator[Replica]:
+    """Run an extender behind its Service, which knows the cluster and so many pods that wait."""
+    replica = Replica(extender_settings(vendors=(found.names.vendor,)), found.api.url)
+    await replica.start()
+    extender = replica.extender
+    try:
+        await until(lambda: extender.serving.is_synced and len(extender.states[0].waiting) >= waiting)
+        found.front.backends[SERVICE] = replica.url
+        yield replica
+    finally:
+        found.front.backends.pop(SERVICE, None)
+        await replica.stop()
 
 
 def a_node(

@@ -15,10 +15,7 @@ from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from tests.builders import card
 from tests.extender_objects import pod_document
-from tests.protocol.extender_rig import Replica, extender_settings, until
-from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
-
-SERVICE = "services/http:gcushare-scheduler-extender:32766"
+from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, beside, bound_pod, cluster, in_namespace
 
 
 @pytest.fixture
@@ -32,14 +29,6 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
         found.put(plain)
         found.put(bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-2", 0, 8), pod_document("wait", 20))
         yield found
-
-
-async def start_extender(found: Cluster) -> Replica:
-    replica = Replica(extender_settings(vendors=(found.names.vendor,)), found.api.url)
-    await replica.start()
-    await until(lambda: replica.extender.serving.is_synced)
-    found.front.backends[SERVICE] = replica.url
-    return replica
 
 
 def body(lines: list[str]) -> list[list[str]]:
@@ -63,12 +52,9 @@ async def test_without_the_extender_the_figures_are_counted_from_the_api_server_
 
 async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(seen: Cluster) -> None:
     alone = await seen.call("--source", "api")
-    replica = await start_extender(seen)
-    try:
+    async with beside(seen) as replica:
         through, direct = await seen.call(), await seen.call("--extender-url", replica.url)
         details = await seen.call("-d"), await seen.call("-d", "--source=api")
-    finally:
-        await replica.stop()
     assert through.out == direct.out == alone.out
     assert details[0].out == details[1].out
     assert through.err == "source: the scheduler extender (kube-system/gcushare-scheduler-extender:32766)\n"
@@ -79,8 +65,7 @@ async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(
 async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_reports_of_it(seen: Cluster) -> None:
     key = ENFLAME.record.card_index
     seen.put(pod_document("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
-    replica = await start_extender(seen)
-    try:
+    async with beside(seen):
         for source in ("api", "extender"):
             ran, named = await seen.call("--source", source), await seen.call("-d", "--source", source)
             assert ran.code == named.code == 0
@@ -94,8 +79,6 @@ async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_reports_of_it
                 ("broken", "node-1", 4)
             ]
             assert [pod["name"] for pod in document["pending"]] == ["wait"]
-    finally:
-        await replica.stop()
 
 
 async def test_a_reservation_under_way_is_the_extenders_figure_and_not_yet_the_api_servers(seen: Cluster) -> None:
@@ -230,14 +213,11 @@ async def test_missing_rights_are_named_and_exit_with_1(tmp_path: Path) -> None:
 
 
 async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missing(seen: Cluster) -> None:
-    replica = await start_extender(seen)
-    seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/(nodes|pods)"))
-    # The extender's own watches are not struck: they are open already.
-    try:
+    async with beside(seen):
+        # The extender's own watches are not struck: they are open already.
+        seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/(nodes|pods)"))
         ran = await seen.call()
-    finally:
         seen.api.faults.clear()
-        await replica.stop()
     assert ran.code == 1
     assert ran.lines[-1] == "12/48 (25%) "
     assert "GCU Memory(units)" in ran.lines[0]

@@ -18,8 +18,8 @@ import pytest
 
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import Document, pod_document
-from tests.protocol.extender_rig import Replica, extender_settings, until
-from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
+from tests.protocol.extender_rig import until
+from tests.protocol.inspect_rig import Cluster, a_node, beside, bound_pod, cluster
 
 DEADLINE_S = 60.0
 RUN = "import sys; from gcushare.cli.inspect.__main__ import main_gcushare; sys.exit(main_gcushare())"
@@ -106,18 +106,13 @@ async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
 
 @pytest.mark.slow
 async def test_the_extender_is_asked_again_where_it_was_chosen(seen: Cluster) -> None:
-    replica = Replica(extender_settings(), seen.api.url)
-    await replica.start()
-    await until(lambda: replica.extender.serving.is_synced)
-    flags = ("--source=extender", "--extender-url", replica.url, "--interval", "200ms")
-    try:
+    async with beside(seen) as replica:
+        flags = ("--source=extender", "--extender-url", replica.url, "--interval", "200ms")
         async with following(seen, "--watch", *flags) as ran:
             await ran.until(lambda it: "4/32 (12%)" in it.out)
             seen.put(bound_pod("b", "node-1", 1, 8))
             await ran.until(lambda it: "12/32 (37%)" in it.out)
         assert "source: the scheduler extender at" in ran.err
-    finally:
-        await replica.stop()
 
 
 @pytest.mark.parametrize(
@@ -128,24 +123,21 @@ async def test_a_reader_that_leaves_ends_the_command_at_once_and_quietly(
     seen: Cluster, output: str, source: str
 ) -> None:
     """Nothing changes in the cluster after the reader has left: the command must not wait to write once more."""
-    replica = Replica(extender_settings(), seen.api.url)
-    await replica.start()
-    await until(lambda: replica.extender.serving.is_synced)
-    flags = ("--watch", "-o", output, "--source", source, "--extender-url", replica.url, "--interval", "200ms")
-    reading, writing = os.pipe()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", RUN, *flags, env={**seen.environ(), "PATH": os.environ["PATH"]},
-        stdout=writing, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    os.close(writing)
-    try:
-        assert await asyncio.to_thread(os.read, reading, 20), "something is printed"
-        os.close(reading)
-        _, complaint = await asyncio.wait_for(process.communicate(), DEADLINE_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await replica.stop()
+    async with beside(seen) as replica:
+        flags = ("--watch", "-o", output, "--source", source, "--extender-url", replica.url, "--interval", "200ms")
+        reading, writing = os.pipe()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", RUN, *flags, env={**seen.environ(), "PATH": os.environ["PATH"]},
+            stdout=writing, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        os.close(writing)
+        try:
+            assert await asyncio.to_thread(os.read, reading, 20), "something is printed"
+            os.close(reading)
+            _, complaint = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+        finally:
+            if process.returncode is None:
+                process.kill()
     assert process.returncode == 128 + signal.SIGPIPE
     assert [line for line in complaint.decode().splitlines() if not line.startswith("source: ")] == []
 

@@ -11,8 +11,8 @@ from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_MODE
 from tests.extender_objects import as_whole, node_document, pod_document
-from tests.protocol.extender_rig import ExtenderRig, Replica, extender_settings, until
-from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
+from tests.protocol.extender_rig import ExtenderRig, until
+from tests.protocol.inspect_rig import Cluster, a_node, beside, bound_pod, cluster
 
 INDEX = ENFLAME.record.card_index
 
@@ -69,19 +69,9 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield found
 
 
-async def extender_of(found: Cluster) -> Replica:
-    replica = Replica(extender_settings(), found.api.url)
-    await replica.start()
-    await until(lambda: replica.extender.serving.is_synced and len(replica.extender.states[0].waiting) == 1)
-    return replica
-
-
 async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: Cluster) -> None:
-    replica = await extender_of(seen)
-    try:
+    async with beside(seen, waiting=1) as replica:
         asked = await seen.call("--extender-url", replica.url)
-    finally:
-        await replica.stop()
     for ran in (asked, await seen.call("--source=api")):
         assert ran.code == 0, ran.err
         assert ran.lines[1].split() == ["node-1", "10.0.0.1", "4/16", "16/16=", "0/16", "20/48"]
@@ -90,11 +80,8 @@ async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: C
 
 
 async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_source(seen: Cluster) -> None:
-    replica = await extender_of(seen)
-    try:
+    async with beside(seen, waiting=1) as replica:
         asked = await seen.call("explain", "wait", "--extender-url", replica.url)
-    finally:
-        await replica.stop()
     here = await seen.call("explain", "wait", "--source=api")
 
     for ran in (asked, here):

@@ -18,7 +18,7 @@ from gcushare.wire.annotations.record import encode_record, record_keys
 from tests.charts import Object, Rendering, containers, needs_helm, of_kind, pod_specs, render, render_text
 from tests.extender_objects import node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
-from tests.protocol.inspect_rig import a_node, bound_pod, cluster
+from tests.protocol.inspect_rig import SERVICE, a_node, bound_pod, cluster
 from tests.protocol.plugin_rig import NODE, PluginRig, container
 
 ACME = VENDORS_BY_NAME["acme"]
@@ -69,7 +69,7 @@ async def test_kubectl_inspect_shows_it_by_the_extender_or_without(tmp_path: Pat
         pod = {"name": "a", "namespace": "default", "uid": "u", "createTime": "", "usedNPU": 7}
         device = {"id": 1, "totalNPU": 16, "usedNPU": 7, "availableNPU": 9, "pods": [pod]}
         node = {"name": "node-1", "totalNPU": 32, "usedNPU": 7, "availableNPU": 25, "devices": [device]}
-        seen.front.backends["services/http:gcushare-scheduler-extender:32766"] = json.dumps({"nodes": [node]})
+        seen.front.backends[SERVICE] = json.dumps({"nodes": [node]})
         ran = await seen.call("--source", "extender")
         assert "7/16" in ran.out, ran.err
 

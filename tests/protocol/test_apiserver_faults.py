@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
 
 from gcushare_playground.apiserver import (
     ApiServer,
-    ApiServerConfig,
     CutWatch,
     DropAfter,
     DropBefore,
@@ -17,18 +14,6 @@ from gcushare_playground.apiserver import (
 )
 from tests.protocol.apiserver_client import CONFIG_MAPS, Api
 from tests.unit.apiserver_objects import config_map
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
-    async with Api(server) as session:
-        yield session
 
 
 def _stored(server: ApiServer) -> list[str]:

@@ -1,34 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from gcushare_playground.apiserver import (
-    ApiServer,
-    ApiServerConfig,
-    RbacAuthorizer,
-    User,
-    service_account,
-)
+from gcushare_playground.apiserver import ApiServer, RbacAuthorizer, User, service_account
 from tests.protocol.apiserver_client import PODS, Api
 from tests.unit.apiserver_objects import pod
 
 JANE = User("jane", ("system:authenticated",))
 RBAC = "rbac.authorization.k8s.io/v1"
 ACCOUNT = "/api/v1/namespaces/default/serviceaccounts"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
-    async with Api(server) as session:
-        yield session
 
 
 def _let_jane_list_pods(server: ApiServer) -> None:

@@ -21,12 +21,6 @@ async def server() -> AsyncIterator[ApiServer]:
         yield running
 
 
-@pytest.fixture
-async def api(server: ApiServer) -> AsyncIterator[Api]:
-    async with Api(server) as session:
-        yield session
-
-
 def _set(server: ApiServer, name: str, value: str, **labels: str) -> None:
     def mutate(obj: JsonObject) -> JsonObject:
         obj["data"] = {"value": value}

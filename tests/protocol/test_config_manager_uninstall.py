@@ -16,18 +16,12 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease
 from gcushare.kube.resources import NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer
 from tests.protocol.config_manager_node import until
 from tests.protocol.test_config_manager_commands import URL, call
 from tests.unit.config_manager_host import Host, ManualClock, host_with
 
 NAMESPACE = "kube-system"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
-        yield running
 
 
 @pytest.fixture

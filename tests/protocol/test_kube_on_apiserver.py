@@ -22,17 +22,11 @@ from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig, DropAfter, FailAfter, Fault
+from gcushare_playground.apiserver import ApiServer, DropAfter, FailAfter, Fault
 from tests.protocol.reflector_rig import Picture
 from tests.running import running
 
 ID_KEY = "enflame.com/gcu-device-id"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
-        yield running
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthor
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import HELM, NAMESPACE
-from tests.protocol.config_manager_node import ProcessNode, process_node
+from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.protocol.doctor_rig import program_pod
 from tests.unit.apiserver_objects import node
 
@@ -35,7 +35,7 @@ needs_tools = pytest.mark.skipif(
 DEADLINE_S = 60.0
 MANAGER = "gcushare-config-manager"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
-MODULES = {"gcushare-config-manager": ("-m", "gcushare.config_manager")}
+MODULES = {MANAGER: ("-m", "gcushare.config_manager")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +171,15 @@ def _environ(container: JsonObject, namespace: str) -> Mapping[str, str]:
     }
 
 
+def put_image_tool(folder: Path, *names: str) -> None:
+    """Put the stand-in for docker and ctr into a new folder of programs, under these names."""
+    folder.mkdir()
+    script = Path(__file__).with_name("image_tool.py").read_text()
+    for name in names:
+        (folder / name).write_text(f"#!{sys.executable}\n{script}")
+        (folder / name).chmod(0o755)
+
+
 def control_plane_node(name: str, **labels: str) -> JsonObject:
     """A node of kubeadm whose runtime and address a script can read."""
     made = node(name)
@@ -207,7 +216,7 @@ def _show_pod(site: Site, node_name: str, log: Path) -> None:
     async def read(pod: JsonObject, container: str) -> str:
         return log.read_text()
 
-    pod = program_pod("gcushare-config-manager-x1", "gcushare-config-manager", 32765, node=node_name)
+    pod = program_pod(f"{MANAGER}-x1", MANAGER, 32765, node=node_name)
     pod["metadata"]["labels"] = {"app.kubernetes.io/component": "config-manager"}
     site.server.registry.put(pod)
     site.server.register_logs(node_name, read)
@@ -222,7 +231,7 @@ async def config_manager(site: Site, node_name: str) -> AsyncIterator[ProcessNod
             *("--interval=50ms", "--wait-settle=50ms", "--wait-timeout=20s", "--listen-address=127.0.0.1"),
             *("--log-dir=", f"--node-name={node_name}", "--namespace", NAMESPACE),
         ]
-        environ = site.environment(KUBECONFIG=str(site.token_file("gcushare-config-manager")))
+        environ = site.environment(KUBECONFIG=str(site.token_file(MANAGER)))
         file = site.folder / "config-manager.log"
         log = file.open("wb")
         _show_pod(site, node_name, file)
@@ -234,3 +243,12 @@ async def config_manager(site: Site, node_name: str) -> AsyncIterator[ProcessNod
                 process.terminate()
             await process.wait()
             log.close()
+
+
+async def until_applied(site: Site, node_name: str) -> None:
+    """Wait until the config manager reports that it is done with a node."""
+
+    async def is_applied() -> bool:
+        return "applied" in site.get("configmaps", MANAGER)["data"].get(f"node.{node_name}", "")
+
+    await until(is_applied, "the node reports that its scheduler is configured")

@@ -15,14 +15,20 @@ from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import HELM, NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
-from tests.playground.deploy_rig import Site, config_manager, control_plane_node, needs_tools, started_site
-from tests.protocol.config_manager_node import until
+from tests.playground.deploy_rig import (
+    MANAGER,
+    Site,
+    config_manager,
+    control_plane_node,
+    needs_tools,
+    started_site,
+    until_applied,
+)
 from tests.unit.apiserver_objects import pod
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
 EXTENDER = "gcushare-scheduler-extender"
-MANAGER = "gcushare-config-manager"
 TLS = ("--set", "gcushare-scheduler-extender-chart.tls.mode=own")
 
 
@@ -129,11 +135,7 @@ async def test_helm_uninstall_alone_puts_the_scheduler_back_first_and_cleans_the
     await site.helm("install", "gcushare", UMBRELLA_CHART)
     async with config_manager(site, "n1") as host:
         before = host.manifest.read_bytes()
-
-        async def is_applied() -> bool:
-            return "applied" in data_of(site).get("node.n1", "")
-
-        await until(is_applied, "the node reports that its scheduler is configured")
+        await until_applied(site, "n1")
         assert host.manifest.read_bytes() != before
         published = {ENFLAME.inventory_annotation: "{}", "kept": "x"}
         change(site, "nodes", "n1", {"metadata": {**site.get("nodes", "n1")["metadata"], "annotations": published}})

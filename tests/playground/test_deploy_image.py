@@ -6,20 +6,19 @@ then started in it by chroot. Not covered: pulling the base image, and installin
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gcushare._version import __version__
 from tests.charts import DEPLOY, EXTENDER_PACKAGE, PLUGIN_PACKAGE, ROOT
+from tests.playground.installing import install
 from tests.sharing import build_once
 
 pytestmark = pytest.mark.slow
@@ -73,23 +72,6 @@ def test_the_extender_does_not_run_as_root() -> None:
     assert ["USER", "65532:65532"] in words[start:]
 
 
-def closure(name: str) -> Iterator[str]:
-    """The runtime dependencies of a project file, and theirs, as they are installed here."""
-    wanted = [re.split(r"[=<>\[; ]", each, maxsplit=1)[0] for each in tomllib.loads(name)["project"]["dependencies"]]
-    seen: set[str] = set()
-    while wanted:
-        each = wanted.pop()
-        if each.lower() in seen:
-            continue
-        seen.add(each.lower())
-        try:
-            requires = importlib.metadata.requires(each) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue  # for another Python or system
-        yield each
-        wanted += [re.split(r"[=<>!~\[;( ]", need, maxsplit=1)[0] for need in requires if "extra ==" not in need]
-
-
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of the images, from this environment's packages."""
@@ -97,27 +79,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build_image(folder: Path) -> None:
-    packages, source = folder / "packages", folder / "source"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for name in ("pyproject.toml", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    subprocess.run([*pip, "--no-compile", "--target", packages, source], check=True, timeout=120)
-    for name in closure((ROOT / "pyproject.toml").read_text()):
-        copy_installed(name, packages)
+    packages = install(folder, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
     environment = {**os.environ, "PYTHON": sys.executable}
     words = ["sh", str(DEPLOY / "image/make-root.sh"), str(packages), str(folder / "root"), str(EPOCH)]
     subprocess.run(words, env=environment, check=True, timeout=120)
-
-
-def copy_installed(name: str, packages: Path) -> None:
-    distribution = importlib.metadata.distribution(name)
-    for file in distribution.files or ():
-        if ".." in file.parts or file.suffix == ".pyc":
-            continue
-        target = packages / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(str(distribution.locate_file(file)), target)
 
 
 def inside(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -25,12 +25,11 @@ from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, needs_helm, of_kind, rendered
-from tests.playground.deploy_rig import Site, config_manager
-from tests.protocol.config_manager_node import until
+from tests.playground.deploy_rig import MANAGER, Site, config_manager, until_applied
 from tests.unit.apiserver_objects import memory_pod
 
 EXTENDER, PLUGIN, READER = "gcushare-scheduler-extender", "gcushare-device-plugin", "gcushare-dashboard"
-MANAGER, UNINSTALLER, CLEANUP = "gcushare-config-manager", "gcushare-config-manager-uninstall", f"{PLUGIN}-cleanup"
+UNINSTALLER, CLEANUP = f"{MANAGER}-uninstall", f"{PLUGIN}-cleanup"
 ACCOUNTS = (EXTENDER, PLUGIN, MANAGER, UNINSTALLER, CLEANUP)
 NODE = "n1"
 ELECTION = ("--lease-namespace", NAMESPACE, "--lease-duration", "3s", "--lease-renew-deadline", "900ms")
@@ -132,11 +131,7 @@ async def look_at_the_page(cluster: Cluster, doubles: InsideDoubles) -> None:
 
 async def configure_and_recover(site: Site) -> None:
     async with config_manager(site, NODE) as host:
-
-        async def is_applied() -> bool:
-            return "applied" in site.get("configmaps", MANAGER)["data"].get(f"node.{NODE}", "")
-
-        await until(is_applied, "the node reports that its scheduler is configured")
+        await until_applied(site, NODE)
         # As in its pod, which has no /proc of the host: it looks for the mirror pod.
         (host.root / "proc").unlink()
         await run_program(

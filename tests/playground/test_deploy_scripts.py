@@ -20,13 +20,21 @@ from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.plans import ClusterPlan, Place
 from gcushare_playground.processes import Child
 from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, UMBRELLA_CHART, one, rendered
-from tests.playground.deploy_rig import Outcome, Site, config_manager, control_plane_node, needs_tools, started_site
+from tests.playground.deploy_rig import (
+    MANAGER,
+    Outcome,
+    Site,
+    config_manager,
+    control_plane_node,
+    needs_tools,
+    put_image_tool,
+    started_site,
+)
 from tests.protocol.config_manager_node import until
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
 PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
-MANAGER = "gcushare-config-manager"
 LABEL = ENFLAME.label_key
 REPOSITORY = "artifact.enflame.cn/enflame_docker_images/enflame"
 QUESTION = (
@@ -74,12 +82,7 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     shutil.copytree(DEPLOY, tmp_path / "deploy", symlinks=True, ignore=shutil.ignore_patterns("images"))
-    (tmp_path / "bin").mkdir()
-    for name in ("docker", "ctr"):
-        (tmp_path / "bin" / name).write_text(
-            f"#!{sys.executable}\n" + Path(__file__).with_name("image_tool.py").read_text()
-        )
-        (tmp_path / "bin" / name).chmod(0o755)
+    put_image_tool(tmp_path / "bin", "docker", "ctr")
     (tmp_path / "home").mkdir()
     async with started_site(tmp_path / "home") as site:
         site.server.registry.put(control_plane_node("n1"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,16 +12,13 @@ import pytest
 from scripts import packages, single_files
 
 from gcushare._version import __version__
-from tests.charts import ROOT
-from tests.playground.deploy_rig import control_plane_node, needs_tools, started_site
-from tests.playground.image_tool import main as image_tool_main
-from tests.playground.test_deploy_image import closure, copy_installed
+from tests.playground.deploy_rig import control_plane_node, needs_tools, put_image_tool, started_site
+from tests.playground.installing import install
 from tests.sharing import build_once
 
 pytestmark = pytest.mark.slow
 
 PLUGIN, EXTENDER = packages.PACKAGES
-IMAGE_TOOL = Path(sys.modules[image_tool_main.__module__].__file__ or "")
 PYTHON = Path(sys.base_prefix) / "bin" / "python3"
 
 
@@ -67,11 +63,8 @@ def test_a_package_has_its_chart_its_image_and_its_programs(carried: Path) -> No
 
 def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path: Path) -> None:
     name = carried.name.rpartition("_")[0]
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "docker").write_text(f"#!{sys.executable}\n{IMAGE_TOOL.read_text()}")
-    (tools / "docker").chmod(0o755)
-    log = tmp_path / "calls"
+    tools, log = tmp_path / "bin", tmp_path / "calls"
+    put_image_tool(tools, "docker")
     environ = {"IMAGE_TOOL_LOG": str(log), "IMAGE_TOOL_FAILS": str(tmp_path / "none")}
     done = run("./build-image.sh", cwd=carried, PATH=f"{tools}:{os.environ['PATH']}", **environ)
     assert done.returncode == 0, done.stderr
@@ -91,10 +84,7 @@ async def test_a_package_alone_loads_its_image_installs_its_chart_and_takes_it_a
 ) -> None:
     name = carried.name.rpartition("_")[0]
     tools = tmp_path / "bin"
-    tools.mkdir()
-    for tool in ("docker", "ctr"):
-        (tools / tool).write_text(f"#!{sys.executable}\n{IMAGE_TOOL.read_text()}")
-        (tools / tool).chmod(0o755)
+    put_image_tool(tools, "docker", "ctr")
     (tmp_path / "failures").write_text("docker push\n")
     (tmp_path / "home").mkdir()
     words = ("--nodes", "all") if name == PLUGIN else ("--scheduler-mode", "none")
@@ -120,15 +110,7 @@ async def test_a_package_alone_loads_its_image_installs_its_chart_and_takes_it_a
 
 
 def build_single_files(folder: Path) -> None:
-    installed = folder / "packages"
-    shutil.copytree(ROOT / "src", folder / "source" / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    for each in ("pyproject.toml", "LICENSE", "README.md"):
-        shutil.copy(ROOT / each, folder / "source")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--no-compile", "--target", installed, folder / "source"], check=True, timeout=120)
-    listed = ",\n".join(f'"{each}"' for each in single_files.pinned())
-    for name in closure(f"[project]\ndependencies = [{listed}]"):
-        copy_installed(name, installed)
+    installed = install(folder, single_files.pinned())
     for command in single_files.COMMANDS:
         single_files.build(command, installed, folder)
 

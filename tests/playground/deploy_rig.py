@@ -146,9 +146,7 @@ class Site:
         container = spec["containers"][0]
         first, *rest = container["command"]
         words = [sys.executable, *MODULES.get(first, ()), *rest, *container["args"]]
-        environ = self.environment(
-            KUBECONFIG=str(self.token_file(spec["serviceAccountName"])), **_environ(container, NAMESPACE)
-        )
+        environ = self.environment(KUBECONFIG=str(self.token_file(spec["serviceAccountName"])), **_environ(container))
         process = await asyncio.create_subprocess_exec(
             *words, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
@@ -162,9 +160,9 @@ class Site:
         self.server.registry.update(BY_NAME["jobs.batch"], key, lambda obj: {**obj, "status": status}, status_only=True)
 
 
-def _environ(container: JsonObject, namespace: str) -> Mapping[str, str]:
+def _environ(container: JsonObject) -> Mapping[str, str]:
     """A container's variables, as the kubelet would fill them in."""
-    known = {"metadata.namespace": namespace}
+    known = {"metadata.namespace": NAMESPACE}
     return {
         each["name"]: each["value"] if "value" in each else known[each["valueFrom"]["fieldRef"]["fieldPath"]]
         for each in container.get("env", ())

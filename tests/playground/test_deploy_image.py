@@ -25,7 +25,8 @@ pytestmark = pytest.mark.slow
 
 DOCKERFILE = DEPLOY / "image/Dockerfile"
 EPOCH = 1_700_000_000
-MANUAL_SIZES_MB = {"gcushare-device-plugin": 140, "gcushare-scheduler-extender": 130}
+MANUAL_SIZE_MB = 130
+"""Of the extender's image, the smaller of the manual's two; ours have the same contents."""
 PROGRAMS = ("gcushare-device-plugin", "gcushare-scheduler-extender", "gcushare-config-manager")
 CHROOT = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
 needs_root = pytest.mark.skipif(
@@ -114,7 +115,6 @@ def test_everything_that_the_programs_import_is_in_the_image(image: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@needs_root
 def test_there_is_no_shell_and_no_package_manager(image: Path) -> None:
     names = {path.name for folder in ("bin", "usr/bin", "usr/local/bin") for path in (image / folder).glob("*")}
     assert not names & {"sh", "bash", "busybox", "pip", "pip3", "apt", "dpkg"}
@@ -123,7 +123,7 @@ def test_there_is_no_shell_and_no_package_manager(image: Path) -> None:
 def test_the_image_is_not_larger_than_the_manuals(image: Path) -> None:
     files = [path for path in image.rglob("*") if path.is_file() and not path.is_symlink()]
     size_mb = sum(path.stat().st_size for path in files) / 1e6
-    assert size_mb < min(MANUAL_SIZES_MB.values())
+    assert size_mb < MANUAL_SIZE_MB
 
 
 def test_the_image_is_dated_by_the_sources_and_compiled_without_dates(image: Path) -> None:

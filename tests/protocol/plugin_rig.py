@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import aiohttp
 
+from gcushare.cluster.metrics_text import Figures, parse_figures
+from gcushare.core.cards import Inventory
 from gcushare.core.units import GIB
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.choices import Strategy
@@ -29,9 +31,11 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
-from gcushare_playground.kubelet import AdmissionOrder, HttpNodeApi, Kubelet
+from gcushare_playground.kubelet import AdmissionOrder, ContainerView, HttpNodeApi, Kubelet
 from gcushare_playground.kubelet import KubeletSettings as DoubleSettings
+from gcushare_playground.kubelet.podspec import Pod
 
 NODE = "node-1"
 RESOURCE = ENFLAME.memory_resource
@@ -247,6 +251,10 @@ class PluginRig:
         assert found is not None
         return found
 
+    def published(self) -> Inventory:
+        """The inventory on the Node."""
+        return decode_inventory(self.node()["metadata"]["annotations"][ENFLAME.inventory_annotation])
+
     def record(self, name: str) -> tuple[str | None, str | None]:
         """The card and the assigned flag of a pod's record."""
         return (
@@ -266,14 +274,21 @@ class PluginRig:
         ids = self.kubelet.held_ids(self.pod(name)["metadata"]["uid"], container, RESOURCE)
         return {device_id[0] for device_id in ids}
 
+    def view(self, name: str, container: str = "c0") -> ContainerView:
+        """What a container was given; it must have started."""
+        found = self.kubelet.container_view(self.pod(name)["metadata"]["uid"], container)
+        assert found is not None, f"container {container} of {name} has not started"
+        return found
+
     def visible(self, name: str, container: str = "c0") -> str | None:
         """The card that a container was really given."""
         view = self.kubelet.container_view(self.pod(name)["metadata"]["uid"], container)
         return view.environment.get("ENFLAME_VISIBLE_DEVICES") if view is not None else None
 
-    async def delete(self, name: str) -> None:
-        """Delete a pod as ``kubectl delete`` does, and wait until it is gone."""
-        await self.request("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete a pod as ``kubectl delete`` does, with ``--force`` too, and wait until it is gone."""
+        query = "?gracePeriodSeconds=0" if force else ""
+        await self.request("DELETE", f"/api/v1/namespaces/default/pods/{name}{query}")
         await self.until(lambda: self.api.store.get("pods", name) is None, f"{name} is gone")
 
     async def finish(self, name: str) -> None:
@@ -305,6 +320,17 @@ class PluginRig:
         ):
             return answer.status, await answer.text()
 
+    async def figures(self) -> Figures:
+        """Its metrics, read."""
+        return parse_figures((await self.get("/metrics"))[1])
+
+    async def until_figures(self, wanted: Callable[[Figures], object]) -> Figures:
+        """The figures as soon as they are so."""
+        async with asyncio.timeout(60):
+            while not wanted(found := await self.figures()):
+                pass
+        return found
+
     def problem(self, part: str) -> str:
         """What the plugin says is wrong with one of its parts; empty when nothing is."""
         return problems(self.app.observed).get(part, "")
@@ -317,6 +343,11 @@ class PluginRig:
 
     def events(self, reason: str) -> list[str]:
         return [event["message"] for event in self.api.store.list("events") if event["reason"] == reason]
+
+
+def backwards(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """An order of admission that the plugin does not expect."""
+    return sorted(pods, key=lambda pod: pod.full_name, reverse=True)
 
 
 async def until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:

@@ -97,11 +97,9 @@ async def scrape_plugin(proc: Path) -> str:
         rig.write_cards({0: {**use, "processes": {"100": 5 * GIB}}, 1: use})
         rig.bind("b", 14, card=0)
         await rig.until_failed("b")
-        text, last = "", ("gcushare_card_power_watts{", "gcushare_pod_over_use_bytes{")
-        async with asyncio.timeout(60):
-            while not all(series in text for series in last):
-                text = (await rig.get("/metrics"))[1]
-        return text
+        last = ("gcushare_card_power_watts", "gcushare_pod_over_use_bytes")
+        await rig.until_figures(lambda found: all(map(found.sum, last)))
+        return (await rig.get("/metrics"))[1]
 
 
 async def scrape_closed_card() -> str:
@@ -110,12 +108,9 @@ async def scrape_closed_card() -> str:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET
-        await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
-        text = ""
-        async with asyncio.timeout(60):
-            while "gcushare_card_closed_until_timestamp_seconds{" not in text:
-                text = (await rig.get("/metrics"))[1]
-        return text
+        await rig.delete("a", force=True)
+        await rig.until_figures(lambda found: found.sum("gcushare_card_closed_until_timestamp_seconds"))
+        return (await rig.get("/metrics"))[1]
 
 
 @pytest.fixture(scope="module")

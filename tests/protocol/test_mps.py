@@ -134,9 +134,7 @@ class LimitedRig(PluginRig):
         await self.until(self.is_registered, "every resource is registered and listed")
 
     def variables(self, name: str) -> dict[str, str]:
-        view = self.kubelet.container_view(self.pod(name)["metadata"]["uid"], "c0")
-        assert view is not None
-        return dict(view.environment)
+        return self.view(name).environment
 
 
 async def test_a_container_gets_the_limit_of_its_grant_on_the_card_that_it_really_has() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.over_use.eviction import When
 from gcushare.core.units import GIB
 from gcushare.device_plugin.over_use.settings import Action
@@ -41,7 +40,7 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
         note = rig.note("greedy")
         assert note is not None
         assert note["cards"] == {"0": {"used": 5 * GIB, "granted": 4 * GIB}}
-        figures = parse_figures((await rig.get("/metrics"))[1])
+        figures = await rig.figures()
         assert figures.sum("gcushare_pod_over_use_bytes", pod_name="greedy", card="0") == GIB
         assert figures.sum("gcushare_pod_over_use_bytes") == GIB
         assert figures.sum("gcushare_plugin_over_uses_total") == 1
@@ -54,7 +53,7 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
         rig.use(greedy=4, modest=2)
         await rig.until_noted("greedy", noted=False)
         assert [word.split(":")[0] for word in rig.events("OverUseEnded")] == ["within its grant again"]
-        figures = parse_figures((await rig.get("/metrics"))[1])
+        figures = await rig.figures()
         assert "gcushare_pod_over_use_bytes" in figures.families
         assert figures.sum("gcushare_pod_over_use_bytes") == 0
         assert rig.is_here("greedy")
@@ -119,7 +118,7 @@ async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_
         (words,) = rig.events("OverUseEvicted")
         assert "other pods' grants lack 1.00 GiB" in words
         assert rig.is_here("modest")
-        figures = parse_figures((await rig.get("/metrics"))[1])
+        figures = await rig.figures()
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="evicted") == 1
 
 
@@ -157,7 +156,7 @@ async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_l
         assert rig.is_here("greedy")
         status = await rig.status()
         assert "refused a moment ago" in status["overUse"]["passedOver"]["default/greedy"]
-        figures = parse_figures((await rig.get("/metrics"))[1])
+        figures = await rig.figures()
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="refused") == 1
 
 

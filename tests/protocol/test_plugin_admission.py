@@ -1,13 +1,11 @@
 """The plugin and the kubelet: which card a pod gets, and what its record says afterwards."""
 
 import random
-from collections.abc import Sequence
 
 import pytest
 
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
-from gcushare_playground.kubelet.podspec import Pod
-from tests.protocol.plugin_rig import PluginRig, container
+from tests.protocol.plugin_rig import PluginRig, backwards, container
 
 
 async def test_a_recorded_pod_gets_its_card_and_is_marked_assigned() -> None:
@@ -16,18 +14,14 @@ async def test_a_recorded_pod_gets_its_card_and_is_marked_assigned() -> None:
         await rig.until_recorded("a")
         assert rig.visible("a") == "5"
         assert rig.annotation("a", "gcushare.io/card-uuid") == "GCU-5"
-        view = rig.kubelet.container_view(rig.pod("a")["metadata"]["uid"], "c0")
-        assert view is not None
+        view = rig.view("a")
         assert view.environment["ENFLAME_COM_GCU_MEM_CONTAINER"] == "4"
         assert view.environment["ENFLAME_CONTAINER_USABLE_GLOBAL_MEM"] == str(4 << 30)
         assert {device.container_path for device in view.devices} == {"/dev/gcu5", "/dev/gcuctl"}
 
 
 async def test_equal_pods_admitted_in_swapped_order_end_with_true_records() -> None:
-    def swapped(pods: Sequence[Pod]) -> Sequence[Pod]:
-        return sorted(pods, key=lambda pod: pod.full_name, reverse=True)
-
-    async with PluginRig(order=swapped, batch_window_s=0.1) as rig:
+    async with PluginRig(order=backwards, batch_window_s=0.1) as rig:
         rig.bind("a", 4, card=0)
         rig.bind("b", 4, card=1)
         await rig.until_recorded("a", "b")
@@ -79,8 +73,7 @@ async def test_ids_of_two_cards_in_one_call_are_refused_with_the_reason() -> Non
     async with PluginRig(cards=(4, 2)) as rig:
         rig.kubelet.faults.ignore_preferred = True
         rig.bind("a", 3, card=0)
-        await rig.until(lambda: rig.pod("a")["status"].get("phase") == "Failed", "the pod is refused")
-        message = rig.pod("a")["status"]["message"]
+        message = await rig.until_failed("a")
         assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and the container gets one: " in message
 
 
@@ -91,7 +84,6 @@ async def test_memory_over_two_cards_is_given_as_recorded_whatever_is_written_on
         assert rig.record("two")[0] == rig.visible("two") == "0,2"
         assert rig.held_cards("two") == {card[0] for card in (device_ids_of_card(0, 1)[0], device_ids_of_card(2, 1)[0])}
         assert rig.annotation("two", "gcushare.io/card-uuid") == "GCU-0,GCU-2"
-        view = rig.kubelet.container_view(rig.pod("two")["metadata"]["uid"], "c0")
-        assert view is not None
+        view = rig.view("two")
         assert view.environment["ENFLAME_COM_GCU_MEM_CONTAINER"] == "8"
         assert {device.container_path for device in view.devices} == {"/dev/gcu0", "/dev/gcu2", "/dev/gcuctl"}

@@ -9,12 +9,6 @@ from gcushare.device_plugin.choices import Strategy
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"
-INVENTORY = "gcushare.io/enflame-inventory"
-
-
-def inventory_text(rig: PluginRig) -> str:
-    text: str = rig.node()["metadata"].get("annotations", {}).get(INVENTORY, "")
-    return text
 
 
 async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_others_go_on() -> None:
@@ -25,7 +19,10 @@ async def test_a_sick_card_is_reported_unhealthy_its_pods_are_reported_and_the_o
         await rig.until_units(32, allocatable=16)
         await rig.until(lambda: len(rig.events("CardUnhealthy")) == 2, "an event on the Node and one on the pod")
         assert set(rig.events("CardUnhealthy")) == {"card 0 (GCU-0) is unhealthy: fell off the bus"}
-        await rig.until(lambda: '"reason":"fell off the bus"' in inventory_text(rig), "the ledger's source says so")
+        await rig.until(
+            lambda: [card.reason for card in rig.published().cards] == ["fell off the bus", ""],
+            "the ledger's source says so",
+        )
         assert rig.pod("a")["status"]["phase"] == "Running"
         rig.bind("b", 4, card=0)
         await rig.until_recorded("b")
@@ -92,9 +89,7 @@ async def test_a_cdi_file_goes_with_its_strategy_once_no_pod_needs_it(holds: boo
         if holds:
             rig.bind("a", 4, card=0)
             await rig.until_recorded("a")
-            view = rig.kubelet.container_view(rig.pod("a")["metadata"]["uid"], "c0")
-            assert view is not None
-            assert view.cdi_devices == ["enflame.com/gcu=0"]
+            assert rig.view("a").cdi_devices == ["enflame.com/gcu=0"]
         await rig.stop_plugin()
         rig.plugin_settings["device_list_strategy"] = (Strategy.ENV,)
         await rig.start_plugin()

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.core.cards import Closure, Inventory
+from gcushare.core.cards import Closure
 from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.reporting.status import describe_node
-from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig, container
@@ -103,7 +101,7 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         await rig.until_allocatable(WHOLE, 0)
         uid = rig.pod("a")["metadata"]["uid"]
         rig.kubelet.faults.podresources = mode
-        await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
+        await rig.delete("a", force=True)
         await rig.until(lambda: not rig.app.observed.store.entries, "the plugin knows that it is gone")
         looks = rig.app.observed.reconciler.counters.checks
         await rig.until(lambda: rig.app.observed.reconciler.counters.checks > looks, "the record was read since")
@@ -140,8 +138,8 @@ async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() 
     async with PluginRig(cards=(16, 16), plugin=BOTH) as rig:
         put(rig, "both", {RESOURCE: "12", WHOLE: "1"})
         await rig.until(lambda: rig.pod("both")["status"].get("phase") == "Running", "the kubelet admits it")
-        await rig.until(lambda: published(rig).unrecorded, "the node tells of it", 20.0)
-        (holder,) = published(rig).unrecorded
+        await rig.until(lambda: rig.published().unrecorded, "the node tells of it", 20.0)
+        (holder,) = rig.published().unrecorded
         ((shared, units),) = holder.units.items()
         assert (holder.pod, units, set(holder.whole)) == ("default/both", 12, {0, 1} - {shared})
         _, metrics = await rig.get("/metrics")
@@ -149,7 +147,7 @@ async def test_what_no_record_can_tell_is_published_on_the_node_until_it_ends() 
         assert [float(line.split()[-1]) for line in sorted(figures)] == [12.0 if n == shared else 16.0 for n in (0, 1)]
         assert sum(card.held_units for card in describe_node(rig.app.observed).cards) == 28
         await rig.delete("both")
-        await rig.until(lambda: not published(rig).unrecorded, "and no more")
+        await rig.until(lambda: not rig.published().unrecorded, "and no more")
 
 
 async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_says_until_when() -> None:
@@ -161,7 +159,7 @@ async def test_no_number_of_a_pods_author_closes_a_card_for_long_and_the_node_sa
         # As real kubelets do, it does not show a pod any more whose object is gone; the container runs on.
         rig.kubelet.faults.podresources = PodResourcesMode.FORGET
         before_s = time.time()
-        await rig.request("DELETE", "/api/v1/namespaces/default/pods/a?gracePeriodSeconds=0")
+        await rig.delete("a", force=True)
         await rig.until(lambda: closures(rig) and closures(rig)[0].until, "the node says until when", 20.0)
         (closure,) = closures(rig)
         assert (closure.use, closure.pod) == ("whole", "default/a")
@@ -191,10 +189,5 @@ def put(rig: PluginRig, name: str, limits: dict[str, str], spec: Mapping[str, ob
     )
 
 
-def published(rig: PluginRig) -> Inventory:
-    """The inventory on the Node."""
-    return decode_inventory(rig.node()["metadata"]["annotations"][ENFLAME.inventory_annotation])
-
-
 def closures(rig: PluginRig) -> list[Closure]:
-    return [closure for card in published(rig).cards for closure in card.closures]
+    return [closure for card in rig.published().cards for closure in card.closures]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from gcushare.cluster.metrics_text import Figures, parse_figures
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode, Reserve
 from gcushare.device_plugin.reporting.status import describe_node
@@ -16,30 +14,26 @@ from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 
 
-async def figures(rig: PluginRig) -> Figures:
-    return parse_figures((await rig.get("/metrics"))[1])
-
-
 async def test_every_pod_is_reported_with_its_bytes_of_each_card_until_it_ends() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         rig.bind("a", 4, card=0)
         rig.bind("b", 2, 1, card=1)
         await rig.until_recorded("a", "b")
-        found = await figures(rig)
+        found = await rig.figures()
         name = "gcushare_pod_granted_bytes"
         assert found.sum(name, pod_namespace="default", pod_name="a", card="0") == 4 * GIB
         assert found.sum(name, pod_namespace="default", pod_name="b", card="1") == 3 * GIB
         assert found.sum(name) == found.sum("gcushare_card_granted_bytes") == 7 * GIB
         await rig.delete("b")
         await rig.until(lambda: len(rig.app.observed.store.entries) == 1, "the plugin has seen its end")
-        assert (await figures(rig)).sum(name) == 4 * GIB
+        assert (await rig.figures()).sum(name) == 4 * GIB
 
 
 async def test_a_cards_memory_and_what_is_kept_back_of_it_are_reported_in_bytes() -> None:
     async with PluginRig(cards=(16,), plugin_first=False, plugin={"reserve": Reserve(bytes=GIB)}) as rig:
         await rig.start_plugin()
         await rig.until_units(15)
-        found = await figures(rig)
+        found = await rig.figures()
         assert found.sum("gcushare_card_memory_bytes", card="0") == 16 * GIB
         assert found.sum("gcushare_card_reserved_bytes", card="0") == GIB
 
@@ -47,15 +41,6 @@ async def test_a_cards_memory_and_what_is_kept_back_of_it_are_reported_in_bytes(
 def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
     """Put processes on cards: bytes by number."""
     rig.write_cards({index: {"processes": dict(processes)} for index, processes in by_card.items()})
-
-
-async def _reported(rig: PluginRig, wanted: Callable[[Figures], bool]) -> Figures:
-    """The figures as soon as they are so."""
-    async with asyncio.timeout(60):
-        found = await figures(rig)
-        while not wanted(found):
-            found = await figures(rig)
-    return found
 
 
 async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_no_one(tmp_path: Path) -> None:
@@ -70,7 +55,7 @@ async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_
         proc.start(99, "0::/system.slice/sshd.service\n")
         _used(rig, {0: {11: 3 * GIB, 12: 2 * GIB, 13: GIB, 99: GIB // 2, 98: 5}, 1: {21: 9 * GIB}})
         used, no_ones = "gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"
-        found = await _reported(rig, lambda found: found.sum(no_ones) > 0)
+        found = await rig.until_figures(lambda found: found.sum(no_ones) > 0)
         assert found.sum(used, pod_namespace="default", pod_name="a", card="0") == 5 * GIB
         assert found.sum(used, pod_name="b", card="0") == GIB
         assert found.sum(used, pod_name="w", card="1") == 9 * GIB
@@ -84,7 +69,7 @@ async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_
         assert [card["unattributedBytes"] for card in document["cards"]] == [GIB // 2 + 5, 0]
         assert document["podUse"] == ""
         proc.end(11)  # a process that ended while its driver still lists it
-        await _reported(rig, lambda found: found.sum(used, pod_name="a") == 2 * GIB)
+        await rig.until_figures(lambda found: found.sum(used, pod_name="a") == 2 * GIB)
         await rig.delete("b")
         await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin has seen its end")
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
@@ -98,7 +83,7 @@ async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_
         proc.start_in_pod(11, rig.pod("a")["metadata"]["uid"])
         _used(rig, {0: {11: GIB}, 1: {11: 3 * GIB}})
         used, granted = "gcushare_pod_memory_used_bytes", "gcushare_pod_memory_granted_bytes"
-        found = await _reported(rig, lambda found: found.sum(used, card="1") > 0)
+        found = await rig.until_figures(lambda found: found.sum(used, card="1") > 0)
         assert (found.sum(used, card="1"), found.sum(granted, card="1")) == (3 * GIB, 0)
         assert (found.sum(used, card="0"), found.sum(granted, card="0")) == (GIB, 4 * GIB)
         assert f'{granted}{{card="1"' in (await rig.get("/metrics"))[1]

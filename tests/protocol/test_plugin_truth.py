@@ -9,14 +9,9 @@ import pytest
 
 from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
 from gcushare_playground.kubelet import PodResourcesMode
-from gcushare_playground.kubelet.podspec import Pod
-from tests.protocol.plugin_rig import PluginRig, container
+from tests.protocol.plugin_rig import PluginRig, backwards, container
 
 RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+$"
-
-
-def backwards(pods: Sequence[Pod]) -> Sequence[Pod]:
-    return sorted(pods, key=lambda pod: pod.full_name, reverse=True)
 
 
 async def bind_equal_pods(rig: PluginRig) -> list[str]:

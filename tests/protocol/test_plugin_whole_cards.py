@@ -17,8 +17,7 @@ async def test_a_whole_card_is_given_with_its_device_nodes_and_no_soft_limits_an
         rig.bind_whole("w", cards="3")
         await rig.until_recorded("w")
         assert rig.visible("w") == "3"
-        view = rig.kubelet.container_view(rig.pod("w")["metadata"]["uid"], "c0")
-        assert view is not None
+        view = rig.view("w")
         assert set(view.environment) == {"ENFLAME_VISIBLE_DEVICES"}
         assert {device.container_path for device in view.devices} == {"/dev/gcu3", "/dev/gcuctl"}
         assert rig.annotation("w", "gcushare.io/card-mode") == "whole"
@@ -144,7 +143,7 @@ async def test_with_mode_whole_the_plugin_alone_serves_cards_without_any_extende
         assert rig.visible("pair") in {"0,2", "1,3"}, "the two are of one NUMA node"
         rig.bind_whole("more", 3)
         assert "Requested: 3, Available: 2" in await rig.until_failed("more")
-        assert '"modes":["whole"]' in rig.node()["metadata"]["annotations"]["gcushare.io/enflame-inventory"]
+        assert rig.published().modes == ("whole",)
 
 
 async def test_another_plugin_of_the_whole_card_resource_is_left_alone_and_its_place_taken_when_it_ends() -> None:

@@ -52,8 +52,7 @@ async def test_the_kubelet_gets_its_units_and_a_container_its_variables() -> Non
             }
         )
         await rig.until(lambda: rig.annotation("a", ACME.record.assigned) == "true", "its record says it was assigned")
-        seen = rig.kubelet.container_view(rig.pod("a")["metadata"]["uid"], "c0")
-        assert seen is not None
+        seen = rig.view("a")
         assert (seen.environment["ACME_VISIBLE_DEVICES"], seen.environment["ACME_NPU_INDEX"]) == ("GCU-1", "1")
         assert seen.environment["ACME_NPU_CONTAINER_BYTES"] == str(4 * GIB)
         await rig.until(lambda: ACME.inventory_annotation in rig.node()["metadata"]["annotations"], "its inventory")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.charts import NAMESPACE, UMBRELLA_CHART, Object, needs_helm, of_kind, rendered
 from tests.playground.deploy_rig import MANAGER, Site, config_manager, until_applied
+from tests.running import running
 from tests.unit.apiserver_objects import memory_pod
 
 EXTENDER, PLUGIN, READER = "gcushare-scheduler-extender", "gcushare-device-plugin", "gcushare-dashboard"
@@ -90,15 +90,11 @@ async def repeat_an_event(site: Site, account: str) -> None:
     about = ObjectReference(kind="Node", name=NODE, uid=NODE, api_version="v1")
     async with KubeClient(config) as client:
         recorder = EventRecorder(client, account, limits=RecorderLimits(interval_s=0.0))
-        task = asyncio.create_task(recorder.run(), name="recorder")
-        try:
+        async with running(recorder.run(), "recorder"):
             for count in (1, 2):
                 recorder.record(about, "Tested", "twice")
                 await recorder.drain(10.0)
                 assert recorder.counters.posted == count
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
 
 
 async def place_pods(cluster: Cluster, doubles: InsideDoubles) -> None:

@@ -15,6 +15,7 @@ from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Health
 from tests.manual_clock import ManualClock
 from tests.native.libraries import FakeLibrary, install_fake
+from tests.running import running
 
 CHANGE_TIMEOUT_S = 60.0
 QUICK = MonitorSettings(
@@ -49,17 +50,12 @@ class Changes:
 
 
 @asynccontextmanager
-async def running(source: CardSource, settings: MonitorSettings) -> AsyncIterator[tuple[CardMonitor, Changes]]:
+async def monitoring(source: CardSource, settings: MonitorSettings) -> AsyncIterator[tuple[CardMonitor, Changes]]:
     changes = Changes()
     monitor = CardMonitor(source, changes, settings)
-    task = asyncio.create_task(monitor.run(), name="monitor")
-    try:
+    async with running(monitor.run(), "monitor"):
         await asyncio.wait_for(monitor.wait_look(), CHANGE_TIMEOUT_S)
         yield monitor, changes
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()  # and not ended by an error of its own
 
 
 def isolated(fake: FakeLibrary, kind: str = "efml", call_timeout_s: float = 5.0) -> IsolatedSource:
@@ -80,7 +76,7 @@ def health_of(monitor: CardMonitor) -> list[Health]:
 
 
 async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
-    async with running(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, changes):
+    async with monitoring(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, changes):
         await changes.until_healthy(True, True)
         assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
         assert [use.temperature_celsius for use in monitor.snapshot.uses.values()] == [41.5, 42.5]
@@ -88,7 +84,7 @@ async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
 
 
 async def test_whoever_waits_for_a_look_gets_each_once_and_later_ones_in_their_turn(tmp_path: Path) -> None:
-    async with running(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, _):
+    async with monitoring(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, _):
         assert await monitor.wait_look(0) == monitor.looks, "one that is over already is not waited for"
         seen = 0
         for _ in range(3):
@@ -99,7 +95,7 @@ async def test_whoever_waits_for_a_look_gets_each_once_and_later_ones_in_their_t
 async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_next_poll(tmp_path: Path) -> None:
     path = tmp_path / "cards.yaml"
     path.write_text("{count: 2, memory: 16GiB}")
-    async with running(open_source(SourceOptions(cards=f"simulated:{path}")), ONLY_EVENTS) as (monitor, changes):
+    async with monitoring(open_source(SourceOptions(cards=f"simulated:{path}")), ONLY_EVENTS) as (monitor, changes):
         await changes.until_healthy(True, True)
         path.write_text("cards: [{memory: 16GiB}, {memory: 16GiB, health: unhealthy, reason: too hot}]")
         assert (await changes.until_healthy(True, False)).cards[1].reason == "too hot"
@@ -115,7 +111,7 @@ async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_n
 
 async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
-    async with running(isolated(fake, call_timeout_s=1.5), QUICK) as (monitor, changes):
+    async with monitoring(isolated(fake, call_timeout_s=1.5), QUICK) as (monitor, changes):
         fake.control("hang EfmlGetDevIsHealth 1")
         sick = await changes.until_healthy(True, False)
         assert sick.cards[1].reason == "library call EfmlGetDevIsHealth on card 1 did not return within 1.5s"
@@ -127,7 +123,7 @@ async def test_a_card_that_hangs_is_sick_alone_and_recovers_without_a_restart(tm
 
 async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next_poll(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
-    async with running(isolated(fake, "nvml"), ONLY_EVENTS) as (monitor, changes):
+    async with monitoring(isolated(fake, "nvml"), ONLY_EVENTS) as (monitor, changes):
         fake.control("event 1 0 8 31", "event 2 1 8 79")
         sick = await changes.until_healthy(True, False)
         assert sick.cards[1].reason == "critical XID 79"
@@ -137,7 +133,7 @@ async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next
 async def test_without_cards_it_stays_up_says_so_and_looks_again(tmp_path: Path) -> None:
     fake = install_fake("efml_native", tmp_path)
     fake.control("fail EfmlInit * 6")
-    async with running(isolated(fake), QUICK) as (monitor, changes):
+    async with monitoring(isolated(fake), QUICK) as (monitor, changes):
         assert monitor.snapshot.cards == ()
         assert "EFML_ERROR_DRIVER_NOT_LOADED" in monitor.problem
         fake.control("cards 1")
@@ -167,7 +163,7 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
 async def test_a_card_whose_sensors_fail_is_well_and_reports_no_use(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("fail EfmlGetDevPwr 1 254")
-    async with running(isolated(fake), QUICK) as (monitor, _):
+    async with monitoring(isolated(fake), QUICK) as (monitor, _):
         assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
         assert monitor.snapshot.uses.keys() == {0}
 
@@ -175,5 +171,5 @@ async def test_a_card_whose_sensors_fail_is_well_and_reports_no_use(tmp_path: Pa
 async def test_the_monitor_reports_which_cards_are_linked(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("cards 3", "set topology 0 10")
-    async with running(isolated(fake, "nvml"), QUICK) as (monitor, _):
+    async with monitoring(isolated(fake, "nvml"), QUICK) as (monitor, _):
         assert [each.card.link_group for each in monitor.snapshot.cards] == ["link-0"] * 3

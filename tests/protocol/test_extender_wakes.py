@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -21,6 +20,7 @@ from gcushare_playground.scheduler import ExtenderSettings, ManagedResource, Pac
 from tests.extender_objects import Document, node_document, on_card, pod_document
 from tests.late_wire import LateWire
 from tests.protocol.extender_rig import ExtenderRig, Replica, until
+from tests.running import running
 
 LATE_S = 0.15
 """Behind the scheduler, by far more than it takes to ask."""
@@ -48,8 +48,7 @@ class QuietCluster:
         config = KubeConfig(server=self.rig.api.url, source="the playground")
         self.client = await enter(KubeClient(config))
         self.pods = Picture(self.client, POD_OBJECTS)
-        following = asyncio.create_task(self.pods.run(), name="follow pods")
-        self._stack.push_async_callback(_end, following)
+        await enter(running(self.pods.run(), "follow pods"))
         entry = ExtenderSettings(
             url_prefix=f"{replica.url}{ENFLAME.url_prefix}",
             filter_verb="filter",
@@ -104,11 +103,6 @@ class QuietCluster:
         """End a pod as a kubelet does: the last that a scheduler hears of it."""
         done = Patch(PatchKind.MERGE, {"status": {"phase": "Succeeded"}})
         await self.client.patch(POD_OBJECTS, name, done, namespace="default", subresource="status")
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 @pytest.fixture

@@ -195,13 +195,11 @@ async def test_a_lease_written_by_others_keeps_what_we_do_not_know(client: KubeC
 async def test_events_appear_beside_their_object(client: KubeClient) -> None:
     pod = await make_pod(client)
     recorder = EventRecorder(client, "gcushare-test", host="node-1")
-    task = asyncio.create_task(recorder.run(), name="recorder under test")
     about = ObjectReference(api_version="v1", kind="Pod", namespace="default", name=pod.name, uid=pod.uid)
-    recorder.record(about, "NoRoom", "needs 12 in one card", warning=True)
-    recorder.record(ObjectReference(kind="Node", name="node-1", uid="node-1"), "CardSick", "card 3")
-    assert await recorder.drain(5)
-    task.cancel()
-    await asyncio.wait([task])
+    async with running(recorder.run(), "recorder under test"):
+        recorder.record(about, "NoRoom", "needs 12 in one card", warning=True)
+        recorder.record(ObjectReference(kind="Node", name="node-1", uid="node-1"), "CardSick", "card 3")
+        assert await recorder.drain(5)
     events = await client.list_all(EVENTS)
     seen = {(each.involved_object.kind, each.metadata.namespace, each.reason, each.count) for each in events}
     assert {("Pod", "default", "NoRoom", 1), ("Node", "default", "CardSick", 1)} <= seen

@@ -199,7 +199,6 @@ async def test_a_killed_leader_is_followed_within_its_leases_duration(tmp_path: 
             rig.replica = follower
             await until(lambda: follower.extender.serving.is_synced)
             assert not follower.extender.leadership.is_leader
-            rig.replica = follower
             os.kill(leading.pid, signal.SIGKILL)
             await rig.until_serving(follower)
 

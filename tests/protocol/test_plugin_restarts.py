@@ -96,7 +96,7 @@ async def test_a_kubelet_that_starts_while_a_retry_waits_is_not_kept_waiting() -
 
 async def test_a_plugin_does_not_take_the_socket_of_one_that_still_serves() -> None:
     async with PluginRig() as rig:
-        first, _ = await _identity(rig), rig.kubelet.registrations
+        first = _identity(rig)
         second = PluginRig()
         second.root, second.api, second.kubelet = rig.root, rig.api, rig.kubelet
         await second.start_plugin()
@@ -104,14 +104,14 @@ async def test_a_plugin_does_not_take_the_socket_of_one_that_still_serves() -> N
             await rig.until(
                 lambda: "another plugin serves" in second.problem("registration"), "the second plugin stands back"
             )
-            assert (await _identity(rig), rig.kubelet.registrations) == (first, 1)
+            assert (_identity(rig), rig.kubelet.registrations) == (first, 1)
             await rig.end_plugin()
             await rig.until(lambda: rig.kubelet.registrations == 2, "the second takes over", 10.0)
         finally:
             await second.end_plugin()
 
 
-async def _identity(rig: PluginRig) -> int:
+def _identity(rig: PluginRig) -> int:
     return (rig.root / "device-plugins" / "enflamegcushare.sock").stat().st_ino
 
 

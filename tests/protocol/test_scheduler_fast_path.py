@@ -100,8 +100,7 @@ def post(path: str, body: str, *headers: str) -> str:
 
 
 async def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
-    desk = Desk()
-    async with serving(desk) as server, connected(server) as client:
+    async with serving(Desk()) as server, connected(server) as client:
         for size in (0, 5, 60_000):
             await client.send(post("/echo", "x" * size))
             assert await client.receive_response() == (200, {"size": size, "start": "x" * min(size, 8)})
@@ -110,8 +109,7 @@ async def test_requests_of_one_connection_are_answered_one_after_the_other() -> 
 
 
 async def test_a_body_may_come_in_pieces() -> None:
-    desk = Desk()
-    async with serving(desk) as server, connected(server) as client:
+    async with serving(Desk()) as server, connected(server) as client:
         request = post("/echo", "abcdefghij")
         await client.send(request[:-10])
         await until(lambda: server.busy_count == 1)
@@ -184,8 +182,7 @@ async def test_what_is_not_plain_is_answered_as_if_there_were_no_lane(request_: 
 
 
 async def test_a_head_in_pieces_is_answered_as_well() -> None:
-    desk = Desk()
-    async with serving(desk) as server, connected(server) as client:
+    async with serving(Desk()) as server, connected(server) as client:
         request = post("/echo", "abc")
         await client.send(request[:20])
         await client.send(request[20:])
@@ -208,8 +205,7 @@ async def test_requests_sent_ahead_are_answered_in_their_order(first: str) -> No
 
 
 async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> None:
-    desk = Desk()
-    async with serving(desk, IMPATIENT) as server:
+    async with serving(Desk(), IMPATIENT) as server:
         for _ in range(20):  # more than the bodies that may be in memory at once
             async with connected(server) as client:
                 await client.send(post("/echo", "x" * 60_000)[:-1])
@@ -222,8 +218,7 @@ async def test_a_slow_body_is_answered_408_and_its_memory_is_given_back() -> Non
 
 
 async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> None:
-    desk = Desk()
-    async with serving(desk) as server:
+    async with serving(Desk()) as server:
         for _ in range(20):
             async with connected(server) as client:
                 await client.send(post("/echo", "x" * 60_000)[:-1])
@@ -271,8 +266,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tup
 
 
 async def test_silence_ends_a_connection_but_requests_keep_it() -> None:
-    desk = Desk()
-    async with serving(desk, replace(SETTINGS, idle_timeout=0.3)) as server, connected(server) as client:
+    async with serving(Desk(), replace(SETTINGS, idle_timeout=0.3)) as server, connected(server) as client:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while loop.time() < begun + 0.6:
@@ -343,8 +337,7 @@ async def test_after_the_drain_answers_under_way_are_cancelled() -> None:
 
 
 async def test_a_client_that_reads_nothing_is_cut_off() -> None:
-    desk = Desk()
-    async with serving(desk, IMPATIENT) as server, connected(server) as client:
+    async with serving(Desk(), IMPATIENT) as server, connected(server) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport reads
         with pytest.raises(ConnectionError):
             await ask_without_end(client)

@@ -29,7 +29,6 @@ MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
 async def server() -> AsyncIterator[ApiServer]:
     async with ApiServer(ApiServerConfig(runs_controllers=False)) as running:
         running.registry.put(_node("n1"))
-        running.registry.put(_node("n2"))
         yield running
 
 
@@ -89,6 +88,7 @@ async def clean(
 
 
 async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> None:
+    server.registry.put(_node("n2"))
     cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
     remembering, lines = await clean(server, cleanup, KubeletClock(server, 300))
     assert remembering == {"n1", "n2"}
@@ -101,7 +101,6 @@ async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> 
 
 
 async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server: ApiServer) -> None:
-    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
     cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
     clock = KubeletClock(server, 300)
     remembering, lines = await clean(server, cleanup, clock)
@@ -112,7 +111,6 @@ async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server:
 
 
 async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer) -> None:
-    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
     remembering, _ = await clean(
         server, UninstallSettings(vendor="enflame", wait_for_kubelet=60), KubeletClock(server, 300)
     )
@@ -127,7 +125,6 @@ async def test_what_another_systems_plugin_serves_stays_and_is_not_waited_for(se
     server.registry.put(theirs)
     cleanup = UninstallSettings(remove_node_label=True, wait_for_kubelet=600)
     clock = KubeletClock(server, 300)
-    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
     assert (await clean(server, cleanup, clock))[0] == frozenset()
     assert clock.monotonic() == 300
     found = stored(server, "theirs")
@@ -136,7 +133,6 @@ async def test_what_another_systems_plugin_serves_stays_and_is_not_waited_for(se
 
 
 async def test_the_run_after_one_that_was_cut_off_waits_for_the_kubelet_too(server: ApiServer) -> None:
-    server.registry.delete(BY_NAME["nodes"], Key("", "n2"), Deletion())
     await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
     clock = KubeletClock(server, 300)
     await clock.sleep(5)
@@ -179,11 +175,11 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
 ) -> None:
     whole = ENFLAME.whole_card_resource
     inventory = '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}'
+    server.registry.delete(BY_NAME["nodes"], Key("", "n1"), Deletion())
     for name in ("n1", "n2"):
         made = _node(name)
         made["metadata"]["annotations"] = {ENFLAME.inventory_annotation: inventory, "theirs": "stays"}
         made["status"]["capacity"][whole] = "8"
-        server.registry.delete(BY_NAME["nodes"], Key("", name), Deletion())
         server.registry.put(made)
     cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
     async with KubeClient(KubeConfig(server.url, "test")) as client:
@@ -199,6 +195,7 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
 
 
 async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path: Path) -> None:
+    server.registry.put(_node("n2"))
     kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
     said = []
     for _ in range(2):

@@ -12,11 +12,17 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import pytest
+
+from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 
 FakeKind = Literal["efml", "efml_native", "efml_shaped", "nvml"]
 
@@ -35,6 +41,7 @@ class FakeLibrary:
     """A fake library of one test."""
 
     path: Path
+    kind: FakeKind
 
     def control(self, *rules: str) -> None:
         """Replace the rules; the next call follows them."""
@@ -48,7 +55,30 @@ def install_fake(kind: FakeKind, folder: Path) -> FakeLibrary:
     """Put a fake library into ``folder``; skip the test where there is no C compiler."""
     target = folder / _BUILDS[kind][1]
     shutil.copy(_build(kind), target)
-    return FakeLibrary(target)
+    return FakeLibrary(target, kind)
+
+
+@asynccontextmanager
+async def isolated(
+    fake: FakeLibrary,
+    settings: IsolationSettings | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    pci_devices: str = "/nonexistent",
+    harmless_xids: tuple[int, ...] = (),
+) -> AsyncIterator[IsolatedSource]:
+    """A source whose worker process opens the library; it is closed with the block."""
+    spec = LibrarySpec(
+        kind=fake.kind.partition("_")[0],
+        library=str(fake.path),
+        pci_devices=pci_devices,
+        extra_application_xids=harmless_xids,
+    )
+    source = IsolatedSource(spec, settings or IsolationSettings(), clock)
+    try:
+        yield source
+    finally:
+        await source.close()
 
 
 @functools.cache

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from gcushare.cards.errors import LibraryCallError
-from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.links import LinkTable
 from gcushare.cards.nvidia.nvml import APPLICATION_XIDS
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
-from tests.native.libraries import FakeLibrary, install_fake
+from tests.native.libraries import install_fake, isolated
 
 GIB = 1 << 30
 XID, DOUBLE_BIT_ECC = 8, 2
-
-
-@asynccontextmanager
-async def source_of(
-    fake: FakeLibrary, pci_devices: str = "/nonexistent", harmless_xids: tuple[int, ...] = ()
-) -> AsyncIterator[IsolatedSource]:
-    spec = LibrarySpec(
-        kind="nvml", library=str(fake.path), pci_devices=pci_devices, extra_application_xids=harmless_xids
-    )
-    source = IsolatedSource(spec)
-    try:
-        yield source
-    finally:
-        await source.close()
 
 
 async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
@@ -41,7 +24,7 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
     for address in ("0000:3a:00.0", "0000:3b:00.0"):
         (devices / address).mkdir(parents=True)
         (devices / address / "numa_node").write_text("1\n")
-    async with source_of(install_fake("nvml", tmp_path), str(devices)) as source:
+    async with isolated(install_fake("nvml", tmp_path), pci_devices=str(devices)) as source:
         report = await source.list_cards()
         use = await source.use(report.cards[1])
     assert report.driver == "550.54.15"
@@ -71,7 +54,7 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
 async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is_counted_once(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set mps_clients 0 1", "set mps_clients 1 1", "set mps_pid 1 4242")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         report = await source.list_cards()
         uses = [await source.use(card) for card in report.cards]
     assert [use.processes for use in uses] == [{4242: 3 * GIB, 5252: 2 * GIB}, {4242: 3 * GIB}]
@@ -80,7 +63,7 @@ async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is
 async def test_the_most_that_a_process_ever_had_is_known_where_accounting_is_on(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set accounting 0 1", "set mps_clients 0 1")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         report = await source.list_cards()
         uses = [await source.use(card) for card in report.cards]
     assert [use.peaks for use in uses] == [{4242: 5 * GIB}, None]
@@ -89,7 +72,7 @@ async def test_the_most_that_a_process_ever_had_is_known_where_accounting_is_on(
 async def test_how_the_driver_runs_each_card_is_read_from_it(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set ecc 0 0", "set compute_mode 0 3", "set performance_state 0 0", "set performance_state 1 32")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         report = await source.list_cards()
         uses = [await source.use(card) for card in report.cards]
     assert [(use.ecc, use.mig, use.compute_mode, use.performance_state) for use in uses] == [
@@ -117,7 +100,7 @@ async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Pa
         "nvmlDeviceGetComputeRunningProcesses_v3",
     )
     fake.control(*(f"absent {name} * 3" for name in names))
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         card = (await source.list_cards()).cards[1]
         reading, use = await source.health(card), await source.use(card)
     assert (card.index, card.serial, card.pci_address) == (1, "", "")
@@ -128,7 +111,7 @@ async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Pa
 async def test_cards_differ_in_size_and_stand_by_their_minor_number(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set minor 0 3", f"set memory 1 {24 * GIB}")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         cards = (await source.list_cards()).cards
         uses = [await source.use(card) for card in cards]
     assert [(card.index, card.memory_bytes) for card in cards] == [(1, 24 * GIB), (3, 80 * GIB)]
@@ -138,7 +121,7 @@ async def test_cards_differ_in_size_and_stand_by_their_minor_number(tmp_path: Pa
 async def test_cards_that_are_shared_another_way_are_left_out(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("cards 3", "set mig 1 1", "absent nvmlDeviceGetMemoryInfo 2 3")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         report = await source.list_cards()
     assert [card.index for card in report.cards] == [0]
     assert report.left_out == (
@@ -158,7 +141,7 @@ async def test_a_sick_card_says_why_and_the_other_is_well(tmp_path: Path) -> Non
         "fail nvmlDeviceGetHandleByIndex_v2 1 999": "nvmlDeviceGetHandleByIndex failed with NVML_ERROR_UNKNOWN (999)",
     }
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         first, second = (await source.list_cards()).cards
         for rule, reason in reasons.items():
             fake.control(rule)
@@ -172,7 +155,7 @@ async def test_a_card_off_the_bus_is_lost(tmp_path: Path) -> None:
     devices = tmp_path / "devices"
     for address in ("0000:3a:00.0", "0000:3b:00.0"):
         (devices / address).mkdir(parents=True)
-    async with source_of(install_fake("nvml", tmp_path), str(devices)) as source:
+    async with isolated(install_fake("nvml", tmp_path), pci_devices=str(devices)) as source:
         first, second = (await source.list_cards()).cards
         (devices / "0000:3b:00.0").rmdir()
         assert (await source.health(first)).healthy
@@ -183,7 +166,7 @@ async def test_a_card_off_the_bus_is_lost(tmp_path: Path) -> None:
 
 async def test_a_critical_xid_is_an_event_of_its_card(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         await source.list_cards()
         fake.control(f"event 1 1 {XID} 79", f"event 2 0 {DOUBLE_BIT_ECC} 0")
         events = [await source.wait_event(20.0), await source.wait_event(20.0)]
@@ -196,7 +179,7 @@ async def test_a_critical_xid_is_an_event_of_its_card(tmp_path: Path) -> None:
 async def test_xids_of_applications_are_no_illness(tmp_path: Path) -> None:
     assert {13, 31, 43, 45, 68, 109} == APPLICATION_XIDS
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake, harmless_xids=(94,)) as source:
+    async with isolated(fake, harmless_xids=(94,)) as source:
         await source.list_cards()
         harmless = [f"event {serial} 0 {XID} {xid}" for serial, xid in enumerate((*APPLICATION_XIDS, 94), start=1)]
         fake.control(*harmless, f"event {len(harmless) + 1} 0 {XID} 48")
@@ -206,7 +189,7 @@ async def test_xids_of_applications_are_no_illness(tmp_path: Path) -> None:
 
 async def test_an_event_whose_card_does_not_answer_asks_for_a_look(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         await source.list_cards()
         fake.control(f"event 1 1 {XID} 79", "absent nvmlDeviceGetUUID 1 3")
         event = await source.wait_event(20.0)
@@ -215,7 +198,7 @@ async def test_an_event_whose_card_does_not_answer_asks_for_a_look(tmp_path: Pat
 
 async def test_the_event_of_a_card_that_is_lost_meanwhile_is_that_cards(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         await source.list_cards()
         assert await source.wait_event(0.05) is None
         fake.control(f"event 1 1 {XID} 79", "fail nvmlDeviceGetUUID 1 15")
@@ -226,7 +209,7 @@ async def test_the_event_of_a_card_that_is_lost_meanwhile_is_that_cards(tmp_path
 async def test_cards_without_events_are_polled(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("absent nvmlDeviceGetSupportedEventTypes * 3", f"event 1 1 {XID} 79")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         card = (await source.list_cards()).cards[0]
         assert await source.wait_event(0.05) is None
         assert (await source.health(card)).healthy
@@ -244,7 +227,7 @@ async def test_how_near_two_cards_are(tmp_path: Path) -> None:
         ("absent nvmlDeviceGetP2PStatus * 3", "absent nvmlDeviceGetTopologyCommonAncestor * 13"): None,
     }
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         first, second = (await source.list_cards()).cards
         for rules, level in levels.items():
             fake.control(*rules)
@@ -260,7 +243,7 @@ async def test_cards_with_a_direct_link_or_one_switch_are_a_group(tmp_path: Path
     fake = install_fake("nvml", tmp_path)
     for rules, expected in groups.items():
         fake.control(*rules)
-        async with source_of(fake) as source:
+        async with isolated(fake) as source:
             report = await LinkTable(source).fill(await source.list_cards())
         assert [card.link_group for card in report.cards] == expected, rules
 
@@ -268,13 +251,9 @@ async def test_cards_with_a_direct_link_or_one_switch_are_a_group(tmp_path: Path
 async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("hang nvmlDeviceGetP2PStatus 0")
-    spec = LibrarySpec(kind="nvml", library=str(fake.path), pci_devices="/nonexistent")
-    source = IsolatedSource(spec, IsolationSettings(call_timeout_s=3.0))
-    try:
+    async with isolated(fake, IsolationSettings(call_timeout_s=3.0)) as source:
         report = await LinkTable(source).fill(await source.list_cards())
         readings = [await source.health(card) for card in report.cards]
-    finally:
-        await source.close()
     assert [card.link_group for card in report.cards] == ["", ""]
     assert readings == [HealthReading(healthy=True)] * 2
 
@@ -285,14 +264,14 @@ async def test_a_question_about_links_that_hangs_makes_no_card_sick(tmp_path: Pa
 async def test_a_library_without_its_driver_says_so(tmp_path: Path, code: int, name: str) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control(f"fail nvmlInitWithFlags * {code}")
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         with pytest.raises(DeviceError, match=rf"nvmlInit failed with {name} \({code}\)"):
             await source.list_cards()
 
 
 async def test_a_failing_count_has_the_library_initialised_again(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake) as source:
+    async with isolated(fake) as source:
         await source.list_cards()
         fake.control("fail nvmlDeviceGetCount_v2 * 1")
         with pytest.raises(LibraryCallError, match="NVML_ERROR_UNINITIALIZED"):

@@ -9,8 +9,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.errors import DeviceError
 from tests.manual_clock import ManualClock
-from tests.native.libraries import FakeKind, FakeLibrary, install_fake
+from tests.native.libraries import FakeKind, FakeLibrary, install_fake, isolated
 from tests.native.unkillable import unkillable
 
 SETTINGS = IsolationSettings(call_timeout_s=60.0)
@@ -48,16 +48,11 @@ NVML_CALLS = (  # one of each kind: all go through one function of ours
 )
 
 
-@asynccontextmanager
-async def source_of(
-    fake: FakeLibrary, kind: str = "efml", clock: ManualClock | None = None, settings: IsolationSettings = SETTINGS
-) -> AsyncIterator[IsolatedSource]:
-    spec = LibrarySpec(kind=kind, library=str(fake.path), pci_devices="/nonexistent")
-    source = IsolatedSource(spec, settings, clock or ManualClock())
-    try:
-        yield source
-    finally:
-        await source.close()
+def source_of(
+    fake: FakeLibrary, clock: ManualClock | None = None, settings: IsolationSettings = SETTINGS
+) -> AbstractAsyncContextManager[IsolatedSource]:
+    """A source for which no time passes but by its clock."""
+    return isolated(fake, settings, clock or ManualClock())
 
 
 async def wait_for_end(pid: int) -> None:
@@ -78,7 +73,7 @@ async def hang_one_call(kind: FakeKind, folder: Path, call: str) -> None:
     """Make one function hang for card 1 and check that card 1 alone bears it."""
     folder.mkdir()
     fake = install_fake(kind, folder)
-    async with source_of(fake, kind, settings=HANGING) as source:
+    async with source_of(fake, settings=HANGING) as source:
         first, second = (await source.list_cards()).cards
         fake.control(f"hang {call} 1")
         report = await source.list_cards()
@@ -135,7 +130,7 @@ async def test_a_crash_in_any_call_about_a_card_is_that_cards_alone(tmp_path: Pa
 async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)
-    async with source_of(fake, clock=clock) as source:
+    async with source_of(fake, clock) as source:
         first, second = (await source.list_cards()).cards
         fake.control("crash EfmlGetDevIsHealth 1")
         await source.health(second)
@@ -162,7 +157,7 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
 async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_for_its_card(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)
-    async with source_of(fake, clock=clock, settings=HANGING) as source:
+    async with source_of(fake, clock, settings=HANGING) as source:
         first, second = (await source.list_cards()).cards
         stuck = source.worker_pid
         assert stuck is not None
@@ -184,7 +179,7 @@ async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_f
 async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml", tmp_path)
-    async with source_of(fake, clock=clock, settings=HANGING) as source:
+    async with source_of(fake, clock, settings=HANGING) as source:
         await source.list_cards()
         stuck = source.worker_pid
         assert stuck is not None
@@ -239,7 +234,7 @@ async def test_a_library_that_does_not_start_is_tried_again_later(tmp_path: Path
     clock = ManualClock()
     fake = install_fake("efml_native", tmp_path)
     fake.control(rule)
-    async with source_of(fake, clock=clock) as source:
+    async with source_of(fake, clock) as source:
         for _ in range(2):  # the second time it rests, and says the same
             with pytest.raises(DeviceError, match=message):
                 await source.list_cards()
@@ -270,7 +265,7 @@ async def test_a_library_that_hangs_when_opened_is_given_up(tmp_path: Path) -> N
 async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("efml_native", tmp_path)
-    async with source_of(fake, clock=clock) as source:
+    async with source_of(fake, clock) as source:
         first, second = (await source.list_cards()).cards
         fake.control("crash EfmlGetDevIsHealth 1", "fail EfmlInit * 6")
         await source.health(second)
@@ -294,7 +289,7 @@ async def test_cards_that_a_driver_brings_later_are_found(tmp_path: Path) -> Non
 
 async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with source_of(install_fake("efml", tmp_path), clock=clock) as source:
+    async with source_of(install_fake("efml", tmp_path), clock) as source:
         first, second = (await source.list_cards()).cards
         killed = source.worker_pid
         assert killed is not None
@@ -356,7 +351,7 @@ async def test_the_card_that_took_a_resting_ones_position_is_listed_at_the_next_
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("nvml", tmp_path)
-    async with source_of(fake, "nvml", clock) as source:
+    async with source_of(fake, clock) as source:
         cards = (await source.list_cards()).cards
         first_pid = source.worker_pid
         fake.control("fail nvmlDeviceGetMemoryInfo 1 15")
@@ -470,7 +465,7 @@ async def test_a_worker_stuck_in_a_call_dies_with_its_parent(tmp_path: Path) -> 
 
 
 async def test_a_worker_is_small(tmp_path: Path) -> None:
-    async with source_of(install_fake("nvml", tmp_path), "nvml") as source:
+    async with source_of(install_fake("nvml", tmp_path)) as source:
         await source.list_cards()
         status = Path(f"/proc/{source.worker_pid}/status").read_text()
     resident_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

@@ -32,6 +32,7 @@ from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.builders import cards
 from tests.extender_objects import inventory_text, pod_document
+from tests.protocol.inspect_rig import Tty
 
 NODE, SYSTEM = "n1", "kube-system"
 EXTENDER, PLUGIN, SCHEDULER = "gcushare-scheduler-extender-1", "gcushare-device-plugin-n1", "kube-scheduler-master"
@@ -66,13 +67,6 @@ class Responder:
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=self.ahead_s), usegmt=True)
         text = self.pages.get(request.path)
         return web.Response(text=text or "no such page\n", status=404 if text is None else 200, headers={"Date": date})
-
-
-class Terminal(io.StringIO):
-    """Text that claims to be on a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -206,6 +200,10 @@ class DoctorRig:
         phase = "Running" if options.get("node") else "Pending"
         return self.put_pod(pod_document(name, units, **options), age_s=age_s, phase=phase, conditions=[])
 
+    def set_status(self, **parts: Any) -> None:
+        """Have the plugin answer that nothing is wrong but for ``parts``."""
+        self.plugin.pages["/status"] = status(**parts)
+
     def mount_certificate(self, pem: bytes) -> None:
         """Give the extender's pod a TLS Secret of its own."""
         self.put(tls_secret("extender-tls", pem))
@@ -258,7 +256,7 @@ class DoctorRig:
 
     async def run(self, *argv: str, stdin: str | None = None, user: User | None = None, **environ: str) -> Answer:
         """Run ``gcushare doctor``; ``stdin`` is what a person types at a terminal."""
-        answers = io.StringIO() if stdin is None else Terminal(stdin)
+        answers = io.StringIO() if stdin is None else Tty(stdin)
         return await self._run(lambda around: SUBCOMMANDS["doctor"].run(around, stdin=answers), argv, user, environ)
 
     async def examine(self, *argv: str, user: User | None = None) -> Answer:

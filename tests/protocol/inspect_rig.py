@@ -224,6 +224,11 @@ def bound_pod(name: str, node: str, card: int, units: int, *, vendor: Vendor = E
     return pod_document(name, units, vendor=vendor, node=node, record=record, phase="Running", **options)
 
 
+def plugin_pod(name: str, node: str, phase: str = "Running") -> Document:
+    """A pod of a device plugin, as the API server shows it."""
+    return in_namespace(pod_document(name, None, node=node, phase=phase), "kube-system")
+
+
 def in_namespace(document: Document, namespace: str) -> Document:
     """The same object in another namespace."""
     return {**document, "metadata": {**document["metadata"], "namespace": namespace}}

@@ -8,18 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.extender_objects import Document, pod_document
+from tests.extender_objects import pod_document
 from tests.protocol.cards_command_rig import Caller
-from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace
+from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
 from tests.unit.card_views import busy, card, status
 
 PLUGIN = "gcushare-device-plugin-x7"
 PROXY = "/api/v1/namespaces/kube-system/pods/"
-
-
-def plugin_pod(name: str, node: str, phase: str = "Running") -> Document:
-    return in_namespace(pod_document(name, None, node=node, phase=phase), "kube-system")
 
 
 @pytest.fixture

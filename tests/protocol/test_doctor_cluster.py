@@ -28,7 +28,6 @@ from tests.protocol.doctor_rig import (
     policy,
     policy_binding,
     program_pod,
-    status,
 )
 from tests.unit.certificates import certificate_pem
 
@@ -171,7 +170,7 @@ def ledger_that_drifted(rig: DoctorRig) -> None:
 
 
 def plugin_of_another_release(rig: DoctorRig) -> None:
-    rig.plugin.pages["/status"] = status(version="0.9.4")
+    rig.set_status(version="0.9.4")
 
 
 def policy_removed(rig: DoctorRig) -> None:

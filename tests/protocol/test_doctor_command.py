@@ -10,7 +10,7 @@ import pytest
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards
-from tests.protocol.doctor_rig import NODE, DoctorRig, node_object, record, status
+from tests.protocol.doctor_rig import NODE, DoctorRig, node_object, record
 
 OTHER = "n2"
 INVENTORY, CORDON = ENFLAME.inventory_annotation, ENFLAME.cordon_annotation
@@ -112,7 +112,7 @@ async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) ->
 
 async def test_findings_are_reported_worst_first(rig: DoctorRig) -> None:
     leave_things_behind(rig)
-    rig.plugin.pages["/status"] = status(problems={"cards": "no card\nwas \x1b[31mfound"})
+    rig.set_status(problems={"cards": "no card\nwas \x1b[31mfound"})
     answer = await rig.run()
     words = [line.split()[0] for line in answer.stdout.splitlines() if line and not line.startswith(" ")]
     assert words == ["ERROR", "WARNING", "WARNING", "WARNING", "WARNING", "1"]

@@ -38,7 +38,6 @@ from tests.protocol.doctor_rig import (
     DoctorRig,
     node_object,
     record,
-    status,
 )
 
 Scenario = Callable[[DoctorRig], object]
@@ -58,10 +57,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
 def set_inventory(rig: DoctorRig, offered: list[InventoryCard], unit: str = "1") -> None:
     text = inventory_text(offered, unit)
     rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
-
-
-def set_status(rig: DoctorRig, **parts: Any) -> None:
-    rig.plugin.pages["/status"] = status(**parts)
 
 
 def set_plugin_state(rig: DoctorRig, **state: Any) -> None:
@@ -94,15 +89,15 @@ def plugin_with_rubbish(rig: DoctorRig) -> None:
 
 
 def plugin_that_cannot_register(rig: DoctorRig) -> None:
-    set_status(rig, problems={"registration": "kubelet.sock refused: unknown resource"})
+    rig.set_status(problems={"registration": "kubelet.sock refused: unknown resource"})
 
 
 def plugin_that_cannot_read_its_cards(rig: DoctorRig) -> None:
-    set_status(rig, problems={"cards": "libefml.so was not found"})
+    rig.set_status(problems={"cards": "libefml.so was not found"})
 
 
 def plugin_that_cannot_write_its_node(rig: DoctorRig) -> None:
-    set_status(rig, problems={"node": "the Node could not be written: forbidden"})
+    rig.set_status(problems={"node": "the Node could not be written: forbidden"})
 
 
 def plugin_without_capacity(rig: DoctorRig) -> None:
@@ -238,7 +233,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
 
 
 def foreign_device_ids(rig: DoctorRig) -> None:
-    set_status(rig, foreignContainers=2)
+    rig.set_status(foreignContainers=2)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +340,7 @@ async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: D
     rig.change("pods", PLUGIN, without_flags, SYSTEM)
     rig.delete("nodes", NODE)
     rig.put(node_object(NODE, [], gpushare="true"))
-    set_status(rig, vendor=ALIYUN.name, unit="GiB")
+    rig.set_status(vendor=ALIYUN.name, unit="GiB")
     assert "node-without-plugin" not in {kind for _, kind in (await rig.examine()).kinds}
-    set_status(rig, vendor=ENFLAME.name)
+    rig.set_status(vendor=ENFLAME.name)
     assert "node-without-plugin" in {kind for _, kind in (await rig.examine()).kinds}

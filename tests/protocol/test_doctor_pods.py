@@ -13,12 +13,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.documents.plugin_status import PodOnNode
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_rig import (
-    NODE,
-    DoctorRig,
-    record,
-    status,
-)
+from tests.protocol.doctor_rig import NODE, DoctorRig, record
 
 ERROR, WARNING = "error", "warning"
 
@@ -27,10 +22,6 @@ ERROR, WARNING = "error", "warning"
 async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
     async with DoctorRig(tmp_path) as running:
         yield running
-
-
-def set_status(rig: DoctorRig, **parts: Any) -> None:
-    rig.plugin.pages["/status"] = status(**parts)
 
 
 def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
@@ -102,7 +93,7 @@ async def test_an_option_that_was_edited_once_the_pod_was_bound_is_no_trouble(
 
 async def test_ids_of_another_card_than_the_recorded_one_are_found(rig: DoctorRig) -> None:
     made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
-    set_status(rig, pods=[pod_of_status(made["metadata"]["uid"])])
+    rig.set_status(pods=[pod_of_status(made["metadata"]["uid"])])
     (await rig.examine()).assert_only(ERROR, "record-differs", "card 0 of n1, and the kubelet gave it ids of card 1")
 
 
@@ -131,8 +122,8 @@ async def test_a_record_that_no_one_can_read_is_reported_as_one(rig: DoctorRig) 
 )
 async def test_a_record_under_correction_is_no_difference(rig: DoctorRig, parts: dict[str, Any]) -> None:
     made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
-    set_status(
-        rig, pods=[pod_of_status(made["metadata"]["uid"], **parts) if "uid" not in parts else pod_of_status(**parts)]
+    rig.set_status(
+        pods=[pod_of_status(made["metadata"]["uid"], **parts) if "uid" not in parts else pod_of_status(**parts)]
     )
     assert (await rig.examine()).kinds == set()
 
@@ -141,7 +132,7 @@ async def test_what_happened_a_moment_ago_is_no_trouble(rig: DoctorRig) -> None:
     rig.put_asking("new", 4, node=NODE, record=record(0, 4, assigned=False, age_s=1), age_s=1)
     rig.put_asking("newer", 4, node=NODE, age_s=1)
     made = rig.put_asking("newest", 4, node=NODE, record=record(0, 4, age_s=1), age_s=1)
-    set_status(rig, pods=[pod_of_status(made["metadata"]["uid"])])
+    rig.set_status(pods=[pod_of_status(made["metadata"]["uid"])])
     assert (await rig.examine()).kinds == set()
 
 
@@ -156,5 +147,5 @@ async def test_several_cards_of_one_pod_are_compared_as_a_set(rig: DoctorRig) ->
     both = PodRecord(card_indexes=(1, 0), card_units=16, pod_units=8, assigned=True)
     made = rig.put_asking("pair", 8, node=NODE, record=both, annotations={"gcushare.io/cards": "2"})
     shown = pod_of_status(made["metadata"]["uid"], recordedCards=[1, 0], heldByCard={"0": 4, "1": 4})
-    set_status(rig, pods=[shown])
+    rig.set_status(pods=[shown])
     assert (await rig.examine()).kinds == set()

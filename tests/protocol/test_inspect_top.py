@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gcushare.core.units import GIB
-from tests.extender_objects import Document, pod_document
+from tests.extender_objects import Document
 from tests.fake_proc import FakeProc
-from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
 
 _LABELS = ("vendor", "node", "card", "uuid", "model")
@@ -30,10 +30,6 @@ def metrics_of(node: str, *used_gib: float) -> str:
         used.labels(*labels).set(amount * GIB)
         heat.labels(*labels).set(61.4)
     return generate_latest(registry).decode()
-
-
-def plugin_pod(name: str, node: str) -> Document:
-    return in_namespace(pod_document(name, None, node=node, phase="Running"), "kube-system")
 
 
 def add_plugin(found: Cluster, node: str, *used_gib: float) -> None:

@@ -26,7 +26,6 @@ from tests.protocol.doctor_rig import (
     DoctorRig,
     config_map,
     record,
-    status,
     tls_secret,
 )
 from tests.protocol.test_doctor_rights import role
@@ -199,7 +198,7 @@ def plant(rig: DoctorRig) -> None:
             "message": f'mount failed: {{"apiKey": "{SECRETS["event"]}"}}',
         }
     )
-    rig.plugin.pages["/status"] = status(problems={"node": f"GET failed with token={SECRETS['status']}"})
+    rig.set_status(problems={"node": f"GET failed with token={SECRETS['status']}"})
     for node in (NODE, "master"):
         rig.api.register_logs(node, print_secrets)
 

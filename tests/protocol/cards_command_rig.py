@@ -6,8 +6,8 @@ import asyncio
 import io
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from aiohttp import web
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import Surroundings
+from tests.protocol import kube_server
 from tests.protocol.inspect_rig import Ran, Tty
 
 NOWHERE = Path("/nowhere")
@@ -46,18 +47,10 @@ class Caller:
         return document
 
 
-@asynccontextmanager
-async def serving(body: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+def serving(body: bytes, tls: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[str]:
     """An address that answers everything with this, over TLS alone where it is given."""
 
-    async def answer(_request: web.BaseRequest) -> web.Response:
+    async def answer(_request: web.Request) -> web.Response:
         return web.Response(body=body, content_type="application/json")
 
-    server = web.Server(answer)
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    finally:
-        listener.close()
-        await server.shutdown(0)
-        await listener.wait_closed()
+    return kube_server.serving(answer, tls)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from gcushare.config_manager.host.probe import (
 from gcushare.config_manager.plan.execute import Systemctl
 from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
 from gcushare.core.errors import GcushareError
+from tests.protocol import kube_server
 from tests.protocol.runtime_certificates import Authority
 from tests.unit.config_manager_host import ManualClock
 
@@ -32,37 +33,29 @@ AWAITED = AwaitScheduler(flag="config", value="/new", restarted=True, required=T
 LIMITS = WaitLimits(timeout_s=60, settle_s=5, interval_s=1)
 
 
-@asynccontextmanager
-async def serving(status: int, text: str, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    async def answer(_request: web.Request) -> web.Response:
-        return web.Response(status=status, text=text)
+def serving(status: int, text: str, tls: ssl.SSLContext | None = None) -> AbstractAsyncContextManager[str]:
+    """An address with /healthz and nothing else."""
 
-    app = web.Application()
-    app.router.add_get("/healthz", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, text=text) if request.path == "/healthz" else web.Response(status=404)
+
+    return kube_server.serving(answer, tls)
 
 
 async def test_a_scheduler_with_a_certificate_of_its_own_making_is_asked_all_the_same(tmp_path: Path) -> None:
     cert, key = Authority("self").issue("kube-scheduler").write(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    async with serving(200, "ok", context) as port:
-        assert await ask_health(f"https://127.0.0.1:{port}/healthz") == ""
+    async with serving(200, "ok", context) as url:
+        assert await ask_health(f"{url}/healthz") == ""
 
 
 async def test_what_is_wrong_with_a_scheduler_is_reported_in_words() -> None:
-    async with serving(500, "[-]leaderElection failed: reason withheld") as port:
-        problem = await ask_health(f"http://127.0.0.1:{port}/healthz")
+    async with serving(500, "[-]leaderElection failed: reason withheld") as url:
+        problem = await ask_health(f"{url}/healthz")
         assert "answers 500 '[-]leaderElection failed" in problem
-        assert "answers 404" in await ask_health(f"http://127.0.0.1:{port}/livez")
-    assert "does not answer" in await ask_health(f"http://127.0.0.1:{port}/healthz")
+        assert "answers 404" in await ask_health(f"{url}/livez")
+    assert "does not answer" in await ask_health(f"{url}/healthz")
 
 
 def proc(root: Path, **processes: tuple[str, ...]) -> ProcProcesses:

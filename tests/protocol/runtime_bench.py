@@ -1,12 +1,14 @@
-"""What tests of the shared server share: handlers that can be held, and clients that say exactly what they want."""
+"""What tests of the shared parts share: handlers that can be held, clients that say what they want, processes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -117,3 +119,14 @@ async def until(condition: Callable[[], bool]) -> None:
     """Wait for what no event tells; the caller's deadline bounds it."""
     while not condition():  # noqa: ASYNC110 - the state of a server has no event for tests
         await asyncio.sleep(0.005)
+
+
+@contextmanager
+def python(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run Python with these words in its own process; it is gone when the block is left, whatever happened."""
+    command = [sys.executable, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from tests.protocol.runtime_bench import python
 
 _PROGRAM = '''
 import asyncio, logging, sys
@@ -58,14 +59,8 @@ sys.exit(run_program(PROGRAM, lambda settings: run(lambda shutdown: serve(settin
 '''
 
 
-@contextmanager
-def started(*argv: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-X", "dev", "-c", _PROGRAM, *argv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def started(*argv: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return python("-X", "dev", "-c", _PROGRAM, *argv)
 
 
 def run_once(*argv: str) -> subprocess.CompletedProcess[str]:

@@ -8,15 +8,14 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks, run
+from tests.protocol.runtime_bench import python
 
 _PREAMBLE = """
 import asyncio, logging, sys, time
@@ -31,15 +30,8 @@ EACH_LOOP_AND_SIGNAL = pytest.mark.parametrize(
 )
 
 
-@contextmanager
-def started(program: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program in its own process; it is gone when the block is left, whatever happened."""
-    command = [sys.executable, "-c", _PREAMBLE + textwrap.dedent(program)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def started(program: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return python("-c", _PREAMBLE + textwrap.dedent(program))
 
 
 def wait_for_line(process: subprocess.Popen[str], expected: str) -> None:

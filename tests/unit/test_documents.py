@@ -26,8 +26,8 @@ HAN = re.compile(r"[\u4e00-\u9fff]")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
-FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "reset-then-reuse-values", "set"}
-FOREIGN_FLAGS |= {"gpu-memory-utilization", "trace", "vendor", "wait"}
+FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
+FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "vendor", "wait"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "slice-count", "type"}
 """Flags of kubectl, helm, docker, kube-scheduler, vLLM, older programs and make's arguments that the documents show."""
 

@@ -23,6 +23,10 @@ TARGET_LABELS = frozenset({"job", "instance", "namespace", "pod"})
 
 OF_PROMETHEUS: Mapping[str, frozenset[str]] = {
     "up": TARGET_LABELS | {"node"},  # the plugin chart's ServiceMonitor sets it: tests/unit/test_chart_monitoring.py
+    **{  # kube-state-metrics
+        f"kube_daemonset_status_{name}": frozenset({"namespace", "daemonset"})
+        for name in ("number_unavailable", "updated_number_scheduled")
+    },
     "ALERTS": frozenset({"alertname", "alertstate", "severity"}),
 }
 """Series that no program of ours serves."""

@@ -154,8 +154,8 @@ _GLANCE = Row(
             kind=Kind.STAT,
             title="Nodes and pods that cannot be read",
             about=(
-                "Nodes with a damaged inventory take no pods. Pods with a damaged record hold memory that is not "
-                "counted."
+                "Nodes with a damaged inventory take no pods. What pods with a damaged record ask for is kept free on "
+                "every card that could hold it; for whole cards, or unreadable requests, nothing is."
             ),
             queries=(
                 Query(one("gcushare_nodes_unreadable", "vendor"), "nodes {{vendor}}"),

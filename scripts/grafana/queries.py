@@ -6,8 +6,8 @@ OURS = 'vendor=~"$vendor"'
 
 
 def one(metric: str, by: str = "vendor, unit") -> str:
-    """One replica's figure: all of them serve the same ledger."""
-    return f"max by ({by}) ({metric}{{{OURS}}})"
+    """The leader's figure: other replicas may be behind, and do not know which nodes kube-scheduler asked about."""
+    return f"max by ({by}) ({metric}{{{OURS}}} and on (namespace, job, instance) gcushare_leader == 1)"
 
 
 def all_nodes(metric: str) -> str:

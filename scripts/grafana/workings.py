@@ -219,11 +219,11 @@ TRUTH = Row(
             kind=Kind.STAT,
             title="Drift of the ledger",
             about=(
-                "Pods that the recount found counted wrongly within the time shown. Each was repaired; each is a "
-                "fault of the program."
+                "Pods, sums and orders that the recount found wrong within the time shown, by the worst replica. Each "
+                "was repaired; each is a fault of the program."
             ),
             queries=(
-                Query(f"sum by (vendor) (increase(gcushare_ledger_drifts_total{{{OURS}}}[$__range]))", "{{vendor}}"),
+                Query(f"max by (vendor) (increase(gcushare_ledger_drifts_total{{{OURS}}}[$__range]))", "{{vendor}}"),
             ),
             width=4,
             steps=NONE_IS_GOOD,

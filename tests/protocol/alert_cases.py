@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Series = Mapping[str, str]
+Series = dict[str, str]
 
 _EXTENDER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",instance="10.0.0.1:32766"'
 _OTHER = 'namespace="kube-system",job="gcushare-scheduler-extender-metrics",instance="10.0.0.2:32766"'
 _PLUGIN = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.1:32767"'
+_OTHER_PLUGIN = 'namespace="kube-system",job="gcushare-device-plugin-metrics",instance="10.0.1.2:32767"'
+_DAEMONSET = 'namespace="kube-system",daemonset="gcushare-device-plugin"'
 _NODE = f'{_PLUGIN},vendor="enflame",node="node-1"'
 _CARD = f'{_NODE},card="3",uuid="GCU-3",model="S60"'
 _POD = f'{_NODE},card="3",pod_namespace="ml",pod_name="train-0"'
@@ -27,6 +29,8 @@ _RESOURCE = "enflame.com/gcu-memory"
 
 _ALWAYS = "x90"
 """The value of the first minute, for ninety more."""
+
+_LEADS: Series = {f"gcushare_leader{{{_EXTENDER}}}": f"1{_ALWAYS}", f"gcushare_leader{{{_OTHER}}}": f"0{_ALWAYS}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +50,41 @@ class Case:
 
 def _reason(reason: str, quiet: str, alert: str) -> Case:
     name = "gcushare_pods_waiting_by_reason"
-    # Both replicas tell of the same two pods: they must not be counted twice.
+    # Both replicas tell of pods: the leader's figure counts, once. What the other believes fits may not be asked about.
     return Case(
         alert=alert,
-        fires={f'{name}{{{at},vendor="enflame",reason="{reason}"}}': f"2{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
-        quiet={f'{name}{{{_EXTENDER},vendor="enflame",reason="{quiet}"}}': f"2{_ALWAYS}"},
+        fires=_LEADS
+        | {f'{name}{{{at},vendor="enflame",reason="{reason}"}}': f"2{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
+        quiet=_LEADS
+        | {
+            f'{name}{{{_EXTENDER},vendor="enflame",reason="{quiet}"}}': f"2{_ALWAYS}",
+            f'{name}{{{_OTHER},vendor="enflame",reason="{reason}"}}': f"2{_ALWAYS}",
+        },
         labels=_OF_VENDOR,
         value="2",
     )
+
+
+def _answers(verb: str, fast: int, slow: int) -> Series:
+    """So many answers a minute within a second, and so many within one to five."""
+    labels, both = f'{_EXTENDER},vendor="enflame",verb="{verb}"', fast + slow
+    buckets = {"1.0": fast, "5.0": both, "+Inf": both}
+    name = "gcushare_extender_request_seconds"
+    return {f'{name}_bucket{{{labels},le="{le}"}}': f"0+{number}x90" for le, number in buckets.items()} | {
+        f"{name}_count{{{labels}}}": f"0+{both}x90"
+    }
 
 
 def _count(alert: str, metric: str) -> Case:
     """A gauge of the extender that should be 0."""
     return Case(
         alert=alert,
-        fires={f'{metric}{{{at},vendor="enflame"}}': f"3{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
-        quiet={f'{metric}{{{_EXTENDER},vendor="enflame"}}': f"0{_ALWAYS}"},
+        fires=_LEADS | {f'{metric}{{{at},vendor="enflame"}}': f"3{_ALWAYS}" for at in (_EXTENDER, _OTHER)},
+        quiet=_LEADS
+        | {
+            f'{metric}{{{_EXTENDER},vendor="enflame"}}': f"0{_ALWAYS}",
+            f'{metric}{{{_OTHER},vendor="enflame"}}': f"3{_ALWAYS}",  # what it saw before its watch broke
+        },
         labels=_OF_VENDOR,
         value="3",
     )
@@ -78,7 +101,27 @@ _UP = (
         alert="GcushareExtenderDown",
         fires={f"up{{{_EXTENDER}}}": f"0{_ALWAYS}"},
         quiet={f"up{{{_EXTENDER}}}": f"0{_ALWAYS}", f"up{{{_OTHER}}}": f"1{_ALWAYS}"},
+        labels=_OF_JOB,
+    ),
+    Case(
+        alert="GcushareExtenderDown",
+        fires={f"up{{{_PLUGIN}}}": f"1{_ALWAYS}"},
+        quiet={f"up{{{_EXTENDER}}}": f"1{_ALWAYS}"},
         labels={},
+    ),
+    # A rollout goes on, and the last pod of it does not start.
+    Case(
+        alert="GcushareDevicePluginMissing",
+        fires={
+            f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": f"1{_ALWAYS}",
+            f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}": "0+1x20 20x70",
+        },
+        quiet={
+            f"kube_daemonset_status_number_unavailable{{{_DAEMONSET}}}": f"1{_ALWAYS}",
+            f"kube_daemonset_status_updated_number_scheduled{{{_DAEMONSET}}}": "0+1x90",
+        },
+        labels={"namespace": "kube-system", "daemonset": "gcushare-device-plugin"},
+        value="1",
     ),
     Case(
         alert="GcushareDevicePluginDown",
@@ -92,9 +135,12 @@ _UP = (
             f'gcushare_build_info{{{_PLUGIN},version="0.1.0"}}': f"1{_ALWAYS}",
             f'gcushare_build_info{{{_EXTENDER},version="0.2.0"}}': f"1{_ALWAYS}",
         },
+        # Another node's plugin has the new version at minute 40.
         quiet={
-            f'gcushare_build_info{{{_PLUGIN},version="0.2.0"}}': f"1{_ALWAYS}",
             f'gcushare_build_info{{{_EXTENDER},version="0.2.0"}}': f"1{_ALWAYS}",
+            f'gcushare_build_info{{{_PLUGIN},version="0.1.0"}}': f"1{_ALWAYS}",
+            f'gcushare_build_info{{{_OTHER_PLUGIN},version="0.1.0"}}': "1x40 _x50",
+            f'gcushare_build_info{{{_OTHER_PLUGIN},version="0.2.0"}}': "_x40 1x50",
         },
         labels={"namespace": "kube-system"},
         value="2",
@@ -124,6 +170,13 @@ _SCHEDULING = (
         value="1h 0m 0s",
     ),
     Case(
+        alert="GcushareExtenderWatchStale",
+        fires={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': "NaN " * 91},
+        quiet={f'gcushare_watch_age_seconds{{{_EXTENDER},resource="pods"}}': "NaN 1x89"},
+        labels=_OF_JOB | {"instance": "10.0.0.1:32766", "resource": "pods"},
+        value="NaN",
+    ),
+    Case(
         alert="GcushareLedgerDrift",
         fires={f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}': "0x30 1x60"},
         quiet={f'gcushare_ledger_drifts_total{{{_EXTENDER},vendor="enflame"}}': f"7{_ALWAYS}"},
@@ -137,16 +190,9 @@ _SCHEDULING = (
     ),
     Case(
         alert="GcushareAnswersSlow",
-        fires={
-            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="1.0"}}': "0x90",
-            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="5.0"}}': "0+9x90",
-            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="+Inf"}}': "0+9x90",
-        },
-        quiet={
-            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="1.0"}}': "0+9x90",
-            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="5.0"}}': "0+9x90",
-            f'gcushare_extender_request_seconds_bucket{{{_EXTENDER},vendor="enflame",verb="bind",le="+Inf"}}': "0+9x90",
-        },
+        fires=_answers("bind", fast=0, slow=9),
+        # Many fast ones; and slow ones, of which there are few.
+        quiet=_answers("bind", fast=9, slow=0) | _answers("filter", fast=0, slow=2),
         labels={"vendor": "enflame", "verb": "bind"},
         value="4.96s",
     ),
@@ -167,6 +213,14 @@ def _use(used_gib: float) -> Series:
     return {f"gcushare_card_{name}_bytes{{{_CARD}}}": f"{int(gib * _GIB)}{_ALWAYS}" for name, gib in figures.items()}
 
 
+def _whole_use(card: int) -> Series:
+    """A card of 64 GiB with 4 GiB kept back that one pod has whole, and uses to the last byte but one."""
+    labels = _CARD.replace('card="3"', f'card="{card}"')
+    figures = {"memory_used_bytes": 64 * _GIB - 1, "granted_bytes": 59 * _GIB, "reserved_bytes": 4 * _GIB}
+    figures |= {"memory_bytes": 64 * _GIB, "granted_units": 59, "units": 59}
+    return {f"gcushare_card_{name}{{{labels}}}": f"{value}{_ALWAYS}" for name, value in figures.items()}
+
+
 def _over_use(gib: float) -> Series:
     """A pod that is reported as over its grant."""
     return {f"gcushare_pod_over_use_bytes{{{_POD}}}": f"{int(gib * _GIB)}{_ALWAYS}"}
@@ -175,17 +229,29 @@ def _over_use(gib: float) -> Series:
 _NODES = (
     Case(
         alert="GcushareNodeOffersNoUnits",
-        fires={f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}"},
+        fires={
+            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}",
+            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
+            f"gcushare_card_healthy{{{_CARD}}}": f"0{_ALWAYS}",
+        },
         quiet={
             f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}",
             f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
+            f"gcushare_card_healthy{{{_CARD}}}": f"1{_ALWAYS}",
         },
         labels={"vendor": "enflame", "node": "node-1"},
     ),
     Case(
         alert="GcusharePluginNotRegistered",
-        fires={f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"0{_ALWAYS}"},
-        quiet={f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': f"1{_ALWAYS}"},
+        # The list is refused: each third look falls into a moment in which it is read. A kubelet's restart is brief.
+        fires={
+            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': "0 0 1 " * 30,
+            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
+        },
+        quiet={
+            f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}': "1x57 0x1 1x30",
+            f"gcushare_card_units{{{_CARD}}}": f"16{_ALWAYS}",
+        },
         labels=_OF_NODE | {"resource": _RESOURCE},
     ),
     Case(
@@ -203,7 +269,8 @@ _NODES = (
     Case(
         alert="GcushareCardUsesMoreThanGranted",
         fires=_use(10.5),
-        quiet=_use(9.9),
+        # Whole cards, of which what is kept back is used as well, count as granted to the last unit.
+        quiet=_use(9.9) | _whole_use(card=4),
         labels=_OF_CARD,
         value="2.5Gi",
     ),
@@ -235,32 +302,35 @@ _NODES = (
             f'gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="evicted"}}': "0+1x90",
         },
         labels={"vendor": "enflame", "node": "node-1"},
-        value="15",
+        value="60",
     ),
-    # Six in the last hour: of a day that had no other, and of one that had as many in every hour.
+    # Six in the last hour: of a day that had no other; of one that had as many in every hour; and of a new node.
     Case(
         alert="GcushareCorrectionsRising",
         fires={f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0x1380 0+0.1x60"},
-        quiet={f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0+0.1x1441"},
-        labels=_OF_NODE,
+        quiet={
+            f"gcushare_plugin_record_corrections_total{{{_NODE}}}": "0+0.1x1441",
+            'gcushare_plugin_record_corrections_total{vendor="enflame",node="node-2"}': "_x1320 0+0.1x121",
+        },
+        labels={"vendor": "enflame", "node": "node-1"},
         value="6",
         at=1441,
     ),
-    _of_node("GcushareRecordWritesFail", "gcushare_plugin_record_write_failures_total", "0+1x90", "5x90"),
+    # Refused for good, tried again every three minutes; and a hiccup.
+    _of_node(
+        "GcushareRecordWritesFail",
+        "gcushare_plugin_record_write_failures_total",
+        "0 0 0 " + "".join(f"{n} {n} {n} " for n in range(1, 30)),
+        "0x55 4x35",
+    ),
     _of_node("GcushareKubeletRecordUnreadable", "gcushare_plugin_kubelet_record_failures_total", "0+1x90", "5x90"),
     Case(
         alert="GcushareAllocationsRefused",
-        fires={
-            f'gcushare_plugin_call_seconds_count{{{_PLUGIN},call="Allocate",outcome="Refused"}}': "0+1x90",
-            f"gcushare_plugin_pods{{{_NODE}}}": f"0{_ALWAYS}",
-        },
-        quiet={
-            f'gcushare_plugin_call_seconds_count{{{_PLUGIN},call="Allocate",outcome="ok"}}': "0+1x90",
-            f"gcushare_plugin_pods{{{_NODE}}}": f"0{_ALWAYS}",
-        },
-        labels={key: _OF_NODE[key] for key in ("job", "instance", "vendor", "node")} | {"call": "Allocate"},
+        # Eight at once, after an hour without any.
+        fires={f'gcushare_plugin_failed_calls_total{{{_NODE},call="Allocate"}}': "0x55 8x35"},
+        quiet={f'gcushare_plugin_failed_calls_total{{{_NODE},call="Allocate"}}': "8x90"},
+        labels={"vendor": "enflame", "node": "node-1", "call": "Allocate"},
     ),
-    _of_node("GcushareAllocationsUnconfirmed", "gcushare_plugin_unconfirmed_allocations", "2x90", "0x90", "2"),
     _of_node("GcushareForeignDeviceIds", "gcushare_plugin_foreign_containers", "2x90", "0x90", "2"),
     _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "0+60x90", "70x90"),
     _of_node("GcusharePluginWatchStale", "gcushare_plugin_watch_age_seconds", "NaN " * 91, "70x90"),

@@ -208,6 +208,8 @@ class TestRoot:
         assert figures['gcushare_fragmentation{request="4",unit="1",vendor="enflame"}'] == "0.0"
         results = 'gcushare_extender_results_total{reason="",result="fits",vendor="enflame",verb="filter"}'
         assert figures[results] == "1.0"
+        never = 'gcushare_extender_results_total{reason="forbidden",result="error",vendor="enflame",verb="bind"}'
+        assert figures[never] == "0.0", "a first error can be seen to be one more"
         assert figures['gcushare_extender_request_seconds_count{vendor="enflame",verb="bind"}'] == "1.0"
         assert figures["gcushare_leader"] == "1.0"
         assert float(figures['gcushare_watch_age_seconds{resource="pods"}']) < 60

@@ -235,8 +235,10 @@ async def test_a_replica_is_not_ready_before_it_has_certificates(tmp_path: Path)
         status, text = await rig.get("/readyz")
         assert status == 503
         assert "no certificates for the scheduler's calls yet" in text
+        assert "gcushare_leader 0.0" in (await rig.get("/metrics"))[1]
         await put_secret(rig)
         await verbs_port(rig, tmp_path)
+        assert "gcushare_leader 1.0" in (await rig.get("/metrics"))[1]
         assert (await rig.get("/readyz"))[0] == 200
 
 

@@ -93,6 +93,8 @@ async def test_metrics_count_calls_refusals_requests_and_units() -> None:
         assert 'gcushare_plugin_call_seconds_count{call="Allocate",outcome="ok"} 1.0' in text
         assert 'gcushare_card_granted_units{card="0",model="Simulated",node="node-1",uuid="GCU-0"' in text
         assert 'gcushare_plugin_call_seconds_count{call="GetPreferredAllocation",outcome="Refused"} 1.0' in text
+        for call, times in (("GetPreferredAllocation", 1.0), ("Allocate", 0.0)):
+            assert f'gcushare_plugin_failed_calls_total{{call="{call}",node="node-1",vendor="enflame"}} {times}' in text
         assert 'gcushare_plugin_api_requests_total{code="200",resource="pods",verb="patch"} 1.0' in text
         assert (
             'gcushare_plugin_registered{node="node-1",resource="enflame.com/gcu-memory",vendor="enflame"} 1.0' in text

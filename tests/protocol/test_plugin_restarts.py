@@ -82,6 +82,8 @@ async def test_a_refused_registration_is_tried_again_and_readiness_says_why() ->
             accepts.set()
             refused = len(seen)
             await rig.until(lambda: len(seen) > refused, "a registration that is accepted")
+            figures = await rig.figures()
+            assert figures.sum("gcushare_plugin_registered") == 0, "this kubelet reads no list"
         assert set(seen) == {"enflamegcushare.sock"}
 
 

@@ -148,15 +148,14 @@ class TestNodesWithoutUnits:
         document["status"]["capacity"] = {name: amount for name, amount in capacity.items() if amount is not None}
         return msgspec.convert(document, Node)
 
-    @pytest.mark.parametrize("units", [None, "0"])
-    def test_cards_that_the_kubelet_does_not_count_are_reported(self, units: str | None) -> None:
-        assert state_of(self.node(units)).nodes_without_units == {"node-1"}
+    @pytest.mark.parametrize(("units", "whole"), [(None, None), ("0", "0"), ("16", "0"), (None, "1")])
+    def test_cards_that_the_kubelet_does_not_count_are_reported(self, units: str | None, whole: str | None) -> None:
+        assert state_of(self.node(units, whole)).nodes_without_units == {"node-1"}
 
     def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:
-        for end in (self.node("16"), self.node(None, "1")):
-            state = state_of(self.node("0"))
-            state.see_node(end)
-            assert state.nodes_without_units == set()
+        state = state_of(self.node("0"))
+        state.see_node(self.node("16", "1"))
+        assert state.nodes_without_units == set()
         state = state_of(self.node("0"))
         state.lose_node("node-1")
         assert state.nodes_without_units == set()

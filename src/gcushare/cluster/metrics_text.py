@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -39,8 +40,8 @@ class Figures:
         return min(self._values(name, labels), default=0.0)
 
     def most(self, name: str, **labels: str) -> float:
-        """The greatest of them; 0 where there is none."""
-        return max(self._values(name, labels), default=0.0)
+        """The greatest of them that is a number; 0 where there is none."""
+        return max((value for value in self._values(name, labels) if not math.isnan(value)), default=0.0)
 
     def _values(self, name: str, labels: dict[str, str]) -> list[float]:
         wanted = set(labels.items())

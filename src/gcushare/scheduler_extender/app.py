@@ -64,7 +64,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler, decode_node, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
+from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest
@@ -200,14 +200,14 @@ class Extender:
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
         events = EventCollector(self.recorder.counters, reports, wakes)
-        register(self._registry, [*collectors, ReplicaCollector(self.leadership, watches), events])
+        register(self._registry, [*collectors, ReplicaCollector(self._answers_scheduler, watches), events])
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app
 
     def _make_vendor_routes(self) -> list[VendorRoutes]:
         counts = {
-            (each.vendor_name, verb): self._metrics.count_for(each.vendor_name, verb)
+            (each.vendor_name, verb): self._metrics.count_for(each.vendor_name, verb, REASONS)
             for each in self.services
             for verb in ("filter", "prioritize", "bind", "preempt")
         }
@@ -305,6 +305,10 @@ class Extender:
 
     def _serves(self) -> bool:
         return self.serving.is_synced and self.leadership.is_leader
+
+    def _answers_scheduler(self) -> bool:
+        """Whether the scheduler can call: `_serves`, and the port for its calls is open."""
+        return self._serves() and (not self.verbs.is_wanted or self.verbs.server is not None)
 
     def _now_ns(self) -> int:
         return round(self._clock.now().timestamp() * 1_000_000) * 1000

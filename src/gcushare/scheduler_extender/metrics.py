@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -15,7 +16,6 @@ from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
-from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
@@ -55,10 +55,14 @@ class RequestMetrics:
         """The counter of one vendor's drifts; it stands at 0 from the start."""
         return self._drifts.labels(vendor)
 
-    def count_for(self, vendor: str, verb: str) -> Count:
-        """Make the counter of one verb, with its labels looked up once."""
+    def count_for(self, vendor: str, verb: str, errors: Iterable[str]) -> Count:
+        """Make the counter of one verb, with its labels looked up once.
+
+        What is counted of the reasons in ``errors`` stands at 0 from the start: of a series that begins at its first
+        error, Prometheus never sees that one.
+        """
         seconds = self._seconds.labels(vendor, verb)
-        counters: dict[tuple[str, str], Counter] = {}
+        counters = {("error", reason): self._results.labels(vendor, verb, "error", reason) for reason in errors}
 
         def count(result: str, taken_s: float | None, reason: str) -> None:
             if taken_s is not None:
@@ -89,7 +93,7 @@ class VendorCollector(Collector):
             ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting)),
             (
                 "nodes_without_units",
-                "Nodes with cards of which the kubelet counts no unit.",
+                "Nodes with cards of which the kubelet counts none of a resource that they serve.",
                 len(state.nodes_without_units),
             ),
             ("nodes_unreadable", "Nodes whose cards cannot be read.", len(state.node_problems)),
@@ -177,19 +181,19 @@ class WatchFigures(Protocol):
 
 
 class ReplicaCollector(Collector):
-    """The figures of this replica: whether it leads, and how current its watch caches are."""
+    """The figures of this replica: whether it answers the scheduler, and how current its watch caches are."""
 
-    def __init__(self, leadership: Leadership, watches: Mapping[str, WatchFigures]) -> None:
-        self._leadership = leadership
+    def __init__(self, answers: Callable[[], bool], watches: Mapping[str, WatchFigures]) -> None:
+        self._answers = answers
         self._watches = watches
 
     def collect(self) -> Iterable[Metric]:
         """Make the figures."""
         leading = GaugeMetricFamily("gcushare_leader", "1 where this replica serves the scheduler.")
-        leading.add_metric((), int(self._leadership.is_leader))
+        leading.add_metric((), int(self._answers()))
         age = GaugeMetricFamily(
             "gcushare_watch_age_seconds",
-            "Time since the API server last proved the watch cache current.",
+            "Time since the API server last proved the watch cache current; NaN before the first list.",
             labels=("resource",),
         )
         counters = {
@@ -203,8 +207,7 @@ class ReplicaCollector(Collector):
             )
         }
         for resource, watch in self._watches.items():
-            if watch.age_s is not None:
-                age.add_metric((resource,), watch.age_s)
+            age.add_metric((resource,), math.nan if watch.age_s is None else watch.age_s)
             seen = watch.counters
             values = (seen.lists, seen.watches, seen.events, seen.failures, seen.undecodable)
             for family, value in zip(counters.values(), values, strict=True):

@@ -88,6 +88,11 @@ class Endpoint:
         finally:
             await self.close()
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the kubelet reads the list now: a kubelet that refuses it takes the registration all the same."""
+        return not self.problem and self._table.streams > 0
+
     async def probe(self) -> str | None:
         """Call our own socket as the kubelet does; None where it answers, else why not."""
         if self._server is None:

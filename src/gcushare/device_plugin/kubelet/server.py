@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 """GetPreferredAllocation carries every free id to us: 1.3 MB for 262,144 units, more for other layouts' longer ids."""
 
+CALLS = ("GetPreferredAllocation", "Allocate")
+"""The kubelet's calls that are timed and counted."""
+
 STATUS_OF_ERROR: tuple[tuple[type[GcushareError], grpc.StatusCode], ...] = (
     (Refused, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (RemoteContractError, grpc.StatusCode.INVALID_ARGUMENT),
@@ -108,6 +111,9 @@ class DevicePluginService:
             self._observe(call, self._clock() - started, type(error).__name__)
             logger.warning("%s refused: %s", call, error)
             await _abort(context, error)
+        except Exception:
+            self._observe(call, self._clock() - started, "defect")
+            raise  # gRPC logs it and answers the kubelet.
         self._observe(call, self._clock() - started, "")
         return answer
 

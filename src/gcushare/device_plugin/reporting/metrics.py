@@ -18,6 +18,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, InventoryCard
 from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
 from gcushare.device_plugin.kubelet.registration import Endpoint
+from gcushare.device_plugin.kubelet.server import CALLS
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
@@ -66,7 +67,8 @@ class PluginMetrics(Collector):
         self.registry = make_registry("gcushare-device-plugin", __version__)
         self._calls = Histogram(
             "gcushare_plugin_call_seconds",
-            "Time of the kubelet's calls, the wait for a pod included, by call and outcome (ok or the error's family).",
+            "Time of the kubelet's calls, the wait for a pod included, by call and outcome (ok, the kind of "
+            "error, or defect).",
             ("call", "outcome"),
             buckets=_LATENCY_BUCKETS_S,
             registry=self.registry,
@@ -77,6 +79,7 @@ class PluginMetrics(Collector):
             ("verb", "resource", "code"),
             registry=self.registry,
         )
+        self._failed_calls = dict.fromkeys(CALLS, 0)
         self._observed: Observed | None = None
 
     def observe_request(self, report: RequestReport) -> None:
@@ -86,6 +89,7 @@ class PluginMetrics(Collector):
     def observe_call(self, call: str, seconds: float, error: str) -> None:
         """Take one call of the kubelet in."""
         self._calls.labels(call, error or "ok").observe(seconds)
+        self._failed_calls[call] += bool(error)
 
     def follow(self, observed: Observed) -> None:
         """Show these parts from now on."""
@@ -103,6 +107,14 @@ class PluginMetrics(Collector):
         yield from _over_use_metrics(self._observed)
         yield from _registration_metrics(self._observed)
         yield from _record_metrics(self._observed)
+        failed = CounterMetricFamily(
+            "gcushare_plugin_failed_calls",
+            "Calls of the kubelet that were refused or failed.",
+            labels=("vendor", "node", "call"),
+        )
+        for call, times in self._failed_calls.items():
+            failed.add_metric((self._observed.vendor, self._observed.node, call), times)
+        yield failed
 
 
 def _gauge(
@@ -262,7 +274,7 @@ def _registration_metrics(observed: Observed) -> Iterator[Metric]:
     times = CounterMetricFamily("gcushare_plugin_registrations", "Registrations with the kubelet.", labels=names)
     for endpoint in observed.endpoints.values():
         labels = (observed.vendor, observed.node, endpoint.resource)
-        registered.add_metric(labels, not endpoint.problem)
+        registered.add_metric(labels, endpoint.is_read)
         times.add_metric(labels, endpoint.registrations)
     yield from (registered, times)
 

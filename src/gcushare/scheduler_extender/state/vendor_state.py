@@ -130,7 +130,7 @@ class VendorState:
                 SERVES_MEMORY: self.vendor.memory_resource,
                 SERVES_WHOLE: self.vendor.whole_card_resource,
             }
-            if all(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
+            if any(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
                 self.nodes_without_units.add(name)
 
     def lose_node(self, name: str) -> None:

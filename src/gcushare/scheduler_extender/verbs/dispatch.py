@@ -191,6 +191,8 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (UnknownOutcomeError, "unknown_outcome"),
     (RetryableError, "unavailable"),
 )
+REASONS = (*(reason for _, reason in _REASONS), "defect")
+"""What `reason_of` says."""
 
 
 def reason_of(error: Exception) -> str:

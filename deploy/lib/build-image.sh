@@ -15,7 +15,8 @@ build_image() {
 
 Build the image of $name and save it as images/$name.tar.
 
-$IMAGE_HELP
+$REPOSITORY_HELP
+  --tool TOOL          docker, podman, nerdctl or buildah (GCUSHARE_IMAGE_TOOL, the first that works)
   --platform PLATFORM  linux/amd64 or linux/arm64 (GCUSHARE_PLATFORM, this machine's)
   --python-image IMAGE where CPython comes from (GCUSHARE_PYTHON_IMAGE, see deploy/image/Dockerfile)
   --pip-index-url URL  another package registry (GCUSHARE_PIP_INDEX_URL)"

@@ -40,6 +40,7 @@ set_common_defaults() {
     ssh_user=${GCUSHARE_SSH_USER:-root}
     ssh_port=${GCUSHARE_SSH_PORT:-22}
     timeout=${GCUSHARE_TIMEOUT:-10m}
+    check_time "$timeout" "GCUSHARE_TIMEOUT"
     vendor=${GCUSHARE_VENDOR:-}
     helm_arguments=()
 }
@@ -55,11 +56,17 @@ one_of() {
     fail "$what is '$word'" "use one of: $*"
 }
 
+# check_time WORD WHAT
+check_time() {
+    [[ $1 =~ ^[0-9]+[smh]$ ]] || fail "$2 is '$1'" "give whole seconds, minutes or hours, such as 90s, 10m or 1h"
+}
+
+# seconds_of TIME: one that check_time accepts; 08m is eight minutes, not an octal number.
 seconds_of() {
     case $1 in
-    *h) echo $((${1%h} * 3600)) ;;
-    *m) echo $((${1%m} * 60)) ;;
-    *) echo "${1%s}" ;;
+    *h) echo $((10#${1%h} * 3600)) ;;
+    *m) echo $((10#${1%m} * 60)) ;;
+    *) echo $((10#${1%s})) ;;
     esac
 }
 
@@ -284,23 +291,26 @@ uninstall_release() { # uninstall_release NAME [HELM-OPTION...]
 }
 
 COMMON_HELP='  --namespace NAME     namespace of the release (GCUSHARE_NAMESPACE, kube-system)
-  --timeout TIME       how long helm and the waits may take, such as 10m (GCUSHARE_TIMEOUT, 10m)'
-IMAGE_HELP='  --repository NAME    registry and path of the image (GCUSHARE_REPOSITORY)
-  --tag TAG            its tag (GCUSHARE_TAG, latest)
-  --tool TOOL          docker, podman, nerdctl, buildah or ctr (GCUSHARE_IMAGE_TOOL, the first that works)'
+  --timeout TIME       how long helm and the waits may take, in whole seconds, minutes or hours, such as 10m
+                       (GCUSHARE_TIMEOUT, 10m)'
+REPOSITORY_HELP='  --repository NAME    registry and path of the image (GCUSHARE_REPOSITORY)
+  --tag TAG            its tag (GCUSHARE_TAG, latest)'
+IMAGE_HELP="$REPOSITORY_HELP
+  --tool TOOL          docker, podman, nerdctl, buildah or ctr (GCUSHARE_IMAGE_TOOL, the first that works)"
 vendor_names=$(printf '%s, ' "${VENDORS[@]}")
 DEPLOY_HELP="  --delivery HOW       push, load (on every node), auto (push, else load) or none (GCUSHARE_DELIVERY, auto)
   --ssh-user NAME      for loading on other nodes (GCUSHARE_SSH_USER, root)
   --ssh-port PORT      for loading on other nodes (GCUSHARE_SSH_PORT, 22)
   --vendor VENDOR      ${vendor_names%, } or both (GCUSHARE_VENDOR, from the values)
-  --values FILE        a values file of the chart; may be repeated
+  --values FILE        a values file of the chart; may be repeated (image.repository and image.tag come from
+                       --repository and --tag alone)
   --set KEY=VALUE      a value of the chart; may be repeated"
 
 # common_option "$@": take one shared option; returns how many words it took, 0 when it is none of them.
 common_option() {
     case $1 in
     --namespace) take_value "$1" $# && namespace=$2 ;;
-    --timeout) take_value "$1" $# && timeout=$2 ;;
+    --timeout) take_value "$1" $# && timeout=$2 && check_time "$2" --timeout ;;
     --repository) take_value "$1" $# && repository=$2 ;;
     --tag) take_value "$1" $# && tag=$2 ;;
     --tool) take_value "$1" $# && tool=$2 ;;

@@ -17,7 +17,8 @@ usage() {
 
 Install $name: every answer is an option too, for unattended use.
 
-  --nodes 'NAME...'    nodes that share their cards, or all (GCUSHARE_NODES; asked for when neither is given)
+  --nodes 'NAME...'    nodes that share their cards, or all (GCUSHARE_NODES; asked for when neither is given); with
+                       --vendor both each of them gets the labels of both
   --memory-unit UNIT   1, 0.1, 0.01, 0.001, GiB, MiB or auto (GCUSHARE_MEMORY_UNIT, from the values)
 $COMMON_HELP
 $IMAGE_HELP

@@ -37,6 +37,7 @@ Show the use of every card, of one node or of all, as the extender's ledger has 
 done
 
 vendor=${vendor:-$DEFAULT_VENDOR}
+one_of "$vendor" GCUSHARE_VENDOR "${VENDORS[@]}"
 word=${DEVICE_WORD[$vendor]} path=${URL_PREFIX[$vendor]}/inspect
 if [ -n "$node" ]; then
     say "inspect $word usage of node $node from scheduler cache"

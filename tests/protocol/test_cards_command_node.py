@@ -71,7 +71,7 @@ async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluste
     seen.put(plugin_pod("gcushare-device-plugin-ended", "node-2", phase="Failed"))
     ran = await caller(seen).call("node-2")
     assert (ran.code, ran.out) == (1, "")
-    assert "error: no device plugin runs on node 'node-2': no running pod named *device-plugin* in" in ran.err
+    assert "error: no device plugin runs on node 'node-2': no running pod in namespace 'kube-system' runs" in ran.err
     assert "--plugin-namespace and --plugin-selector" in ran.err
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import setting, settings
-from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
+from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
+
+PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's"
+"""Which pods are device plugins where no selector says so."""
 
 
 class SourceChoice(enum.Enum):
@@ -127,7 +130,7 @@ class PluginPodSettings:
         help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
     )
     plugin_selector: str | None = setting(
-        parsers.optional(parsers.text("LABELS", accepted="a label selector"), "pods named *device-plugin*"),
+        parsers.optional(parsers.text("LABELS", accepted="a label selector"), PLUGINS_BY_THEMSELVES),
         default=None,
         help="Labels of the device plugins' pods.",
     )

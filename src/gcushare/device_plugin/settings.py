@@ -62,6 +62,10 @@ def _reserve() -> parsers.Parser[Reserve]:
     return parsers.Parser("SIZE", "an amount such as 512MiB, or a share of each card such as 5%", parse, show)
 
 
+def _auto_units(vendor: Vendor) -> str:
+    return f"{', '.join(vendor.auto_units)} for {vendor.name}"
+
+
 @settings
 class CardSettings:
     """Cards."""
@@ -95,7 +99,8 @@ class CardSettings:
         default=None,
         help="The amount of memory that 1 in a pod's request stands for. The default is "
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
-        "the finest that the kubelet's 4 MiB message limit lets through.",
+        "the finest that the kubelet's 4 MiB message limit lets through, of "
+        f"{' and '.join(map(_auto_units, VENDORS))}.",
     )
     card_count: CardCount = setting(
         parsers.choice(CardCount),
@@ -142,8 +147,9 @@ class HealthSettings:
     unhealthy_after: int = setting(
         parsers.integer(1, 100),
         default=3,
-        help="Bad readings in a row before a card is sick: one hiccup of the driver moves no pods. A lost card, a "
-        "hanging library and a critical event need no second look.",
+        help="Bad readings in a row before a card is sick: one hiccup of the driver moves no pods. A card's "
+        "first reading, a lost card, a hanging library, a critical event and, on NVIDIA, a recovery action that the "
+        "driver asks for or failed row remapping need no second look.",
     )
     recover_after: float = setting(
         parsers.duration_s(0, 86400),
@@ -193,7 +199,8 @@ class KubeletSettings:
     wait_for_pod: float = setting(
         parsers.duration_s(0.0, 30.0),
         default=1.0,
-        help="How long a call of the kubelet waits for the pod that it is about to appear in the plugin's watch.",
+        help="How long a call of the kubelet waits for the pod that it is about to appear in the plugin's watch. "
+        "Not with --mode whole.",
     )
     longest_wait_for_containers: float = setting(
         parsers.duration_s(0.0, 86400.0),

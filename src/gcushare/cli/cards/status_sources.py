@@ -99,11 +99,12 @@ class NodeSource:
             refusal.__cause__ = error
             return refusal
         labels = self.place.plugin_selector
-        known_by = f"with labels {labels!r}" if labels is not None else "named *device-plugin*"
+        own = "runs gcushare-device-plugin, or is named after it or gpushare's"
+        is_one = f"has labels {labels!r}" if labels is not None else own
         return Refused(
-            f"no device plugin runs on node {self.node!r}: no running pod {known_by} in namespace "
-            f"{self.place.plugin_namespace!r}; --plugin-namespace and --plugin-selector say where they are, and "
-            "'gcushare doctor --node' why there is none"
+            f"no device plugin runs on node {self.node!r}: no running pod in namespace "
+            f"{self.place.plugin_namespace!r} {is_one}; --plugin-namespace and --plugin-selector say where they are, "
+            "and 'gcushare doctor --node' why there is none"
         )
 
 

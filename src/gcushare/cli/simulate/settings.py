@@ -76,7 +76,7 @@ class SourceSettings:
     order: Order = setting(
         parsers.choice(Order),
         default=Order.SHUFFLED,
-        help="The order in which the pods arrive: shuffled by the seed, or that of the file.",
+        help="The order in which the pods arrive: shuffled by the seed, or that of the file. Without --churn.",
     )
     cards_alone: bool = setting(
         parsers.boolean(),
@@ -133,7 +133,11 @@ class SimulateSettings:
         help="The policies to compare; see below.",
     )
     seed: int = setting(parsers.integer(0, 2**31), default=42, help="The first seed; others follow it.")
-    seeds: int = setting(parsers.integer(1, 1000), default=1, help="How many workloads, each by its own seed.")
+    seeds: int = setting(
+        parsers.integer(1, 1000),
+        default=1,
+        help="How many workloads, each by its own seed. With --cards-needed the first alone.",
+    )
     jobs: int = setting(
         parsers.integer(1, 1024), default=2, help="Processes that simulate at the same time; two suit most laptops."
     )

@@ -32,7 +32,8 @@ class LogSettings:
     log_level: LogLevel = setting(
         parsers.choice(LogLevel),
         default=LogLevel.INFO,
-        help="The least important lines that are written; debug adds the rejected candidates of every decision.",
+        help="The least important lines that are written; debug adds every request, what each of a pod's annotations "
+        "was and became, and the ids that its containers get.",
     )
     log_format: LogFormat = setting(
         parsers.choice(LogFormat),

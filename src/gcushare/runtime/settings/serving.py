@@ -43,7 +43,8 @@ class ServeSettings:
     max_connections: int = setting(
         parsers.integer(1, 100_000),
         default=512,
-        help="Connections at once. At the limit the longest idle one makes room; with none idle the answer is 503.",
+        help="Connections at once. At the limit the longest idle one makes room, else the one whose body arrives "
+        "longest; with neither the answer is 503.",
     )
     max_request_size: int = setting(
         parsers.size_bytes(1024, 1 << 30),

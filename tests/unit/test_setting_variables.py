@@ -15,8 +15,7 @@ from gcushare.scheduler_extender.settings import ExtenderSettings
 SERVERS = (PluginSettings, ExtenderSettings, RunSettings)
 FOR_PEOPLE = (CardsSettings, DoctorSettings, TableSettings)
 SAME_IN_OTHER_WORDS = {
-    "GCUSHARE_EXTENDER_SERVICE": "where the extender's Service is",
-    "GCUSHARE_EXTENDER_URL": "where the extender answers",
+    "GCUSHARE_EXTENDER_SERVICE_NAME": "where the extender's Service is",
     "GCUSHARE_INTERVAL": "seconds between two rounds",
     "GCUSHARE_VENDOR": "whose cards",
     "KUBECONFIG": "how to reach the API server",

@@ -111,11 +111,13 @@ class ExtenderOptions:
     extender_url: str | None = setting(
         parsers.optional(parsers.text("URL", accepted="http:// or https://, address and port"), "from the Service"),
         default=None,
+        env="GCUSHARE_SCHEDULER_EXTENDER_URL",  # not the one by which people ask, such as a forwarded port
         help=f"How kube-scheduler reaches the extender, such as http://10.96.1.37:{EXTENDER_PORT}.",
     )
     extender_service: str = setting(
         parsers.text("NAMESPACE/NAME", accepted="namespace/name of a Service"),
         default=f"{NAMESPACE}/{EXTENDER}",
+        env="GCUSHARE_EXTENDER_SERVICE_NAME",
         help="The Service whose ClusterIP and port are taken when no URL is given; followed when they change.",
     )
     vendor: str = setting(

@@ -26,11 +26,6 @@ class Output(enum.Enum):
 
 
 @settings
-class NodePluginSettings(PluginPodSettings):
-    """Device plugins in the cluster (with NODE)."""
-
-
-@settings
 class CardsSettings:
     """Cards."""
 
@@ -53,7 +48,7 @@ class CardsSettings:
         help="table for people, wide with serial numbers, slots, ECC, MIG, fan and pods' uids, json with everything.",
     )
     color: bool | None = options.color()
-    plugins: NodePluginSettings = group(NodePluginSettings)
+    plugins: PluginPodSettings = group(PluginPodSettings)
     kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:

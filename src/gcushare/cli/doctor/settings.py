@@ -39,6 +39,7 @@ class WhereSettings:
     extender_service: str = setting(
         parsers.text("NAMESPACE/NAME", accepted="NAMESPACE/NAME"),
         default="kube-system/gcushare-scheduler-extender",
+        env="GCUSHARE_EXTENDER_SERVICE_NAME",
         help="The extender's Service: its address is what the scheduler must call.",
     )
     scheduler_config: Path | None = setting(

@@ -103,9 +103,10 @@ class Endpoint:
         """Stop serving; calls under way may end. The socket file goes, so that the kubelet dials no dead one."""
         if self._server is None:
             return
-        server, self._server = self._server, None
         self._table.hang_up()
-        await server.stop(grace=CLOSE_GRACE_S)
+        # Only then is it none any more: where the shutdown cuts this, the call after it goes through with it.
+        await self._server.stop(grace=CLOSE_GRACE_S)
+        self._server = None
         # gRPC removes the file by its name; one that another plugin put there meanwhile is its own to remove.
         if self._sockets.identity(self._socket) == self._own:
             self._sockets.remove(self._socket)

@@ -1,4 +1,5 @@
-# Thin lines over plain tools; every target works from a fresh clone with Python 3.11+ and make alone.
+# Thin lines over plain tools; every target works from a fresh clone with Python 3.11+ and make alone, but for vendors
+# (helm 3), screenshots (Chromium) and bench-packing (ARGS=FOLDER).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

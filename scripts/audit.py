@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -116,6 +117,8 @@ def main() -> None:
         sys.stdout.write(f"{problem}\n")
     sys.stdout.write(f"{len(found)} distributions below gcushare {ours.version}: {len(problems)} problems\n")
     if given.known_vulnerabilities:
+        if importlib.util.find_spec("pip_audit") is None:
+            sys.exit("pip-audit is not installed: .venv/bin/python -m pip install pip-audit")
         command = [sys.executable, "-m", "pip_audit", "--requirement", str(ROOT / "constraints.txt"), "--no-deps"]
         sys.exit(subprocess.run(command, check=False).returncode or bool(problems))
     sys.exit(bool(problems))

@@ -22,13 +22,13 @@ metadata:
   name: {name}
 spec:
   version: v{version}
-  homepage: {base}
+  homepage: {home}
   shortDescription: Who uses which card of which node, and why a pod waits
   description: |
     Shows nodes whose {word} cards are shared by memory: how much of each card is granted, to which pods, and how
     much is used. 'explain POD' says why a pod has no card; 'top' compares what is granted with what is used.
   caveats: |
-    Needs Python 3.11 or later on the PATH, as python3.
+    Needs Python 3.11 to 3.14 on the PATH, as python3.
   platforms:
 {platforms}"""
 _PLATFORM = """\
@@ -69,8 +69,9 @@ def write(command: str, out: Path, base: str, files: Path) -> Path:
     platforms = "".join(_PLATFORM.format(os=os, arch=arch, **facts) for os, arch in _PLATFORMS)
     name = command.removeprefix("kubectl-")
     manifest = out / f"{name}.yaml"
+    home = base.partition("/releases/")[0]
     word = "GCU" if name.endswith("gcushare") else "GPU"
-    manifest.write_text(_MANIFEST.format(name=name, version=__version__, base=base, word=word, platforms=platforms))
+    manifest.write_text(_MANIFEST.format(name=name, version=__version__, home=home, word=word, platforms=platforms))
     return manifest
 
 

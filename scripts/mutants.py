@@ -65,7 +65,6 @@ GROUPS = {
 }
 
 EXPLAINED = {
-    r"core\.placement\.x__place": "the words for a card that is gone: none is placed on, but the type allows it",
     r"core\.ledger\.x_describe_shortage": "words of a message; its figures are compared in the ledger's tests",
     r"kubelet\.device_ids\.x_(check_fits_kubelet|explain_foreign_id)": "words of a message",
 }

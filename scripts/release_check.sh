@@ -12,7 +12,9 @@ pip() { "$1" -m pip --quiet --disable-pip-version-check "${@:2}" --constraint co
 
 step "one version: project, charts"
 version=$($bin/python -c 'from gcushare._version import __version__; print(__version__)')
-grep -qx "version: $version" deploy/gcushare/Chart.yaml deploy/*/build-and-deploy/*-chart/Chart.yaml
+for chart in deploy/gcushare deploy/*/build-and-deploy/*-chart; do
+    grep -qx "version: $version" "$chart/Chart.yaml" || { echo "$chart is not of version $version"; exit 1; }
+done
 
 step "workflows"
 bash scripts/lint_workflows.sh
@@ -24,7 +26,7 @@ step "charts"
 if command -v helm >/dev/null; then
     for chart in deploy/*/build-and-deploy/*-chart deploy/gcushare; do
         helm lint "$chart" >"$out/lint" || { cat "$out/lint"; exit 1; }
-        helm package --destination "$out/charts" "$chart" 2>/dev/null
+        helm package --destination "$out/charts" "$chart" >"$out/packed" 2>&1 || { cat "$out/packed"; exit 1; }
     done
 else
     echo "no helm: charts are not packed here"
@@ -58,5 +60,10 @@ else
         $BUILDAH run --isolation chroot "$container" -- "$name" --version
     done
 fi
-(cd "$out" && find charts files krew packages wheel ./*.json ./*.tar -type f 2>/dev/null | sort | xargs sha256sum)
+# What could not be made here is not there.
+made=()
+for each in charts files krew packages wheel sbom.json gcushare-device-plugin.tar gcushare-scheduler-extender.tar; do
+    [ ! -e "$out/$each" ] || made+=("$each")
+done
+(cd "$out" && find "${made[@]}" -type f | sort | xargs sha256sum)
 step "all of it was made"

@@ -8,14 +8,17 @@
 #   gpushare/...               the files of Aliyun's gpushare under their own names, for schedulers that are changed by hand
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-helm=${HELM:-helm}
+# Where .ci/run puts it, if there is no other.
+cached=$here/../../.cache/node_modules/.bin/helm
+helm=${HELM:-$(command -v helm || echo "$cached")}
 command -v "$helm" >/dev/null || {
-    echo "render.sh: $helm was not found; install helm 3, or name it in HELM" >&2
+    echo "render.sh: helm was not found (looked for $helm); install helm 3, or name it in HELM" >&2
     exit 1
 }
 # Nothing there is touched before all of it could be rendered.
 target=$(mktemp -d)
-trap 'rm -rf "$target"' EXIT
+said=$(mktemp)
+trap 'rm -rf "$target" "$said"' EXIT
 # shellcheck source=deploy/lib/vendors.sh
 . "$here/../lib/vendors.sh"
 
@@ -29,7 +32,7 @@ render() { # render VENDOR KUBE-VERSION OPTION...
     local vendor=$1 version=$2
     shift 2
     "$helm" template gcushare "$here/../gcushare" --namespace kube-system --kube-version "$version" \
-        --set "global.vendor=$vendor" "$@" 2>/dev/null | plain
+        --set "global.vendor=$vendor" "$@" 2>"$said" | plain || { cat "$said" >&2 && exit 1; }
 }
 
 for vendor in "${VENDORS[@]}"; do
@@ -48,7 +51,7 @@ part() { # part CHART FILE... OPTION...: these templates of one chart
     shift
     while [ "${1#*.yaml}" != "$1" ]; do show+=(--show-only "templates/$1") && shift; done
     "$helm" template gpushare "$here/../$chart/build-and-deploy/$chart-chart" --namespace kube-system \
-        --kube-version v1.29.0 --set vendor=aliyun "${show[@]}" "$@" 2>/dev/null | plain
+        --kube-version v1.29.0 --set vendor=aliyun "${show[@]}" "$@" 2>"$said" | plain || { cat "$said" >&2 && exit 1; }
 }
 
 mkdir -p "$target/gpushare/config"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,8 +65,7 @@ def test_the_values_of_the_manual_are_there(chart: Path, name: str) -> None:
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
 def test_a_chart_has_the_projects_version(chart: Path) -> None:
     about = load_yaml((chart / "Chart.yaml").read_text())
-    version = ".".join(re.findall(r"\d+", __version__)[:3])
-    assert (about["version"], about["appVersion"]) == (version, version)
+    assert (about["version"], about["appVersion"]) == (__version__, __version__)
 
 
 def test_the_umbrella_holds_the_charts_themselves() -> None:

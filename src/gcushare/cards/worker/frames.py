@@ -1,6 +1,6 @@
 """What a worker and its parent say to each other: length-prefixed JSON, one answer per request.
 
-Pure codecs; ``worker`` and ``worker_process`` do the reading and writing.
+Pure codecs; ``main`` and ``process`` do the reading and writing.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class CardLook:
     """One card at the last look, in bytes; None is what could not be read.
 
     ``granted`` and ``used``: of each pod on it, by uid. ``promised``: kept for pods that have not been given it yet.
-    ``unknown``: in use by processes of no known pod. ``age_s``: how old the look is, ``doubt`` why it says little.
+    ``unknown``: in use by processes of no known pod. ``doubt``: why the look says little.
     """
 
     index: int

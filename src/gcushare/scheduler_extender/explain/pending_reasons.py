@@ -1,4 +1,4 @@
-"""Why the pods that wait do so, as counts for the metrics; a single pod's own reasons are ``explaining``'s."""
+"""Why the pods that wait do so, as counts for the metrics; a single pod's own reasons are ``service``'s."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@
 
 {{- define "gcushare-device-plugin.image" -}}
 {{- $image := .Values.image -}}
-{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default .Chart.AppVersion | toString) -}}
+{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .Chart.AppVersion) | toString) -}}
 {{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
 {{- end -}}
 

@@ -45,7 +45,7 @@
 
 {{- define "gcushare-scheduler-extender.image" -}}
 {{- $image := .Values.image -}}
-{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default .Chart.AppVersion | toString) -}}
+{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .Chart.AppVersion) | toString) -}}
 {{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
 {{- end -}}
 

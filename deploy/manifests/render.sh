@@ -28,11 +28,15 @@ plain() {
         -e 's/^# Source: gcushare\/charts\//# Source: /'
 }
 
+# template OPTION...: what helm makes of a chart for this namespace; helm's words where it fails.
+template() {
+    "$helm" template "$@" --namespace kube-system 2>"$said" | plain || { cat "$said" >&2 && exit 1; }
+}
+
 render() { # render VENDOR KUBE-VERSION OPTION...
     local vendor=$1 version=$2
     shift 2
-    "$helm" template gcushare "$here/../gcushare" --namespace kube-system --kube-version "$version" \
-        --set "global.vendor=$vendor" "$@" 2>"$said" | plain || { cat "$said" >&2 && exit 1; }
+    template gcushare "$here/../gcushare" --kube-version "$version" --set "global.vendor=$vendor" "$@"
 }
 
 for vendor in "${VENDORS[@]}"; do
@@ -50,8 +54,7 @@ part() { # part CHART FILE... OPTION...: these templates of one chart
     local chart=$1 show=()
     shift
     while [ "${1#*.yaml}" != "$1" ]; do show+=(--show-only "templates/$1") && shift; done
-    "$helm" template gpushare "$here/../$chart/build-and-deploy/$chart-chart" --namespace kube-system \
-        --kube-version v1.29.0 --set vendor=aliyun "${show[@]}" "$@" 2>"$said" | plain || { cat "$said" >&2 && exit 1; }
+    template gpushare "$here/../$chart/build-and-deploy/$chart-chart" --kube-version v1.29.0 --set vendor=aliyun "${show[@]}" "$@"
 }
 
 mkdir -p "$target/gpushare/config"

@@ -9,11 +9,11 @@ sources=$here/source
 . "$sources/deploy/lib/common.sh"
 name=gcushare-device-plugin
 set_common_defaults
-labels=$(for each in "${VENDORS[@]}"; do printf '%s=true, ' "${NODE_LABEL[$each]}"; done)
 
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help)
+        labels=$(for each in "${VENDORS[@]}"; do printf '%s=true, ' "${NODE_LABEL[$each]}"; done)
         say "Usage: delete.sh [OPTION...]
 
 Uninstall $name. Running pods are left alone. The labels of all vendors

@@ -98,9 +98,12 @@ class Scheduler:
             self._move_all()
             return
         old, new = before.doc, now.doc
-        is_old_scheduler = self.world.settings.old_scheduler
-        parts = ("spec", "status") if is_old_scheduler else ("spec", "status", "metadata")
-        if any(old[part] != new[part] for part in parts):
+        if old["spec"] != new["spec"] or old["status"] != new["status"]:
+            self._move_all()
+        elif self.world.settings.old_scheduler:  # Those up to 1.26 heed labels, but no annotations.
+            if old["metadata"].get("labels") != new["metadata"].get("labels"):
+                self._move_all()
+        elif old["metadata"] != new["metadata"]:
             self._move_all()
 
     def _forget(self, uid: str) -> None:

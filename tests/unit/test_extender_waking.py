@@ -280,6 +280,34 @@ async def test_a_pod_whose_binding_failed_is_woken_later_each_time(full: Bench) 
         assert waits[0] < SOON_S < waits[-1]
 
 
+async def test_a_pod_that_cannot_be_helped_is_tried_once_a_minute_for_ever(full: Bench) -> None:
+    full.end("x")
+    async with full.running():
+        full.ask("a", 8)
+        for _ in range(1100):
+            full.waker.note_unbound("uid-a")
+        assert await full.pass_(59) == []
+        assert await full.pass_(3) == ["a"]
+
+
+async def test_pods_that_pause_do_not_keep_those_behind_them_waiting() -> None:
+    bench = Bench(8, 8, nodes=20)
+    for name in bench.names:
+        bench.hold(f"x-{name}", 8, node=name)
+        bench.hold(f"y-{name}", 8, node=name, card=1)
+    async with bench.running():
+        paused = [f"paused-{number:02}" for number in range(20)]
+        for name in [*paused, "behind"]:
+            bench.ask(name, 8)
+        for name in paused:
+            for _ in range(6):
+                bench.waker.note_unbound(f"uid-{name}")
+        for name in bench.names:
+            bench.end(f"x-{name}")
+            bench.end(f"y-{name}")
+        assert await bench.pass_(SOON_S) == ["behind"]
+
+
 async def test_a_write_that_fails_is_made_up_for(full: Bench) -> None:
     async with full.running():
         full.ask("a", 8)

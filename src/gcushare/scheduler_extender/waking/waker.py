@@ -54,8 +54,12 @@ BURST_WRITES = 200
 _WRITES_AT_ONCE = 8
 _WRITE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
+_MOST_DOUBLINGS = 6
+"""Beyond this a pause is the longest anyway, and some day its float is too large."""
 
 _PLACED_PER_LOOK = 16
+_PASSED_PER_LOOK = 512
+"""Pods whose pause is not over, or that hold a reservation, cost next to nothing; those behind them have their turn."""
 _MAX_CLAIMS = 64
 _NODES_PER_GROUP = 256
 """So that choosing takes some milliseconds at most: 160 pods a second, and 64 not asked about yet."""
@@ -180,7 +184,7 @@ class RoomWaker:
 
     def _put_back(self, pod: RefusedPod, asked: frozenset[str] | None) -> None:
         """Let a pod that was not helped wait for a moment, longer each time, before it is woken."""
-        pod.not_before_s = self._clock.monotonic() + min(_LONGEST_PAUSE_S, 2.0**pod.failures)
+        pod.not_before_s = self._clock.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** min(pod.failures, _MOST_DOUBLINGS))
         pod.failures += 1
         group = self._refused.group(pod.request.shape, asked)
         group.add(pod)
@@ -326,20 +330,20 @@ class RoomWaker:
         chosen: list[Claim] = []
         others: list[tuple[RefusedGroup, RefusedPod]] = []
         ignored: dict[int, frozenset[str]] = {}
-        for _ in range(_PLACED_PER_LOOK):
-            if not line:
-                break
+        placed = passed = 0
+        while line and placed < _PLACED_PER_LOOK and passed < _PASSED_PER_LOOK:
             _, number, group, names = heappop(line)
             pod = group.first()
             if pod is None:
                 continue
             group.remove(pod)
-            node = None
             if self._state.find_request(pod.uid) is None:
                 self._refused.pods.pop(pod.uid, None)
             elif ledger.assignment(pod.uid) is not None or now < pod.not_before_s:
+                passed += 1
                 others.append((group, pod))
             else:
+                placed += 1
                 request = pod.request
                 node = tried.place(request.pod, names, request.shape, request.card_policy)
                 if node is None or now < self._due_s(pod, group):

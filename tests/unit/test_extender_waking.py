@@ -393,6 +393,17 @@ async def test_a_scheduler_that_starts_beside_a_long_queue_is_not_woken_for_each
         assert len(await bench.pass_(ADOPT_S + 10 * SOON_S)) == 80, "it came to no other for a while"
 
 
+async def test_the_pod_that_was_refused_longest_ago_is_the_one_forgotten() -> None:
+    bench = Bench(4)
+    refused = RefusedPods()
+    asking = [read_scheduling_request(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 1)]
+    first, *others, last = [each for each in asking if each is not None]
+    for each in (first, *others, first, last):
+        refused.remember(each)
+    assert first.pod.uid in refused.pods
+    assert others[0].pod.uid not in refused.pods
+
+
 async def test_the_memory_of_refused_pods_is_bounded() -> None:
     bench = Bench(4)
     refused = RefusedPods()

@@ -131,7 +131,7 @@ class RefusedPods:
         self._numbers = count()
 
     def remember(self, request: SchedulingRequest) -> RefusedPod:
-        """Find a pod, or take it in; the oldest is forgotten for it where there are too many."""
+        """Find a pod, or take it in; who was not heard of for longest is forgotten for it where there are too many."""
         ref = request.pod
         pod = self.pods.get(ref.uid)
         if pod is None:
@@ -139,6 +139,7 @@ class RefusedPods:
             pod = self.pods[ref.uid] = RefusedPod(request, order)
             if len(self.pods) > MAX_PODS:
                 self.forget(next(iter(self.pods)))
+        self.pods.move_to_end(ref.uid)
         pod.request = request
         return pod
 
@@ -162,6 +163,7 @@ class RefusedPods:
             self._names += len(asked or ()) + len(ignored)
             while self._names > MAX_NAMES and len(self.groups) > 1:
                 self._drop_group(next(iter(self.groups)))
+        self.groups.move_to_end(key)
         return group
 
     def drop_empty_groups(self) -> None:

@@ -73,16 +73,15 @@ class CertificateKeeper:
     async def look(self) -> bool:
         """Look once; False where that has to be done again soon."""
         try:
-            data = await self._kept()
+            self._lay_out(await self._kept())
         except ConflictError:
             return False
-        except GcushareError as error:
+        except (GcushareError, OSError) as error:  # OSError: a full disk keeps what it has, and is tried again.
             if str(error) != self._problem:
                 log.warning("certificates not looked after %s", fields(secret=self._secret, reason=error))
             self._problem = str(error)
             return False
         self._problem = ""
-        self._lay_out(data)
         return True
 
     async def _kept(self) -> Mapping[str, bytes]:

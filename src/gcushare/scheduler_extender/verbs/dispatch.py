@@ -138,7 +138,8 @@ class Dispatcher:
             raise
         except GcushareError as error:
             if arguments is not None:
-                services.wakes.note_unbound(arguments.pod.uid)
+                for each in self._services:  # Whose pod it is may be what was not found; the others do not know it.
+                    each.wakes.note_unbound(arguments.pod.uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
         return Answer(BIND_DONE, "bound", services.vendor_name)
 

@@ -12,7 +12,7 @@ from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.ledger import FigureDrift, Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.placement import POLICIES
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod, used_by_card
 
 BINPACK = POLICIES["binpack"].rank_card
@@ -46,6 +46,13 @@ def test_the_manuals_four_pods() -> None:
     ):
         ledger.reserve(pod("pod-4"), "n", asks(20), BINPACK)
     assert (ledger.nodes["n"].used, ledger.nodes["n"].total) == (24, 128)
+
+
+def test_a_shortage_names_the_best_of_the_cards_that_the_pod_allows() -> None:
+    ledger = ledger_of(n=(16, 8))
+    request = CardRequest(12, selection=CardSelection(use=("1",)))
+    with pytest.raises(Refused, match=r"among the cards that the pod allows; best card free: 8 \(card 1 of n\)"):
+        ledger.reserve(pod("a"), "n", request, BINPACK)
 
 
 def test_a_reservation_is_rolled_back_once_and_never_after_it_was_confirmed() -> None:

@@ -288,8 +288,9 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         return (
             f"needs {request.cards} whole {word} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
         )
-    able = sorted(((s.grantable, -s.index) for s in node.cards.values()), reverse=True)
-    best = f"best card free: {able[0][0]} (card {-able[0][1]} of {node.name})" if able else f"{node.name} has no cards"
+    able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card.card)]
+    units, index = max(able, default=(0, 0))
+    best = f"best card free: {units} (card {-index} of {node.name})" if able else f"{node.name} has none"
     free = sum(s.grantable for s in node.cards.values())
     wanted = (
         f"needs {request.units} in one card"

@@ -1,6 +1,7 @@
 """The CDI specification: its content, its replacement in one step, and when it goes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher, cdi_spec
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher, cdi_name, cdi_spec
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 
 def inventory(*indexes: int) -> Inventory:
@@ -17,6 +18,30 @@ def inventory(*indexes: int) -> Inventory:
         InventoryCard(card=Card(index=index, uuid=f"u{index}", memory_bytes=1 << 34), units=16) for index in indexes
     )
     return Inventory(unit=parse_memory_unit("1"), cards=cards)
+
+
+NVML_ORDER = {4: "GPU-44", 0: "GPU-00"}
+"""Minor numbers and uuids of two cards, in the order in which NVML counts them: index 0 is /dev/nvidia4."""
+
+
+def nvidia() -> Inventory:
+    cards = (Card(index=minor, uuid=uuid, memory_bytes=1 << 34) for minor, uuid in NVML_ORDER.items())
+    return Inventory(unit=parse_memory_unit("1"), cards=tuple(InventoryCard(card=card, units=16) for card in cards))
+
+
+def toolkit_file(*uuids: str) -> str:
+    """What nvidia-ctk writes, here for cards whose index by NVML is not their minor number."""
+    by_index = "".join(
+        f'- containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia{minor}\n  name: "{index}"\n'
+        for index, minor in enumerate(NVML_ORDER)
+    )
+    by_uuid = "".join(f"- containerEdits: {{}}\n  name: {uuid}\n" for uuid in uuids)
+    return f"---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n{by_index}{by_uuid}"
+
+
+def in_directories(vendor: Vendor, directory: Path, *others: Path) -> CdiSpecFile:
+    """The file of a machine whose own specifications do not matter here."""
+    return CdiSpecFile(directory, vendor, standard_dirs=others)
 
 
 def names(path: Path) -> list[str]:
@@ -34,7 +59,7 @@ def test_each_card_is_a_device_and_every_container_gets_the_control_nodes() -> N
 
 
 def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) -> None:
-    publisher = CdiSpecPublisher(file := CdiSpecFile(tmp_path / "cdi", ENFLAME), is_wanted=True)
+    publisher = CdiSpecPublisher(file := in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
     publisher.offer(inventory(0, 1))
     assert names(file.path) == ["0", "1"]
     publisher.offer(inventory(0, 1, 2))
@@ -44,7 +69,7 @@ def test_the_file_follows_the_cards_and_leaves_no_temporary_one(tmp_path: Path) 
 
 @pytest.mark.parametrize("text", [None, '{"devices": []}'], ids=["removed", "overwritten"])
 def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, text: str | None) -> None:
-    publisher = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
+    publisher = CdiSpecPublisher(file := in_directories(ENFLAME, tmp_path), is_wanted=True)
     publisher.offer(inventory(0))
     file.path.unlink() if text is None else file.path.write_text(text)
     publisher.offer(inventory(0))
@@ -52,7 +77,7 @@ def test_a_file_that_another_program_changed_is_written_again(tmp_path: Path, te
 
 
 def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    publisher = CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=True)
+    publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path), is_wanted=True)
     (tmp_path / "a-directory.json").mkdir()
     for _ in range(3):
         publisher.offer(inventory(0))
@@ -72,7 +97,7 @@ def test_no_file_is_read_again_while_nothing_changed(tmp_path: Path, caplog: pyt
 def test_without_the_strategy_the_file_goes_when_no_one_can_need_it(
     tmp_path: Path, holders: int | None, is_kept: bool
 ) -> None:
-    (file := CdiSpecFile(tmp_path, ENFLAME)).write(inventory(0))
+    (file := in_directories(ENFLAME, tmp_path)).write(inventory(0))
     publisher = CdiSpecPublisher(file, is_wanted=False)
     if holders is not None:
         publisher.note_holders(holders)
@@ -80,29 +105,68 @@ def test_without_the_strategy_the_file_goes_when_no_one_can_need_it(
     assert file.path.exists() is is_kept
 
 
+def test_a_card_that_toolkits_know_by_uuid_is_named_so_and_by_its_index_as_before() -> None:
+    nodes = {
+        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+        for device in cdi_spec(ALIYUN, nvidia())["devices"]
+    }
+    four, zero = ["/dev/nvidia4"], ["/dev/nvidia0"]
+    assert nodes == {"GPU-44": four, "4": four, "GPU-00": zero, "0": zero}
+    assert [cdi_name(ALIYUN, each.card) for each in nvidia().cards] == ["GPU-44", "GPU-00"]
+    assert cdi_name(ENFLAME, nvidia().cards[0].card) == "4"
+
+
+@pytest.mark.parametrize("uuid", ["", "no name", "GPU-", "-4"])
+def test_a_uuid_that_is_no_name_for_a_device_does_not_make_the_file_unusable(uuid: str) -> None:
+    assert cdi_name(ALIYUN, Card(index=4, uuid=uuid, memory_bytes=1)) == "4"
+
+
 @pytest.mark.parametrize(
-    "conflicting",
+    "other",
     [
-        pytest.param('{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}', id="json"),
-        pytest.param("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\n", id="yaml"),
-        pytest.param('kind: "nvidia.com/gpu"\n', id="yaml with quotes"),
+        pytest.param('{"kind": "nvidia.com/gpu", "devices": [{"name": "GPU-44"}, {"name":"GPU-00"}]}', id="json"),
+        pytest.param(toolkit_file("GPU-44", "GPU-00"), id="yaml"),
+        pytest.param("kind: \"nvidia.com/gpu\"\ndevices: [{name: 'GPU-44'}, {name: GPU-00}]", id="yaml with quotes"),
     ],
 )
-def test_ours_stays_away_while_a_toolkit_defines_the_same_devices(tmp_path: Path, conflicting: str) -> None:
-    publisher = CdiSpecPublisher(file := CdiSpecFile(tmp_path, ALIYUN), is_wanted=True)
-    publisher.offer(inventory(0))
-    other = tmp_path / "nvidia.yaml"
-    other.write_text(conflicting)
-    publisher.offer(inventory(0))
+@pytest.mark.parametrize("folder", ["etc", "run"])
+def test_ours_stays_away_while_a_toolkit_defines_the_same_devices(tmp_path: Path, folder: str, other: str) -> None:
+    (tmp_path / "etc").mkdir()
+    file = in_directories(ALIYUN, tmp_path / "run", tmp_path / "etc", tmp_path / "run")
+    publisher = CdiSpecPublisher(file, is_wanted=True)
+    publisher.offer(nvidia())
+    path = tmp_path / folder / "nvidia.yaml"
+    path.write_text(other)
+    publisher.offer(nvidia())
     assert (file.path.exists(), publisher.problem) == (False, "")
-    other.write_text("kind: nvidia.com/gpu-other\n")
+    path.write_text("kind: nvidia.com/gpu-other\n")
+    publisher.offer(nvidia())
+    assert names(file.path) == ["GPU-44", "4", "GPU-00", "0"]
+
+
+def test_a_toolkits_file_without_a_cards_uuid_is_a_problem_and_not_taken_for_another_card(tmp_path: Path) -> None:
+    other = tmp_path / "nvidia.yaml"
+    other.write_text(toolkit_file("GPU-00", "GPU-441"))
+    publisher = CdiSpecPublisher(file := in_directories(ALIYUN, tmp_path), is_wanted=True)
+    assert [publisher.offer(nvidia()), publisher.offer(nvidia())] == [True, False]
+    assert f"{other} defines nvidia.com/gpu without GPU-44, so no container" in publisher.problem
+    assert not file.path.exists()
+    other.write_text(toolkit_file("GPU-00", "GPU-44"))
+    publisher.offer(nvidia())
+    assert publisher.problem == ""
+
+
+def test_a_card_that_took_anothers_place_gets_its_own_name(tmp_path: Path) -> None:
+    publisher = CdiSpecPublisher(file := in_directories(ALIYUN, tmp_path), is_wanted=True)
     publisher.offer(inventory(0))
-    assert names(file.path) == ["0"]
+    other = replace(inventory(0).cards[0], card=Card(index=0, uuid="GPU-new", memory_bytes=1 << 34))
+    publisher.offer(replace(inventory(0), cards=(other,)))
+    assert names(file.path) == ["GPU-new", "0"]
 
 
 def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_when_it_can(tmp_path: Path) -> None:
     (tmp_path / "cdi").write_text("a file where the directory should be")
-    publisher = CdiSpecPublisher(CdiSpecFile(tmp_path / "cdi", ENFLAME), is_wanted=True)
+    publisher = CdiSpecPublisher(in_directories(ENFLAME, tmp_path / "cdi"), is_wanted=True)
     assert [publisher.offer(inventory(0)), publisher.offer(inventory(0))] == [True, False]
     assert "gcushare-enflame.json cannot be written" in publisher.problem
     (tmp_path / "cdi").unlink()
@@ -111,7 +175,7 @@ def test_a_directory_that_cannot_be_written_is_a_problem_reported_once_and_gone_
 
 
 def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path) -> None:
-    file = CdiSpecFile(tmp_path, ENFLAME)
+    file = in_directories(ENFLAME, tmp_path)
     file.write(inventory(0))
     assert [file.remove(), file.remove()] == [True, False]
     file.path.mkdir()
@@ -120,7 +184,7 @@ def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path
 
 
 def test_nothing_is_written_where_others_could_plant_a_link(tmp_path: Path) -> None:
-    file = CdiSpecFile(tmp_path / "cdi", ENFLAME)
+    file = in_directories(ENFLAME, tmp_path / "cdi")
     file.path.parent.mkdir()
     file.path.parent.chmod(0o777)
     (tmp_path / "victim").write_text("precious")

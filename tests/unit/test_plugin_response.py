@@ -60,7 +60,7 @@ def test_an_unknown_pods_limit_is_its_containers_own() -> None:
             (Strategy.ENV, Strategy.DEVICES, Strategy.CDI),
             True,
             ["/dev/nvidia2", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
-            ["nvidia.com/gpu=2"],
+            ["nvidia.com/gpu=GPU-8f4e"],
             id="all of them",
         ),
     ],
@@ -68,7 +68,7 @@ def test_an_unknown_pods_limit_is_its_containers_own() -> None:
 def test_each_strategy_adds_its_own_words(
     vendor: Vendor, strategies: Collection[Strategy], variable: bool, devices: list[str], cdi: list[str]
 ) -> None:
-    answer = AllocateResponses(vendor, strategies).build(Grant((card(2),), 1), parse_memory_unit("1"))
+    answer = AllocateResponses(vendor, strategies).build(Grant((card(2, "GPU-8f4e"),), 1), parse_memory_unit("1"))
     assert (vendor.environment.visible in answer.envs) is variable
     assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
         (path, path, "rw") for path in devices

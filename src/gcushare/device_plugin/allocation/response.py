@@ -14,6 +14,7 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text
+from gcushare.device_plugin.allocation.cdi import cdi_name
 from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.mps.limits import NO_LIMITS, ContainerLimits, MpsLimiter
 from gcushare.vendors import Vendor
@@ -65,7 +66,7 @@ class AllocateResponses:
                 response.mounts.add(container_path=each, host_path=each, read_only=True)
         if Strategy.CDI in self.strategies:
             for card in grant.cards:
-                response.cdi_devices.add(name=f"{self.vendor.cdi_kind}={card.index}")
+                response.cdi_devices.add(name=f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card.card)}")
         return response
 
     def environment(self, grant: Grant, unit: MemoryUnit) -> Mapping[str, str]:

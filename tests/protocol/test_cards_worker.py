@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
+from gcushare.cards.errors import CardMovedError, LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.cards.worker.process import WorkerProcess
@@ -348,6 +348,44 @@ async def test_the_card_that_took_a_resting_ones_position_is_listed_at_the_next_
     assert sorted(card.uuid for card in report.cards) == sorted(card.uuid for card in cards)
 
 
+WITHOUT_THE_FIRST = ("cards 2", *(f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for slot in range(2)))
+"""Three cards of which card 0 has left: the library counts the others from 0 again."""
+
+
+async def test_a_library_that_counts_its_cards_anew_is_asked_nothing_of_their_old_places(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 3")
+    async with source_of(fake) as source:
+        cards = (await source.list_cards()).cards
+        fake.control(*WITHOUT_THE_FIRST, "set healthy 1 0")  # card 2 is sick, at the place that card 1 had
+        assert source.worker_pid is not None
+        os.kill(source.worker_pid, signal.SIGKILL)
+        await source.wait_event(0.0)  # it finds the process dead, and no card is to blame
+        for ask in (source.health(cards[1]), source.use(cards[1]), source.link_level(cards[1], cards[2])):
+            with pytest.raises(CardMovedError, match=r"card 1 \(GCU-UUID-0001\) is elsewhere"):
+                await ask
+        second, third = (await source.list_cards()).cards
+        assert (second.uuid, third.uuid) == (cards[1].uuid, cards[2].uuid)
+        assert [(await source.health(card)).healthy for card in (second, third)] == [True, False]
+        assert (await source.use(second)).memory_used_bytes == 1 << 30
+
+
+async def test_a_card_that_is_only_remembered_is_neither_anothers_health_nor_a_second_card(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    fake.control("cards 3")
+    async with source_of(fake) as source:
+        cards = (await source.list_cards()).cards
+        fake.control(*WITHOUT_THE_FIRST, "fail EfmlGetDevInfo 0 254")
+        assert {card.uuid for card in (await source.list_cards()).cards} == {cards[0].uuid, cards[2].uuid}
+        reading = await source.health(cards[0])  # it has left, and card 1 has its place
+        assert not reading.healthy
+        assert reading.reason.startswith("EfmlGetDevInfo failed")
+        fake.control(*WITHOUT_THE_FIRST, "fail EfmlGetDevInfo 1 254")
+        assert [card.uuid for card in (await source.list_cards()).cards] == [cards[1].uuid, cards[2].uuid]
+        fake.control("cards 2", "set uuid 0 GCU-UUID-0002", "fail EfmlGetDevInfo 1 254")
+        assert [card.uuid for card in (await source.list_cards()).cards] == [cards[2].uuid]
+
+
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
     clock = ManualClock()
     fake = install_fake("nvml", tmp_path)
@@ -358,6 +396,7 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
         reading = await source.health(cards[1])
         assert (reading.lost, reading.conclusive) == (True, True)
         assert "NVML_ERROR_GPU_IS_LOST" in reading.reason
+        assert source.worker_pid == first_pid  # the cards after it are where this look has found them
         await source.list_cards()
         second_pid = source.worker_pid
         assert second_pid not in (first_pid, None)

@@ -25,6 +25,13 @@ class LibraryMissingError(LibraryNotOpenError):
     """The vendor's library is not installed, or the loader refuses it."""
 
 
+class CardMovedError(DeviceError):
+    """The library was opened again and numbers its cards anew: this one can be asked after the next list."""
+
+    def __init__(self, index: int, uuid: str) -> None:
+        super().__init__(f"card {index} ({uuid}) is elsewhere in the library's new list; it is asked at the next look")
+
+
 class LibraryCallError(DeviceError):
     """A function of the vendor's library answered with an error code.
 

@@ -2,6 +2,9 @@
 
 The library lives in a worker process. A call that hangs or crashes costs the worker and is blamed on the card it was
 about: that card's calls rest for a growing while, the others are asked again through a new worker at once.
+
+A library numbers its cards anew each time that it is opened. So a slot is first asked which card it holds, and a card
+that is elsewhere now is asked nothing before the next list.
 """
 
 from __future__ import annotations
@@ -9,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from gcushare.cards.errors import (
-    Ending,
+    CardMovedError,
     LibraryCallError,
     LibraryMissingError,
     LibraryNotOpenError,
@@ -23,6 +26,7 @@ from gcushare.cards.errors import (
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import believed_card, believed_count, believed_left_out, believed_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.worker.backoffs import Backoffs
 from gcushare.cards.worker.frames import Described, Linked, Noticed, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -30,7 +34,6 @@ from gcushare.core.errors import DeviceError
 
 logger = logging.getLogger(__name__)
 
-K = TypeVar("K")
 T = TypeVar("T")
 
 _LONGEST_REST_S = 300.0
@@ -56,47 +59,6 @@ class IsolationSettings:
     """How long a library that does not open at all rests; doubles with each further failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    reason: str
-    wait_s: float
-    until_s: float
-    process: Ending | None
-
-    def blocks(self, now_s: float) -> str | None:
-        if self.process is not None and self.process.is_running:
-            return f"{self.reason}; a process is stuck in the driver (pid {self.process.pid})"
-        return self.reason if now_s < self.until_s else None
-
-
-class Backoffs(Generic[K]):
-    """When what failed may be tried again: waits per key that double from ``first_s`` to ``longest_s``.
-
-    Longer where the process that it cost does not end: each further try would leave another one behind.
-    """
-
-    def __init__(self, first_s: float, longest_s: float) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
-        self._failures: dict[K, _Failure] = {}
-
-    def fail(self, key: K, now_s: float, reason: str, process: Ending | None = None) -> float:
-        """Note a failure, and the process that it cost; return how long the key has to wait now."""
-        before = self._failures.get(key)
-        wait_s = self._first_s if before is None else min(before.wait_s * 2, self._longest_s)
-        self._failures[key] = _Failure(reason, wait_s, now_s + wait_s, process)
-        return wait_s
-
-    def succeed(self, key: K) -> None:
-        """Forget the key's failures."""
-        self._failures.pop(key, None)
-
-    def blocked_by(self, key: K, now_s: float) -> str | None:
-        """The reason of the failure for which the key still waits; None when it may be tried."""
-        failure = self._failures.get(key)
-        return failure.blocks(now_s) if failure is not None else None
-
-
 class IsolatedSource:
     """The ``CardSource`` of a vendor's library in its own process."""
 
@@ -113,6 +75,9 @@ class IsolatedSource:
         self._worker: WorkerProcess | None = None
         self._opened = Opened(library="", driver="")  # by the last worker
         self._known: dict[int, Card] = {}  # by slot, as of the last list
+        self._told: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
+        self._count_told = 0
+        self._lost: set[str] = set()  # uuids of cards for which the library is opened again
         self._resting: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
         self._waits: Backoffs[str] = Backoffs(settings.first_restart_s, _LONGEST_RESTART_S)
         self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
@@ -137,16 +102,23 @@ class IsolatedSource:
             LibraryNotOpenError: the library is missing or does not open.
             DeviceError: it does not answer how many cards there are.
         """
+        await self._reopen_for_lost()
         count = await self._count()
         known: dict[int, Card] = {}
+        remembered: set[int] = set()
         left_out: list[LeftOutCard] = []
         for slot in range(count):
             described = await self._describe(slot)
-            if described.card is not None:
+            if isinstance(described, str) and slot in self._known:
+                known[slot] = self._known[slot]
+                remembered.add(slot)
+            elif isinstance(described, str):
+                left_out.append(LeftOutCard(index=slot, uuid="", reason=described))
+            elif described.card is not None:
                 known[slot] = described.card
             elif described.left_out is not None:
                 left_out.append(described.left_out)
-        self._known = _without_ghosts(known, self._is_resting)
+        self._known = _without_ghosts(known, remembered)
         for slot in known.keys() - self._known.keys():
             self._forget_rest(slot)  # the card that rests is elsewhere now: whichever is here has done nothing
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
@@ -160,6 +132,7 @@ class IsolatedSource:
 
         Raises:
             LibraryNotOpenError: the library cannot be opened again, which says nothing of this card.
+            CardMovedError: it was, and the card is elsewhere now.
         """
         slot = self._slot(card)
         if slot is None:
@@ -168,13 +141,13 @@ class IsolatedSource:
         if resting_for is not None:
             return HealthReading(healthy=False, reason=resting_for, conclusive=True)
         try:
-            reading = await self._ask_card(slot, Request(Operation.HEALTH, slot), HealthReading)
+            reading = await self._ask_card(Request(Operation.HEALTH, slot), HealthReading, card)
         except WorkerLostError as error:
             return HealthReading(healthy=False, reason=self._blame(error, slot), conclusive=True)
         except LibraryCallError as error:
             reading = HealthReading(healthy=False, reason=str(error), conclusive=error.is_lost, lost=error.is_lost)
-        if reading.lost:
-            await self._reopen_for_lost(card)
+        if reading.lost and self._reopens.blocked_by(card.uuid, self._clock()) is None:
+            self._lost.add(card.uuid)  # not now: the cards that this look has yet to ask would be elsewhere
         elif reading.healthy:
             self._reopens.succeed(card.uuid)
         return reading
@@ -191,7 +164,7 @@ class IsolatedSource:
         resting_for = self._resting_for(slot)
         if resting_for is not None:
             raise DeviceError(resting_for)
-        return believed_use(await self._ask_card(slot, Request(Operation.USE, slot), CardUse))
+        return believed_use(await self._ask_card(Request(Operation.USE, slot), CardUse, card))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         """The nearest connection of two cards; None where one is not listed or the machine does not say."""
@@ -201,7 +174,7 @@ class IsolatedSource:
         resting_for = self._resting.blocked_by((slots[0], Operation.LINK), self._clock())
         if resting_for is not None:
             raise DeviceError(resting_for)
-        linked = await self._ask_card(slots[0], Request(Operation.LINK, slots[0], slots[1]), Linked)
+        linked = await self._ask_card(Request(Operation.LINK, slots[0], slots[1]), Linked, card_a, card_b)
         return linked.level
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
@@ -238,27 +211,30 @@ class IsolatedSource:
             self._waits.fail(_START, self._clock(), str(error), error.process)
             raise
         self._waits.succeed(_START)
+        if count != self._count_told:
+            self._told.clear()  # the cards after one that came or went are elsewhere
+        self._count_told = count
         return believed_count(count)
 
-    async def _describe(self, slot: int) -> Described:
-        """Look at one position; what it last was where it does not answer now."""
+    async def _describe(self, slot: int) -> Described | str:
+        """Look at one position; the reason where it does not answer now."""
         reason = self._resting_for(slot)
-        if reason is None:
-            try:
-                return _believed(await self._ask_card(slot, Request(Operation.DESCRIBE, slot), Described), slot)
-            except LibraryCallError as error:
-                reason = str(error)
-            except WorkerLostError as error:
-                reason = self._blame(error, slot)
-        known = self._known.get(slot)
-        if known is not None:
-            return Described(card=known)
-        return Described(left_out=LeftOutCard(index=slot, uuid="", reason=reason))
-
-    async def _ask_card(self, slot: int, request: Request, result_type: type[T]) -> T:
-        """Ask about one card; one that hangs or crashes its worker rests."""
+        if reason is not None:
+            return reason
         try:
-            result = await self._ask(request, result_type, self._settings.call_timeout_s)
+            described = _believed(await self._ask_card(Request(Operation.DESCRIBE, slot), Described), slot)
+        except LibraryCallError as error:
+            return str(error)
+        except WorkerLostError as error:
+            return self._blame(error, slot)
+        self._told[slot] = _uuid(described)
+        return described
+
+    async def _ask_card(self, request: Request, result_type: type[T], *cards: Card) -> T:
+        """Ask about the cards that the request's slots held at the last list; one that costs the worker rests."""
+        slot = request.slot
+        try:
+            result = await self._ask(request, result_type, self._settings.call_timeout_s, cards)
         except WorkerLostError as error:
             key, reason = (slot, request.operation), self._blame(error, slot)
             wait_s = self._resting.fail(key, self._clock(), reason, error.process)
@@ -270,12 +246,15 @@ class IsolatedSource:
         self._resting.succeed((slot, request.operation))
         return result
 
-    async def _ask(self, request: Request, result_type: type[T], timeout_s: float) -> T:
+    async def _ask(self, request: Request, result_type: type[T], timeout_s: float, cards: Sequence[Card] = ()) -> T:
         async with self._lock:
             worker = await self._running()
             try:
+                for slot, card in zip((request.slot, request.other_slot), cards, strict=False):
+                    if self._told.get(slot) != card.uuid:
+                        await self._check_place(worker, slot, card)
                 return await worker.call(request, result_type, timeout_s)
-            except LibraryCallError:
+            except (LibraryCallError, CardMovedError):
                 raise
             except BaseException as error:
                 self._worker = None
@@ -283,6 +262,18 @@ class IsolatedSource:
                 if isinstance(error, WorkerLostError):
                     error.process = worker
                 raise
+
+    async def _check_place(self, worker: WorkerProcess, slot: int, card: Card) -> None:
+        """Check that a slot still holds a card.
+
+        Raises:
+            CardMovedError: it holds another.
+        """
+        request = Request(Operation.DESCRIBE, slot)
+        described = await worker.call(request, Described, self._settings.call_timeout_s)
+        self._told[slot] = _uuid(_believed(described, slot))
+        if self._told[slot] != card.uuid:
+            raise CardMovedError(card.index, card.uuid)
 
     async def _running(self) -> WorkerProcess:
         """The worker, started when there is none.
@@ -307,7 +298,7 @@ class IsolatedSource:
                 raise
             raise LibraryNotOpenError(str(error)) from error  # else it would pass for the failure of a card's call
         self._has_events = True
-        self._worker = worker
+        self._worker, self._told = worker, {}
         logger.info("library opened source=%s driver=%s pid=%d", self.name, self._opened.driver, worker.pid)
         return worker
 
@@ -325,11 +316,13 @@ class IsolatedSource:
         if worker is not None and worker.is_running:
             self._waits.fail(_START, self._clock(), reason, worker)
 
-    async def _reopen_for_lost(self, card: Card) -> None:
-        """Open the library again now and then: most see a card that came back only after they were initialised."""
-        now_s = self._clock()
-        if self._reopens.blocked_by(card.uuid, now_s) is None:
-            self._reopens.fail(card.uuid, now_s, _REOPEN, await self._stop())
+    async def _reopen_for_lost(self) -> None:
+        """Open the library again for lost cards: most see one that came back only after they were initialised."""
+        if self._lost:
+            lost, self._lost = self._lost, set()
+            worker = await self._stop()
+            for uuid in lost:
+                self._reopens.fail(uuid, self._clock(), _REOPEN, worker)
 
     def _note_event_failure(self, error: DeviceError) -> None:
         if isinstance(error, LibraryCallError) and error.is_unsupported:
@@ -358,9 +351,6 @@ class IsolatedSource:
         for operation in Operation:
             self._resting.succeed((slot, operation))
 
-    def _is_resting(self, slot: int) -> bool:
-        return self._resting_for(slot) is not None
-
     def _blame(self, error: WorkerLostError, slot: int) -> str:
         return f"library call {error.call} on card {self._index(slot)} {error.end}"
 
@@ -372,7 +362,12 @@ def _believed(described: Described, slot: int) -> Described:
     return Described(left_out=described.left_out and believed_left_out(described.left_out, slot))
 
 
-def _without_ghosts(known: dict[int, Card], is_resting: Callable[[int], bool]) -> dict[int, Card]:
-    """Drop a resting slot's remembered card when another slot shows it: the library has renumbered its cards."""
-    seen = {card.uuid for slot, card in known.items() if not is_resting(slot)}
-    return {slot: card for slot, card in known.items() if not is_resting(slot) or card.uuid not in seen}
+def _uuid(described: Described) -> str:
+    found = described.card or described.left_out
+    return found.uuid if found is not None else ""
+
+
+def _without_ghosts(known: dict[int, Card], remembered: Set[int]) -> dict[int, Card]:
+    """Drop a card that was only remembered when another slot shows it: the library has renumbered its cards."""
+    seen = {card.uuid for slot, card in known.items() if slot not in remembered}
+    return {slot: card for slot, card in known.items() if slot not in remembered or card.uuid not in seen}

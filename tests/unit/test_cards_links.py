@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gcushare.cards.errors import CardMovedError, LibraryNotOpenError
 from gcushare.cards.links import LinkTable, link_groups
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse
@@ -76,6 +77,17 @@ async def test_every_pair_is_asked_once_also_one_that_is_not_answered() -> None:
         assert await groups_of(source, table) == ["link-0", "link-0", "", ""]
 
     assert len(source.asked) == 6
+
+
+@pytest.mark.parametrize("error", [LibraryNotOpenError("the driver is away"), CardMovedError(0, "uuid-0")])
+async def test_pairs_that_could_not_be_asked_are_asked_at_the_next_look(error: DeviceError) -> None:
+    source = Wired(_0_1=error, _2_3=LinkLevel.FABRIC)
+    table = LinkTable(source)
+    assert await groups_of(source, table) == [""] * 4
+    assert source.asked == [(0, 1)], "nor is another pair asked of what does not answer"
+    source.levels[0, 1] = LinkLevel.FABRIC
+
+    assert await groups_of(source, table) == ["link-0", "link-0", "link-2", "link-2"]
 
 
 async def test_a_card_that_is_replaced_is_asked_about_again() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from gcushare.cards.errors import CardMovedError, LibraryNotOpenError
 from gcushare.cards.ports import CardReport, CardSource, LinkLevel
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
@@ -36,7 +37,10 @@ class LinkTable:
         self._levels = {pair: self._levels[pair] for pair in pairs if pair in self._levels}
         for card_a, card_b in combinations(report.cards, 2):
             if (card_a.uuid, card_b.uuid) not in self._levels:
-                self._levels[card_a.uuid, card_b.uuid] = await self._ask(card_a, card_b)
+                try:
+                    self._levels[card_a.uuid, card_b.uuid] = await self._ask(card_a, card_b)
+                except (LibraryNotOpenError, CardMovedError):
+                    break  # the next look asks on: no pair is to blame, and none can be asked now
         groups = link_groups(report.cards, self._levels)
         if not any(groups.values()):
             return report
@@ -45,6 +49,8 @@ class LinkTable:
     async def _ask(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         try:
             return await self._source.link_level(card_a, card_b)
+        except (LibraryNotOpenError, CardMovedError):
+            raise
         except DeviceError as error:
             # Placement does without it; asking again and again could make a card that works look sick.
             logger.warning("link of cards is not known cards=%d,%d reason=%s", card_a.index, card_b.index, error)

@@ -215,6 +215,8 @@ def test_the_index_is_the_device_nodes_number(tmp_path: Path, rules: tuple[str, 
     [
         pytest.param("set raw_uuid 1 1", "a1" * 16, id="raw bytes are written in hex"),
         pytest.param('set uuid 1 ""', "SN0001", id="none: the serial stands in"),
+        pytest.param("absent EfmlGetDevUuid * 9", "SN0001", id="a library that has none"),
+        pytest.param("absent EfmlGetDevUuid * 3\nabsent EfmlGetDevSn * 3", "pci-0000:11:00.0", id="no serial either"),
     ],
 )
 def test_a_uuid_is_always_there_to_tell_cards_apart(tmp_path: Path, rule: str, uuid: str) -> None:

@@ -228,9 +228,10 @@ class NativeApi:
         return {entry.pid: entry.device_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
 
     def _uuid(self, slot: int) -> str:
-        """Read the uuid: text on the versions seen, 16 raw bytes as the header would also allow."""
+        """Read the uuid: text on the versions seen, 16 raw bytes as the header would also allow; "" without one."""
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        self._calls.call("EfmlGetDevUuid", ctypes.c_uint32(slot), buffer)
+        if not self._calls.is_answered("EfmlGetDevUuid", ctypes.c_uint32(slot), buffer):
+            return ""
         text = decode_text(buffer.raw)
         return text if text.isascii() and text.isprintable() else buffer.raw[:_UUID_BYTES].hex()
 

@@ -78,6 +78,20 @@ def test_torch_that_uses_the_card_already_is_limited_at_once(frameworks: Path) -
     assert answer(frameworks, program) == [[0.25, 0]]
 
 
+def test_whoever_only_asks_where_a_framework_is_leaves_it_limited(frameworks: Path) -> None:
+    asked = (
+        "import gcushare_limits, importlib.util\nfound = [bool(importlib.util.find_spec('torch')) for _ in range(2)]"
+    )
+    used = "import torch\ntorch.cuda.init()\nprint(json.dumps([found, torch.calls]))"
+    assert answer(frameworks, f"{asked}\n{used}") == [[True, True], [[0.25, 0]]]
+
+
+def test_a_framework_that_is_not_installed_is_not_found(frameworks: Path) -> None:
+    (frameworks / "torch.py").unlink()
+    program = "import gcushare_limits, importlib.util\nprint(json.dumps(importlib.util.find_spec('torch')))"
+    assert answer(frameworks, program) is None
+
+
 def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_some(frameworks: Path) -> None:
     program = "import gcushare_limits, tensorflow\nprint(json.dumps(tensorflow.calls))"
     assert answer(frameworks, program) == [["gpu0", [4096]]]

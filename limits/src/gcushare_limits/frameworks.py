@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import os
 import sys
 import warnings
@@ -81,7 +80,10 @@ def _configure(name: str, configure: Configure, module: ModuleType, grant: Grant
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the frameworks where everybody does, and has them configured right after they were imported."""
+    """Finds the frameworks where everybody does, and has them configured right after they were imported.
+
+    Whoever only asks where a framework is (``importlib.util.find_spec``) changes nothing.
+    """
 
     def __init__(self, waiting: dict[str, Configure], grant: Grant) -> None:
         self._waiting = waiting
@@ -90,13 +92,21 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        configure = self._waiting.pop(fullname, None)
-        if configure is None:
+        if fullname not in self._waiting:
             return None
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, lambda module: _configure(fullname, configure, module, self._grant))
-        return spec
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None) if finder is not self else None
+            spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target) if find is not None else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, lambda module: self._imported(fullname, module))
+                return spec
+        return None
+
+    def _imported(self, name: str, module: ModuleType) -> None:
+        configure = self._waiting.pop(name, None)
+        if configure is not None:
+            _configure(name, configure, module, self._grant)
 
 
 class _Loader(importlib.abc.Loader):

@@ -55,11 +55,12 @@ def frameworks(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str, environ: Mapping[str, str] = GRANT) -> subprocess.CompletedProcess[str]:
-    path = {"PYTHONPATH": f"{LIMITS}:{folder}", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(
-        [sys.executable, "-W", "error", *words], env={**path, **environ}, capture_output=True, text=True, check=False
-    )
+def run(
+    modules: Path, *words: str, environ: Mapping[str, str] = GRANT, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    path = {"PYTHONPATH": f"{LIMITS}:{modules}", "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-W", "error", *words]
+    return subprocess.run(command, env={**path, **environ}, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def answer(folder: Path, program: str, environ: Mapping[str, str] = GRANT) -> object:
@@ -148,6 +149,31 @@ def test_a_program_is_run_as_it_is_with_its_arguments(frameworks: Path) -> None:
     program.write_text("import sys, torch\ntorch.cuda.init()\nprint(__name__, sys.argv[1:], torch.calls)\n")
     done = run(frameworks, "-m", "gcushare_limits", str(program), "--epochs", "3")
     assert done.stdout == "__main__ ['--epochs', '3'] [(0.25, 0)]\n", done.stderr
+
+
+@pytest.mark.parametrize("is_installed", [True, False], ids=["installed command", "module"])
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        pytest.param(("app/train.py",), "", id="script"),
+        pytest.param(("app",), "", id="folder"),
+        pytest.param(("-m", "train"), "app", id="module of the working directory"),
+    ],
+)
+def test_a_programs_own_modules_are_found_where_python_finds_them(
+    frameworks: Path, words: tuple[str, ...], folder: str, is_installed: bool
+) -> None:
+    (app := frameworks / "work" / "app").mkdir(parents=True)
+    for name in ("train.py", "__main__.py"):
+        (app / name).write_text("import data, torch\ntorch.cuda.init()\nprint(data.SIZE, torch.calls)\n")
+    (app / "data.py").write_text("SIZE = 3\n")
+    command = frameworks / "bin" / "gcushare-limits"
+    command.parent.mkdir()
+    command.write_text("import sys\nfrom gcushare_limits.__main__ import main\nsys.exit(main())\n")
+    start = (str(command),) if is_installed else ("-m", "gcushare_limits")
+    done = run(frameworks, *start, *words, folder=app.parent / folder)
+    assert done.stdout == "3 [(0.25, 0)]\n", done.stderr
+    assert run(frameworks, *words, folder=app.parent / folder).stdout == "3 []\n", "as Python itself runs it"
 
 
 def test_the_command_prints_the_fraction_and_the_bytes_for_other_programs(frameworks: Path) -> None:

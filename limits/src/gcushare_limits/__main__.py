@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+from pathlib import Path
 
 import gcushare_limits
 
@@ -34,12 +35,21 @@ def main() -> int:
         sys.stdout.write(f"{found}\n")
         return 0
     if word == "-m" and rest:
+        _import_from(Path.cwd())
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
+        program = Path(word)
+        _import_from(program if program.is_dir() else program.resolve().parent)
         sys.argv = [word, *rest]
         runpy.run_path(word, run_name="__main__")
     return 0
+
+
+def _import_from(folder: Path) -> None:
+    """Put where Python would look first for this program's modules in the place of where it looks first for ours."""
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):  # safe_path: from Python 3.11 on
+        sys.path[0] = str(folder)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,12 @@ def test_what_frameworks_read_from_the_environment_is_set_and_an_authors_choice_
     assert answer(frameworks, program, chosen) == [None, "1", "0.2500"]
 
 
+def test_a_share_is_cut_and_not_rounded(frameworks: Path) -> None:
+    grant = {**GRANT, "GCUSHARE_CARD_MEMORY_BYTES": str(6 * GIB)}
+    program = "import gcushare_limits\nprint(json.dumps(os.environ['XLA_CLIENT_MEM_FRACTION']))"
+    assert answer(frameworks, program, grant) == "0.6666"
+
+
 @pytest.mark.parametrize(
     "environ",
     [

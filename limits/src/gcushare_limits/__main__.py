@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import gcushare_limits
+from gcushare_limits.grant import share_text
 
 USAGE = """usage: gcushare-limits fraction | bytes | PROGRAM.py [ARGUMENTS] | -m MODULE [ARGUMENTS]
 
@@ -24,8 +25,7 @@ def main() -> int:
         sys.stdout.write(USAGE)
         return 0 if word else 2
     if word == "fraction":
-        # Cut, not rounded: no one sees more than it was granted.
-        sys.stdout.write(f"{int(gcushare_limits.fraction() * 10_000) / 10_000:.4f}\n")
+        sys.stdout.write(f"{share_text(gcushare_limits.fraction())}\n")
         return 0
     if word == "bytes":
         found = gcushare_limits.memory_bytes()

@@ -15,25 +15,21 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from gcushare_limits.grant import Grant
+from gcushare_limits.grant import Grant, share_text
 
 Configure = Callable[[Any, Grant], None]
+
+_XLA_NAMES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+"""Two names of one choice: JAX had the second before the first."""
 
 
 def apply(grant: Grant) -> tuple[str, ...]:
     """Limit the frameworks; returns their names. One that is imported already is configured now."""
-    share = f"{grant.fraction:.4f}"
-    variables = {
-        "XLA_CLIENT_MEM_FRACTION": share,
-        "XLA_PYTHON_CLIENT_MEM_FRACTION": share,  # JAX before it had the name above
-        "CUPY_GPU_MEMORY_LIMIT": str(grant.bytes_per_card),
-        "FLAGS_fraction_of_gpu_memory_to_use": share,
-    }
-    if not any(name in os.environ for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")):
-        os.environ.update({name: value for name, value in variables.items() if name.startswith("XLA_")})
-    for name, value in variables.items():
-        if not name.startswith("XLA_"):
-            os.environ.setdefault(name, value)
+    share = share_text(grant.fraction)
+    if not any(name in os.environ for name in _XLA_NAMES):
+        os.environ.update(dict.fromkeys(_XLA_NAMES, share))
+    os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(grant.bytes_per_card))
+    os.environ.setdefault("FLAGS_fraction_of_gpu_memory_to_use", share)
     waiting = {}
     for name, configure in _CONFIGURED.items():
         module = sys.modules.get(name)

@@ -26,6 +26,11 @@ class Grant:
     fraction: float
 
 
+def share_text(fraction: float) -> str:
+    """Write a share with four decimals: cut, not rounded, so that no one takes more than it was granted."""
+    return f"{int(fraction * 10_000) / 10_000:.4f}"
+
+
 def read_grant(environ: Mapping[str, str] = os.environ) -> Grant | None:
     """Read the grant; None where the variables say none, or cannot be read."""
     sizes = [environ[name] for name in _BYTES if name in environ]

@@ -75,8 +75,8 @@ class IsolatedSource:
         self._worker: WorkerProcess | None = None
         self._opened = Opened(library="", driver="")  # by the last worker
         self._known: dict[int, Card] = {}  # by slot, as of the last list
-        self._told: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
-        self._count_told = 0
+        self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
+        self._last_count = 0
         self._lost: set[str] = set()  # uuids of cards for which the library is opened again
         self._resting: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
         self._waits: Backoffs[str] = Backoffs(settings.first_restart_s, _LONGEST_RESTART_S)
@@ -211,9 +211,9 @@ class IsolatedSource:
             self._waits.fail(_START, self._clock(), str(error), error.process)
             raise
         self._waits.succeed(_START)
-        if count != self._count_told:
-            self._told.clear()  # the cards after one that came or went are elsewhere
-        self._count_told = count
+        if count != self._last_count:
+            self._numbered.clear()  # the cards after one that came or went are elsewhere
+        self._last_count = count
         return believed_count(count)
 
     async def _describe(self, slot: int) -> Described | str:
@@ -227,7 +227,7 @@ class IsolatedSource:
             return str(error)
         except WorkerLostError as error:
             return self._blame(error, slot)
-        self._told[slot] = _uuid(described)
+        self._numbered[slot] = _uuid(described)
         return described
 
     async def _ask_card(self, request: Request, result_type: type[T], *cards: Card) -> T:
@@ -251,7 +251,7 @@ class IsolatedSource:
             worker = await self._running()
             try:
                 for slot, card in zip((request.slot, request.other_slot), cards, strict=False):
-                    if self._told.get(slot) != card.uuid:
+                    if self._numbered.get(slot) != card.uuid:
                         await self._check_place(worker, slot, card)
                 return await worker.call(request, result_type, timeout_s)
             except (LibraryCallError, CardMovedError):
@@ -271,8 +271,8 @@ class IsolatedSource:
         """
         request = Request(Operation.DESCRIBE, slot)
         described = await worker.call(request, Described, self._settings.call_timeout_s)
-        self._told[slot] = _uuid(_believed(described, slot))
-        if self._told[slot] != card.uuid:
+        self._numbered[slot] = _uuid(_believed(described, slot))
+        if self._numbered[slot] != card.uuid:
             raise CardMovedError(card.index, card.uuid)
 
     async def _running(self) -> WorkerProcess:
@@ -298,7 +298,7 @@ class IsolatedSource:
                 raise
             raise LibraryNotOpenError(str(error)) from error  # else it would pass for the failure of a card's call
         self._has_events = True
-        self._worker, self._told = worker, {}
+        self._worker, self._numbered = worker, {}
         logger.info("library opened source=%s driver=%s pid=%d", self.name, self._opened.driver, worker.pid)
         return worker
 

@@ -136,6 +136,12 @@ class PodEntry:
         return tuple(sorted({index for counts in self.held.values() for index in counts}))
 
     @property
+    def has_cards_of_init_alone(self) -> bool:
+        """Whether only ordinary init containers ask for some of its whole cards."""
+        asked = sum(c.whole_cards for c in self.request.containers if c.kind is not ContainerKind.INIT)
+        return self.is_whole and asked < self.request.cards.cards
+
+    @property
     def taken_cards(self) -> tuple[int, ...]:
         """The cards that it has: those it holds, and of whole ones those too that its init containers held.
 

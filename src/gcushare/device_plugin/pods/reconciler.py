@@ -81,7 +81,6 @@ class AllocationReconciler:
         self._checking = asyncio.Lock()
         self._missing = 0
         self._hidden: frozenset[str] = frozenset()
-        self._filled_in: frozenset[str] = frozenset()
         self.writer = RecordWriter(store, patcher, clock=clock, wall_clock_ns=wall_clock_ns)
         self.on_read: Callable[[KubeletAllocations], None] = lambda _record: None
         self.problem = "the kubelet's record was not read yet"
@@ -137,8 +136,6 @@ class AllocationReconciler:
                 known = frozenset(self._store.entries)
                 await self._fill_in(record)
                 self._store.reconcile(record, asked=known)
-                if not self._filled_in.issuperset(self._store.partly_shown()):
-                    self._check_soon.set()
                 self._store.end_pending(self._clock() - PATIENCE_S, believe=False)
                 self._store.note_unrecorded(self._clock())
                 self.on_read(record)
@@ -152,14 +149,14 @@ class AllocationReconciler:
         self._store.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
 
     async def _fill_in(self, record: KubeletAllocations) -> None:
-        """Ask the checkpoint about what podresources does not show: pods that have their cards, and ids of others.
+        """Ask the checkpoint about what podresources does not show: pods that have their cards, and more of others.
 
         Taking the former for pods without cards would offer a card that is in whole use, or turn held ids unhealthy, in
         the very moment in which the kubelet admits them again.
         """
         missing, hidden = self._store.missing_from(record.pods), self._hidden
         self._missing = len(missing)
-        asked = self._filled_in = frozenset((*missing, *self._store.partly_shown()))
+        asked = frozenset((*missing, *self._store.partly_shown_in(record.pods)))
         if record.source != CHECKPOINT and (asked or hidden):
             try:
                 checkpoint = await self._source.fetch_checkpoint()

@@ -310,12 +310,16 @@ class PodStore:
             for uid in entry.uids
         ]
 
-    def partly_shown(self) -> list[str]:
-        """The uids of pods with whole cards that must hold more than is known: those of their init containers."""
+    def partly_shown_in(self, shown: frozenset[str]) -> list[str]:
+        """The uids of pods that podresources shows without the whole cards that only their init containers asked for.
+
+        By what they ask for, not by what they are known to hold: that was filled in by the look before, and a look that
+        therefore asked for nothing would take those cards away again.
+        """
         return [
             uid
             for entry in self._entries.values()
-            if entry.is_whole and entry.is_complete and len(entry.taken_cards) < entry.request.cards.cards
+            if entry.has_cards_of_init_alone and not shown.isdisjoint(entry.keys)
             for uid in entry.uids
         ]
 

@@ -194,7 +194,7 @@ class NodeAgent:
         if self._update_lists(inventory) or before != inventory or was_doubted:
             self._use(inventory)
             self._announce_changes(before, inventory)
-            self._report_unknown_cordons(inventory)
+        self._report_unknown_cordons(inventory)
         self._publish(inventory)
         if problem or doubt:
             self._refuse("MemoryUnitRefused", problem or doubt)

@@ -26,6 +26,20 @@ def test_health_flags_reach_the_adapters_that_use_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "stale_after_s"),
+    [
+        pytest.param((), 60.0, id="a minute"),
+        pytest.param(("--poll-interval", "1h"), 3 * 3600.0, id="three looks that are an hour apart"),
+        pytest.param(("--poll-interval", "1m", "--unhealthy-after", "1"), 60.0, id="one look"),
+    ],
+)
+def test_a_card_without_an_answer_stays_well_for_a_minute_and_for_several_looks(
+    argv: tuple[str, ...], stale_after_s: float
+) -> None:
+    assert monitor_settings(load(*argv)).policy.stale_after_s == stale_after_s
+
+
+@pytest.mark.parametrize(
     ("text", "reserve"),
     [("0", Reserve()), ("512MiB", Reserve(bytes=512 << 20)), ("5%", Reserve(percent=5.0))],
 )

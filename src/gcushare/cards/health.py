@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
 
+STALE_AFTER_S = 60.0
+"""Time for the library's process to be started again, more than once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPolicy:
@@ -26,8 +29,8 @@ class HealthPolicy:
     """How long the good readings must last: a card that comes and goes stays sick."""
     event_holds_s: float = 300.0
     """How long a critical event counts whatever readings say: after most, reads still succeed for a while."""
-    stale_after_s: float = 60.0
-    """How long the last reading holds while the library as a whole does not answer."""
+    stale_after_s: float = STALE_AFTER_S
+    """How long the last reading holds without an answer, of the card or of the library as a whole; several looks."""
 
 
 _WELL = HealthReading(healthy=True)

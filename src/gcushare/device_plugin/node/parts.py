@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.health import CardsSnapshot, HealthPolicy
+from gcushare.cards.health import STALE_AFTER_S, CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.process_owners import ProcOwners
@@ -110,10 +110,12 @@ def source_options(settings: PluginSettings) -> SourceOptions:
 
 def monitor_settings(settings: PluginSettings) -> MonitorSettings:
     """How the cards are watched."""
-    health = settings.health
+    health, poll_interval_s = settings.health, settings.cards.poll_interval
     policy = HealthPolicy(
         bad_readings=health.unhealthy_after,
         recover_after_s=health.recover_after,
         event_holds_s=health.event_holds,
+        # Looks may be an hour apart: one that is missed must not turn every card sick.
+        stale_after_s=max(STALE_AFTER_S, health.unhealthy_after * poll_interval_s),
     )
-    return MonitorSettings(poll_interval_s=settings.cards.poll_interval, policy=policy)
+    return MonitorSettings(poll_interval_s=poll_interval_s, policy=policy)

@@ -95,8 +95,9 @@ def test_silence_keeps_the_last_reading_for_a_while_and_then_counts_as_sick() ->
     assert (verdict.healthy, verdict.reason) == (False, "no answer for 60s: the worker restarts")
 
 
-def test_silence_about_a_card_that_was_never_read_counts_at_once() -> None:
-    assert not HealthTracker(POLICY).miss("the worker restarts", 0.0).healthy
+def test_silence_about_a_card_that_was_never_read_counts_at_once_and_is_no_silence_of_a_minute() -> None:
+    verdict = HealthTracker(POLICY).miss("the worker restarts", 0.0)
+    assert (verdict.healthy, verdict.reason) == (False, "no answer yet: the worker restarts")
 
 
 @given(st.lists(st.sampled_from([GOOD, BAD]), max_size=60))

@@ -56,6 +56,15 @@ def test_a_sick_card_leaves_the_others_untouched() -> None:
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
 
 
+def test_a_sick_card_is_reported_again_for_another_reason_only() -> None:
+    roster = roster_of(FIRST)
+    silence = [roster.take_miss(FIRST, "it hangs", at) for at in (60.0, 65.0)]
+    assert silence == [[CardChange(ChangeKind.SICK, FIRST, "no answer for 60s: it hangs")], []]
+    changes = [roster.take_reading(FIRST, OFF_THE_BUS, at) for at in (70.0, 75.0)]
+    assert changes == [[CardChange(ChangeKind.STILL_SICK, FIRST, "off the bus")], []]
+    assert [card.reason for card in roster.snapshot().cards] == ["off the bus"]
+
+
 def test_a_recovered_card_is_reported_once() -> None:
     roster = roster_of(FIRST)
     roster.take_reading(FIRST, OFF_THE_BUS, 5.0)

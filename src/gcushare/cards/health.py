@@ -67,7 +67,9 @@ class HealthTracker:
     def miss(self, reason: str, now_s: float) -> HealthReading:
         """Note that the card could not be read: the last reading holds for a while, then the card counts as sick."""
         stale_after_s = self._policy.stale_after_s
-        if self._last_reading_s is None or now_s - self._last_reading_s >= stale_after_s:
+        if self._last_reading_s is None:
+            self._note_bad(f"no answer yet: {reason}", decides=True)
+        elif now_s - self._last_reading_s >= stale_after_s:
             self._note_bad(f"no answer for {stale_after_s:g}s: {reason}", decides=True)
         return self.verdict
 
@@ -119,6 +121,7 @@ class ChangeKind(enum.Enum):
     LOST = "lost"
     """The source stopped listing it; its state stays, unhealthy, until it or another comes."""
     SICK = "sick"
+    STILL_SICK = "still sick, for another reason"
     RECOVERED = "recovered"
 
 
@@ -229,9 +232,10 @@ class CardRoster:
     def _lose(self, tracked: _Tracked, now_s: float) -> list[CardChange]:
         reasons = {card.uuid: card.reason for card in self.left_out}
         reason = reasons.get(tracked.card.uuid, "the card is no longer listed by its driver")
-        tracked.health.observe(HealthReading(healthy=False, reason=reason, conclusive=True), now_s)
+        reading = HealthReading(healthy=False, reason=reason, conclusive=True)
+        changes = self._observe(tracked.card, lambda tracker: tracker.observe(reading, now_s))
         if tracked.is_gone:
-            return []
+            return changes
         tracked.is_gone, tracked.use = True, None
         return [CardChange(ChangeKind.LOST, tracked.card, reason)]
 
@@ -239,11 +243,13 @@ class CardRoster:
         tracked = self._tracked.get(card.index)
         if tracked is None or tracked.card.uuid != card.uuid:
             return []
-        was_healthy = tracked.health.verdict.healthy
+        before = tracked.health.verdict
         verdict = observe(tracked.health)
-        if verdict.healthy == was_healthy:
+        if verdict == before:
             return []
-        kind = ChangeKind.RECOVERED if verdict.healthy else ChangeKind.SICK
+        if verdict.healthy:
+            return [CardChange(ChangeKind.RECOVERED, tracked.card)]
+        kind = ChangeKind.SICK if before.healthy else ChangeKind.STILL_SICK
         return [CardChange(kind, tracked.card, verdict.reason)]
 
 

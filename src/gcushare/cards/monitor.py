@@ -23,6 +23,7 @@ _LOG_LEVELS = {
     ChangeKind.ALTERED: logging.WARNING,
     ChangeKind.LOST: logging.ERROR,
     ChangeKind.SICK: logging.ERROR,
+    ChangeKind.STILL_SICK: logging.WARNING,
     ChangeKind.RECOVERED: logging.INFO,
 }
 

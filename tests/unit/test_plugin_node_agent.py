@@ -1,6 +1,5 @@
 """Where the node's facts meet: what the kubelet is sent, what is published, and what people hear of it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -172,18 +171,6 @@ def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [card.closures for card in wanted.cards] == [(), ()]
-
-
-async def test_after_the_last_card_is_gone_no_record_is_given_its_uuid(rig: Rig) -> None:
-    rig.see(16)
-    rig.agent.pod_changed(pod("a", 4, card=0))
-    rig.agent.cards_changed(CardsSnapshot(()))
-    assert rig.agent.inventory is not None
-    assert rig.agent.inventory.cards == ()
-    rig.hold(a=device_ids_of_card(0, 4))
-    async with asyncio.TaskGroup() as writers:
-        rig.parts.reconciler.writer.start_due(writers)
-    assert [annotations["gcushare.io/card-uuid"] for annotations in rig.away.asked] == [""]
 
 
 def test_an_inventory_of_its_own_node_that_cannot_be_read_is_said_once_and_written_again(rig: Rig) -> None:

@@ -172,14 +172,14 @@ class NodeAgent:
     def _replan(self) -> None:
         if self._cards is None:
             return
-        if not self._cards.cards:
-            self._have_no_cards(self._cards)
+        if not self._cards.cards:  # none ever was: those that were stay, unhealthy
+            self._refuse("NoCards", self._cards.problem)
             return
         problem = ""
         try:
             inventory = self._plan(self._cards)
         except Refused as refusal:
-            if self.inventory is None or not self.inventory.cards:
+            if self.inventory is None:
                 self._refuse("MemoryUnitRefused", str(refusal))
                 self._go_on_recording(self._cards)
                 return
@@ -280,16 +280,6 @@ class NodeAgent:
             logger.debug("records are not corrected either %s", fields(unit=unit, reason=refusal))
             return
         self._parts.reconciler.writer.set_inventory(inventory)
-
-    def _have_no_cards(self, cards: CardsSnapshot) -> None:
-        reason = cards.problem or "no card was found; the driver may not be loaded yet: looking again"
-        if self.inventory is not None and not cards.problem:
-            empty = replace(self.inventory, cards=(), left_out=cards.left_out)
-            self.inventory = empty
-            self._update_lists(empty)
-            self._use(empty)
-            self._publish(empty)
-        self._refuse("NoCards", reason)
 
     def _refuse(self, reason: str, problem: str) -> None:
         if problem != self.problem:

@@ -79,9 +79,13 @@ async def list_objects(
 ) -> list[T]:
     """List a collection; objects without any of ``words`` in their JSON are not even decoded."""
     found: dict[str, T] = {}
+    unreadable: list[str] = []
     count = 0
     async with aclosing(_list_items(client, resource, selector)) as items:
         async for raw in items:
+            if raw is None:
+                found, unreadable, count = {}, [], 0
+                continue
             count += 1
             progress(resource.plural, count)
             if words and not may_ask(raw, words):
@@ -89,13 +93,14 @@ async def list_objects(
             try:
                 meta = HEAD.read(raw).metadata
             except RemoteContractError as error:
-                problems.append(f"an object of {resource.plural} has no readable metadata: {error}")
+                unreadable.append(f"an object of {resource.plural} has no readable metadata: {error}")
                 continue
             name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
             try:
                 found[meta.uid or name] = decoder.read(raw)
             except RemoteContractError as error:
-                problems.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
+                unreadable.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
+    problems += unreadable
     return list(found.values())
 
 
@@ -115,8 +120,11 @@ def may_ask(raw: msgspec.Raw, words: tuple[bytes, ...]) -> bool:
 
 async def _list_items(
     client: KubeClient, resource: Resource[Any], selector: Selector = EVERYTHING
-) -> AsyncGenerator[msgspec.Raw, None]:
-    """Yield a collection's items; where the pages outlive the server's memory of them, all again at once."""
+) -> AsyncGenerator[msgspec.Raw | None, None]:
+    """Yield a collection's items; where the pages outlive the server's memory of them, None, then all again at once.
+
+    What came before None is to be forgotten: some of it may be gone by now.
+    """
     try:
         async with aclosing(client.pages(resource, selector)) as pages:
             async for page in pages:
@@ -124,7 +132,7 @@ async def _list_items(
                     yield raw
         return
     except GoneError:
-        pass  # what was yielded is yielded again
+        yield None
     async with aclosing(client.pages(resource, selector, page_size=None)) as whole:
         async for page in whole:
             for raw in page.entries:

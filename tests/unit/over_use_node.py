@@ -11,7 +11,7 @@ from gcushare.cards.process_owners import ProcOwners
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.tracking import OverUseTracker
+from gcushare.core.over_use.tracking import DEFAULT_LOOKS, OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.over_use.watch import OverUseWatch
 from gcushare.device_plugin.pods.kubelet_allocations import Holdings, KubeletAllocations
@@ -36,6 +36,7 @@ class Source:
 
     def __init__(self) -> None:
         self.processes: dict[int, int] = {}
+        self.peaks: dict[int, int] | None = None
         self.fails = False
 
     async def list_cards(self) -> CardReport:
@@ -47,7 +48,8 @@ class Source:
         return HealthReading(healthy=True)
 
     async def use(self, card: Card) -> CardUse:
-        return CardUse(memory_used_bytes=sum(self.processes.values()), processes=dict(self.processes))
+        used = sum(self.processes.values())
+        return CardUse(memory_used_bytes=used, processes=dict(self.processes), peaks=self.peaks and dict(self.peaks))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         return None
@@ -76,7 +78,7 @@ class Events:
 class OverUseNode:
     """Looks are ``POLL_S`` apart in a time that only ``look`` moves."""
 
-    def __init__(self, folder: Path, pods: int = 2, gib: int = 4) -> None:
+    def __init__(self, folder: Path, pods: int = 2, gib: int = 4, looks: int = DEFAULT_LOOKS) -> None:
         self.now_s = 0.0
         self.events = Events(self)
         self.source = Source()
@@ -91,7 +93,7 @@ class OverUseNode:
         self.monitor = CardMonitor(self.source, lambda _cards: None)
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcOwners(self.proc.root))
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(InventoryCard(card=CARD, units=CARD_GIB),))
-        self.tracker = OverUseTracker()
+        self.tracker = OverUseTracker(looks=looks)
         self.watch = OverUseWatch(
             self.tracker,
             self.pod_use,
@@ -107,9 +109,10 @@ class OverUseNode:
         for pid in pids:
             self.proc.start_in_pod(pid, self.uids[name])
 
-    def use(self, gib: dict[int, float]) -> None:
-        """Let processes use so much of the card."""
+    def use(self, gib: dict[int, float], peaks: dict[int, float] | None = None) -> None:
+        """Let processes use so much of the card; ``peaks`` are what accounts say that each had at its most."""
         self.source.processes = {pid: int(size * GIB) for pid, size in gib.items()}
+        self.source.peaks = None if peaks is None else {pid: int(size * GIB) for pid, size in peaks.items()}
 
     async def look(self) -> None:
         """Let the next look come, with everything that follows from it."""

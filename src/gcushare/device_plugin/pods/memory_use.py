@@ -90,7 +90,7 @@ class PodMemoryMonitor:
         self._owners = owners
         self._latest: PodUse | None = None
         self._own_pid = own_pid
-        self._highest: dict[tuple[int, int], tuple[str, int]] = {}
+        self._highest: dict[int, dict[int, tuple[str, int]]] = {}
         self.problem = ""
         self.on_refreshed: Callable[[], None] = lambda: None
         """Called after every look, whatever came out."""
@@ -139,15 +139,17 @@ class PodMemoryMonitor:
     def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:
         """By pod uid and card, the most that a process had since the look before.
 
-        Accounts know the most of a process's whole life: where that grew, it was reached since then.
+        Accounts know the most of a process's whole life: where that grew, it was reached since then. On a card that the
+        look before did not read, or where there was none, nobody knows when it was.
         """
-        highest: dict[tuple[int, int], tuple[str, int]] = {}
+        highest: dict[int, dict[int, tuple[str, int]]] = {}
         found: dict[str, dict[int, int]] = {}
         for index, use in self._looks.snapshot.uses.items():
-            for pid, size in (use.peaks or {}).items():
-                uid = owners.get(pid, "")
-                before = self._highest.get((index, pid))
-                highest[index, pid] = (uid, size)
+            highest[index] = {pid: (owners.get(pid, ""), size) for pid, size in (use.peaks or {}).items()}
+            if index not in self._highest:
+                continue
+            for pid, (uid, size) in highest[index].items():
+                before = self._highest[index].get(pid)
                 if uid and (before is None or before[0] != uid or size > before[1]):
                     cards = found.setdefault(uid, {})
                     cards[index] = max(cards.get(index, 0), size)

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
 from gcushare.device_plugin.mps.daemon import run_mps_daemon
 from gcushare.device_plugin.mps.limits import limits_of
-from gcushare.device_plugin.mps.state import MpsFolders, read_state
+from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
 from gcushare.runtime.shutdown import Shutdown
 from tests.e2e.waiting import until
 
@@ -87,7 +86,7 @@ async def daemon() -> AsyncIterator[MpsFolders]:
         running = asyncio.create_task(run_mps_daemon(folders, Path(CONTROL), shutdown, proc_root=Path("/proc")))
 
         async def problem() -> str:
-            return read_state(folders, time.time()).problem
+            return MpsStateReader(folders).read().problem
 
         await until(problem, "the daemon answers")
         try:

@@ -8,14 +8,13 @@ import os
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.mps.daemon import run_mps_daemon
-from gcushare.device_plugin.mps.state import MpsFolders, read_state
+from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
 from gcushare.runtime.shutdown import Shutdown
 from tests.protocol.plugin_rig import until
 
@@ -57,7 +56,7 @@ class MpsRig:
     @property
     def problem(self) -> str:
         """What the container says is wrong with the daemon; empty when nothing is."""
-        return read_state(self.folders, time.time()).problem
+        return MpsStateReader(self.folders).read().problem
 
     async def stop(self) -> int:
         """End the container as the kubelet does; returns its exit code."""

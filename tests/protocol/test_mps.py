@@ -13,7 +13,7 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.mps.daemon import MpsControl
 from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit
-from gcushare.device_plugin.mps.state import read_state
+from gcushare.device_plugin.mps.state import MpsStateReader
 from gcushare.wire.annotations.keys import COMPUTE_SHARE
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.plugin_rig import PluginRig, until
@@ -40,12 +40,12 @@ async def test_the_container_runs_the_daemon_says_that_it_is_well_and_ends_it() 
 async def test_a_daemon_that_dies_ends_its_container_and_the_next_is_another_instance() -> None:
     async with mps_rig() as rig:
         await rig.start_well()
-        first = read_state(rig.folders, time.time()).instance
+        first = MpsStateReader(rig.folders).read().instance
         rig.kill_daemon()
         assert await rig.ended() == 1
         assert "ended by itself" in rig.problem
         await rig.start_well()  # whatever the first left behind
-        assert read_state(rig.folders, time.time()).instance != first
+        assert MpsStateReader(rig.folders).read().instance != first
 
 
 async def test_what_a_pod_left_among_the_pipes_does_not_keep_the_daemon_from_starting() -> None:
@@ -100,7 +100,7 @@ async def test_looks_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCa
 async def test_a_state_that_no_one_renews_is_none() -> None:
     async with mps_rig() as rig:
         await rig.start_well()
-        assert "not been heard of" in read_state(rig.folders, time.time() + 60).problem
+        assert "not been heard of" in MpsStateReader(rig.folders, wall_clock_s=lambda: time.time() + 60).read().problem
         await rig.stop()
         rig.folders.state.write_text("{")
         assert "cannot be read" in rig.problem

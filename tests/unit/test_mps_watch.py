@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.mps.settings import Fallback
-from gcushare.device_plugin.mps.state import FRESH_S, MpsFolders, MpsState, write_state
+from gcushare.device_plugin.mps.state import FRESH_S, MpsFolders, MpsState, MpsStateReader, write_state
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
@@ -28,13 +28,19 @@ class Node:
     store: PodStore
     heard: Heard
     now_s: float = NOW_S
+    set_by_s: float = 0.0
+    """By how much somebody set the machine's clock."""
     changes: int = 0
     is_known: bool = True
     watch: MpsWatch = field(init=False)
 
     def daemon_says(self, state: MpsState) -> None:
         write_state(self.folders, state)
-        os.utime(self.folders.state, (self.now_s, self.now_s))
+        os.utime(self.folders.state, (self.wall_s, self.wall_s))
+
+    @property
+    def wall_s(self) -> float:
+        return self.now_s + self.set_by_s
 
     def hold(self, name: str, since_s: float) -> None:
         """Have a pod hold memory whose cards were chosen then."""
@@ -55,14 +61,15 @@ def make_node(folder: Path) -> Node:
     store, heard, folders = PodStore(ENFLAME), Heard(), MpsFolders(folder)
     node = Node(folders, store, heard)
     limiter = MpsLimiter(folders, Fallback.REFUSE)
+    reader = MpsStateReader(folders, clock=lambda: node.now_s, wall_clock_s=lambda: node.wall_s)
     node.watch = MpsWatch(
-        folders,
+        reader,
         limiter,
         store.entries.values,
         heard,
         note_change,
         is_known=lambda: node.is_known,
-        wall_clock_s=lambda: node.now_s,
+        wall_clock_s=lambda: node.wall_s,
     )
     return node
 
@@ -86,6 +93,29 @@ def test_a_daemon_that_stays_silent_is_one_piece_of_news(tmp_path: Path, reason:
         node.watch.look()
     assert words in node.watch.problem
     assert (node.changes, len(node.heard.node)) == (changes, events)
+
+
+@pytest.mark.parametrize("set_by_s", [3600.0, -3600.0], ids=["forward", "back"])
+def test_setting_the_machines_clock_silences_no_daemon(tmp_path: Path, set_by_s: float) -> None:
+    node = make_node(tmp_path)
+    node.daemon_says(MpsState("a"))
+    node.watch.look()
+    node.set_by_s = set_by_s
+    node.watch.look()
+    assert node.watch.problem == ""
+    node.daemon_says(MpsState("a"))
+    node.watch.look()
+    node.now_s += FRESH_S + 1
+    node.watch.look()
+    assert "has not been heard of" in node.watch.problem
+
+
+def test_what_an_old_daemon_left_is_old_at_the_first_look(tmp_path: Path) -> None:
+    node = make_node(tmp_path)
+    node.daemon_says(MpsState("a"))
+    node.now_s += FRESH_S + 1
+    node.watch.look()
+    assert "has not been heard of" in node.watch.problem
 
 
 def test_when_the_plugins_own_pod_is_started_again_the_pods_of_before_hear_of_the_new_daemon(tmp_path: Path) -> None:

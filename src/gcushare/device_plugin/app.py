@@ -31,7 +31,7 @@ from gcushare.device_plugin.kubernetes import (
     PodHandler,
 )
 from gcushare.device_plugin.mps.limits import make_limiter
-from gcushare.device_plugin.mps.state import MpsFolders
+from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
@@ -162,7 +162,7 @@ class PluginApp:
         if self._limiter is None:
             return None
         return MpsWatch(
-            MpsFolders(self._settings.limits.mps_root),
+            MpsStateReader(MpsFolders(self._settings.limits.mps_root)),
             self._limiter,
             self._parts.store.entries.values,
             self._parts.announcer,

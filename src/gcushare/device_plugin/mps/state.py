@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,18 +67,44 @@ def write_state(folders: MpsFolders, state: MpsState) -> None:
     temporary.replace(folders.state)
 
 
-def read_state(folders: MpsFolders, wall_s: float) -> MpsState:
-    """Read what was reported last; where that is old, or cannot be read, the state's problem says so."""
-    try:
-        with folders.state.open("rb") as stream:
-            age_s = wall_s - os.fstat(stream.fileno()).st_mtime
-            state = MPS_STATE.read(read_bounded(stream, STATE_BYTES, "the MPS daemon's state"))
-    except FileNotFoundError:
-        return MpsState("", f"no MPS daemon has started yet: there is no {str(folders.state)!r}")
-    except (OSError, RemoteContractError) as error:
-        return MpsState("", f"{str(folders.state)!r} cannot be read: {error}")
-    if abs(age_s) > FRESH_S:
-        # One text however old it is: each change of a problem is an Event, a log line and a list for the kubelet.
-        silence = f"the container of the MPS daemon has not been heard of for more than {FRESH_S:g}s"
-        return msgspec.structs.replace(state, problem=state.problem or silence)
-    return state
+class MpsStateReader:
+    """Reads what was reported last, and knows how long nothing new came.
+
+    By a clock that does not jump: a machine's wall clock may be set by hours, and the file's time is of before then. It
+    is asked once, for the age of the first file, which nothing else tells.
+    """
+
+    def __init__(
+        self,
+        folders: MpsFolders,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = folders.state
+        self._clock = clock
+        self._wall_clock_s = wall_clock_s
+        self._written_ns: int | None = None
+        self._heard_s = 0.0
+
+    def read(self) -> MpsState:
+        """Read the file; where nothing new came for long, or it cannot be read, the state's problem says so."""
+        try:
+            with self._path.open("rb") as stream:
+                self._note_time(os.fstat(stream.fileno()).st_mtime_ns)
+                state = MPS_STATE.read(read_bounded(stream, STATE_BYTES, "the MPS daemon's state"))
+        except FileNotFoundError:
+            return MpsState("", f"no MPS daemon has started yet: there is no {str(self._path)!r}")
+        except (OSError, RemoteContractError) as error:
+            return MpsState("", f"{str(self._path)!r} cannot be read: {error}")
+        if self._clock() - self._heard_s > FRESH_S:
+            # One text however old it is: each change of a problem is an Event, a log line and a list for the kubelet.
+            silence = f"the container of the MPS daemon has not been heard of for more than {FRESH_S:g}s"
+            return msgspec.structs.replace(state, problem=state.problem or silence)
+        return state
+
+    def _note_time(self, written_ns: int) -> None:
+        if written_ns == self._written_ns:
+            return
+        age_s = abs(self._wall_clock_s() - written_ns / 1e9) if self._written_ns is None else 0.0
+        self._written_ns, self._heard_s = written_ns, self._clock() - age_s

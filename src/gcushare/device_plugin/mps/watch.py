@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from gcushare.device_plugin.mps.limits import MpsLimiter
-from gcushare.device_plugin.mps.state import MpsFolders, MpsState, read_state
+from gcushare.device_plugin.mps.state import MpsState, MpsStateReader
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.ports import Announcer
 from gcushare.runtime.logs import fields
@@ -29,7 +29,7 @@ class MpsWatch:
 
     def __init__(
         self,
-        folders: MpsFolders,
+        reader: MpsStateReader,
         limiter: MpsLimiter,
         pods: Callable[[], Iterable[PodEntry]],
         announcer: Announcer,
@@ -38,12 +38,11 @@ class MpsWatch:
         is_known: Callable[[], bool],
         wall_clock_s: Callable[[], float],
     ) -> None:
-        self._folders = folders
+        self._reader = reader
         self._limiter = limiter
         self._pods = pods
         self._announcer = announcer
         self._on_change = on_change
-        self._wall_clock_s = wall_clock_s
         self._is_known = is_known
         self._started_s = wall_clock_s()
         self._instance = ""
@@ -64,7 +63,7 @@ class MpsWatch:
 
     def look(self) -> None:
         """Read the state once and act on what is new in it."""
-        state = read_state(self._folders, self._wall_clock_s())
+        state = self._reader.read()
         if state.instance and state.instance != self._instance and self._is_known():
             # The first daemon that is seen here is one of before, which the plugin of before has reported, unless it
             # was started with this plugin's own pod.

@@ -13,6 +13,7 @@ from gcushare.core.explain.text import summarise
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.placement import POLICIES
+from gcushare.core.preemption.nominations import compute_room_left
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
@@ -94,6 +95,26 @@ def test_units_are_not_kept_twice_for_a_pod_whose_card_the_node_tells() -> None:
     assert [state.grantable for state in ledger.nodes["n"].cards.values()] == [4, 16]
     ledger.set_node("n", cards(16, 16), GIB_UNIT)
     assert [state.grantable for state in ledger.nodes["n"].cards.values()] == [4, 4]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("request_", "frees"), [(asks(12), True), (asks(13), False), (asks(16), False), (asks_whole(), False)]
+)
+def test_no_one_ends_for_units_that_stay_kept_whoever_goes(request_: CardRequest, frees: bool, whole: bool) -> None:
+    ledger = node_with(sizes=(16,))
+    ledger.apply(replace(held("low", "n", (0, 16 if whole else 8), whole=whole), assigned=True))
+    ledger.apply(unplaced("a", 4))
+    assert (choose_victims(ledger.nodes["n"], request_, [pod("low")]) is not None) is frees
+    ledger.forget("uid-low")
+    assert ledger.nodes["n"].fits(request_) is frees
+
+
+@pytest.mark.parametrize(("nominee", "left"), [(asks(8), {0: 4}), (asks(13), {}), (asks_whole(), {})])
+def test_a_nominee_is_placed_beside_what_is_kept(nominee: CardRequest, left: dict[int, int]) -> None:
+    ledger = node_with(sizes=(16,))
+    ledger.apply(unplaced("a", 4))
+    assert compute_room_left(ledger.nodes["n"], [nominee], []) == left
 
 
 def test_preemption_frees_what_is_kept_as_well() -> None:

@@ -136,9 +136,15 @@ class CardState:
     @property
     def grantable(self) -> int:
         """Units that a new pod may be given here: none on a card that takes none, or of a node that is unconfirmed."""
-        if self.whole or self.is_unconfirmed or not self.takes_memory:
-            return 0
-        return max(0, self.total - self.used - self.kept)
+        return 0 if self.is_unconfirmed or not self.takes_memory else max(0, self.room_without())
+
+    def room_without(self, units: int = 0, wholes: int = 0) -> int:
+        """Units for a new pod once pods have gone that hold ``units`` here and, so many of them, the card whole.
+
+        0 while another pod holds it whole; below 0 where the card shrank under its pods. What is kept for pods of which
+        no card is known stays kept, whoever goes.
+        """
+        return 0 if self.whole > wholes else self.total - self.used + units - self.kept
 
     @property
     def is_empty(self) -> bool:

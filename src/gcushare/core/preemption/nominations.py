@@ -35,15 +35,12 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
             units[grant.index] += grant.units
             wholes[grant.index] += grant.whole
             pods[grant.index] += 1
-    left = {
-        index: 0 if state.whole > wholes[index] else state.total - state.used + units[index]
-        for index, state in node.cards.items()
-    }
+    left = {index: state.room_without(units[index], wholes[index]) for index, state in node.cards.items()}
     kept: dict[int, int] = {}
 
     def has_room(state: CardState, request: CardRequest) -> bool:
         if request.whole:
-            return state.pods == pods[state.index] and state.index not in kept
+            return state.pods == pods[state.index] and not state.kept and state.index not in kept
         return left[state.index] >= request.units
 
     for request in nominees:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeAlias
 
-from gcushare.core.nodes import CardGrant, NodeState, PodRef
+from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -100,6 +100,20 @@ class _Outline:
     reach: _Reach
 
 
+def _find_need(state: CardState, request: CardRequest) -> tuple[int, bool] | None:
+    """What has to come free of a card: pods (and True) where all of them have to go, else units.
+
+    None where no one's end is enough, as for what is kept for a pod of which no card is known: that stays kept.
+    """
+    if not (state.takes(request) and state.could_hold(request)):
+        return None
+    if request.whole:
+        return None if state.kept else (state.pods, True)
+    if state.whole:
+        return (state.pods, True) if state.total - state.kept >= request.units else None
+    return request.units - state.room_without(), False
+
+
 class _Search:
     """The search on one node."""
 
@@ -107,13 +121,8 @@ class _Search:
         self._count = request.cards
         self._count_first = count_first
         self._needs = {
-            state.index: (state.pods, True)
-            if request.whole or state.whole
-            else (request.units - (state.total - state.used - state.kept), False)
-            for state in node.cards.values()
-            if state.takes(request) and state.could_hold(request)
+            state.index: need for state in node.cards.values() if (need := _find_need(state, request)) is not None
         }
-        """What has to come free of each card: pods where all of them have to go, else units."""
         held = ((victim, node.assignments.get(victim.uid)) for victim in victims)
         holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
         self._holders = [holder for holder in holders if holder.shares]

@@ -107,8 +107,9 @@ class FailedSchedulingReporter:
             await self._bucket.take()
         found = await self._explains.gather(question)
         self.counters.explained += 1
-        alike = [uid for uid, request in self._queue.items() if self._explains.question_of(request) == question]
-        pods = [self._queue.pop(uid) for uid in alike]
+        pods = await self._explains.find_alike(question, list(self._queue.values()))
+        for request in pods:
+            del self._queue[request.pod.uid]
         if found.nodes_fit:
             return
         summary, turns = summarise(found), CooperativeYield(_REPORTED_PER_TURN)

@@ -111,11 +111,11 @@ class _Search:
         self._kept: dict[tuple[Shape, int, str], frozenset[str]] = {}
 
     def find_kept(self, request: SchedulingRequest) -> frozenset[str]:
-        """The nodes whose room is kept from a pod; the same for all of a shape and priority but the nominees."""
-        nominations, pod = self._state.nominations, request.pod
+        """The nodes whose room is kept from a pod."""
+        nominations = self._state.nominations
         if not nominations:
             return frozenset()
-        key = (request.shape, pod.priority, pod.uid if pod.uid in nominations else "")
+        key = nominations.find_peers(request)
         if key not in self._kept:
             if len(self._kept) >= MAX_SEARCHED_SETS:
                 return frozenset()

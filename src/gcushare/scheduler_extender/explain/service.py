@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gcushare.core.errors import NotFoundError
@@ -88,6 +88,26 @@ class ExplainService:
         state = self._state
         kept = state.nominations.closed_to(request)
         return Question(request.shape, request.pod.priority, state.asked.get(request.pod.uid), kept)
+
+    async def find_alike(self, question: Question, requests: Iterable[SchedulingRequest]) -> list[SchedulingRequest]:
+        """Those of the pods that have this question now; others get their turn each time that kept nodes were sought.
+
+        Many nominees may be among them, and each has nodes of its own that are closed to it.
+        """
+        state, turns = self._state, CooperativeYield(1)
+        closed: dict[tuple[Shape, int, str], frozenset[str]] = {}
+        alike = []
+        for request in requests:
+            asked = state.asked.get(request.pod.uid)
+            if (request.shape, request.pod.priority, asked) != (question.shape, question.priority, question.asked):
+                continue
+            peers = state.nominations.find_peers(request)
+            if peers not in closed:
+                closed[peers] = state.nominations.closed_to(request)
+                await turns.after()
+            if closed[peers] == question.kept:
+                alike.append(request)
+        return alike
 
     def cost_of(self, question: Question) -> int:
         """How many nodes have to be looked at for it; 0 where the answer is known."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
 from gcushare.core.preemption.nominations import RoomLeft, compute_room_left, fits_beside
@@ -118,22 +119,27 @@ class Nominations:
         if not self._nominees:
             return frozenset()
         closed: list[str] = []
-        for name in {each.node: None for each in self._nominees.values()}:
-            node, ahead = self._ledger.nodes.get(name), self._ahead_of(request.pod, name)
-            if node is None or not ahead or not node.fits(request.cards):
+        for name, ahead in self._ahead_of(request.pod).items():
+            node = self._ledger.nodes.get(name)
+            if node is None or not node.fits(request.cards):
                 continue
             if not fits_beside(node, request.cards, self._room_left(name, ahead)):
                 closed.append(name)
         return frozenset(closed)
 
+    def find_peers(self, request: SchedulingRequest) -> tuple[Shape, int, str]:
+        """Equal for pods to which the same nodes are closed: those of a shape and priority, but each nominee alone."""
+        pod = request.pod
+        return request.shape, pod.priority, pod.uid if pod.uid in self._nominees else ""
+
     def room_left(self, request: SchedulingRequest, node: str) -> RoomLeft:
         """What of a node's cards is left to a pod; empty where nothing is kept from it."""
-        ahead = self._ahead_of(request.pod, node) if self._nominees else []
+        ahead = self._ahead_of(request.pod).get(node)
         return self._room_left(node, ahead) if ahead else {}
 
     def words(self, request: SchedulingRequest, node: str) -> str:
         """Say for whom room of a node is kept from a pod."""
-        names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(request.pod, node))
+        names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(request.pod).get(node, ()))
         return f"kept for {', '.join(names)}, for which pods there are being ended"
 
     def _note(
@@ -155,19 +161,20 @@ class Nominations:
         leaving = [uid for uid in node.assignments if uid in self.leaving or uid in expected]
         return compute_room_left(node, [nominee.request for nominee in ahead], leaving)
 
-    def _ahead_of(self, pod: PodRef, node: str) -> list[Nominee]:
-        """The nominees of a node that a pod has to leave room for, the most important first.
+    def _ahead_of(self, pod: PodRef) -> dict[str, list[Nominee]]:
+        """The nominees that a pod has to leave room for, by node, the most important first; one pass over all.
 
         Of nominees of one priority the one nominated earlier goes first, so that no two wait for each other.
         """
-        now_s = self._monotonic()
-        ahead: list[Nominee] = []
+        now_s, ahead = self._monotonic(), dict[str, list[Nominee]]()
         is_before = True
         for uid, nominee in self._nominees.items():
             if uid == pod.uid:
                 is_before = False
-            elif nominee.node == node and now_s < nominee.ends_s() and not self._ledger.is_reserved(uid):
+            elif now_s < nominee.ends_s() and not self._ledger.is_reserved(uid):
                 priority = nominee.pod.priority
                 if priority > pod.priority or (priority == pod.priority and is_before):
-                    ahead.append(nominee)
-        return sorted(ahead, key=lambda nominee: -nominee.pod.priority)
+                    ahead.setdefault(nominee.node, []).append(nominee)
+        for nominees in ahead.values():
+            nominees.sort(key=lambda nominee: -nominee.pod.priority)
+        return ahead

@@ -60,7 +60,12 @@ GROUPS = {
     ),
     "preemption": Group(
         ("core/preemption/nominations.py", "core/preemption/victims.py"),
-        ("test_preemption.py", "test_preemption_room.py", "test_extender_nominations.py"),
+        (
+            "test_preemption.py",
+            "test_preemption_room.py",
+            "test_extender_nominations.py",
+            "test_extender_preempting_again.py",
+        ),
     ),
 }
 

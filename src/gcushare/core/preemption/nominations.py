@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,32 +21,72 @@ RoomLeft: TypeAlias = Mapping[int, int]
 NOTHING_KEPT: RoomLeft = MappingProxyType({})
 
 
+@dataclass(frozen=True, slots=True)
+class RoomBeside:
+    """What a pod finds on a node beside the nominees that go before it.
+
+    ``leaving``: the pods, by uid, that end anyway. ``left``: what of the cards is left to the pod once they have gone.
+    """
+
+    leaving: frozenset[str]
+    left: RoomLeft
+
+
+NOTHING_BESIDE = RoomBeside(frozenset(), NOTHING_KEPT)
+"""No nominee goes before the pod, and no one is leaving."""
+
+
+class LeavingShares:
+    """What pods that are leaving, by uid, hold of a node's cards."""
+
+    __slots__ = ("_pods", "_units", "_wholes")
+
+    def __init__(self, node: NodeState, leaving: Collection[str]) -> None:
+        self._units: Counter[int] = Counter()
+        self._wholes: Counter[int] = Counter()
+        self._pods: Counter[int] = Counter()
+        for uid in leaving:
+            held = node.assignments.get(uid)
+            for grant in held.grants if held is not None else ():
+                self._units[grant.index] += grant.units
+                self._wholes[grant.index] += grant.whole
+                self._pods[grant.index] += 1
+
+    def are_on(self, index: int) -> bool:
+        """Whether any of them is on a card."""
+        return bool(self._pods[index])
+
+    def count_staying(self, state: CardState) -> int:
+        """Pods of a card that stay."""
+        return state.pods - self._pods[state.index]
+
+    def stays_whole(self, state: CardState) -> bool:
+        """Whether a pod that stays holds the card whole."""
+        return state.whole > self._wholes[state.index]
+
+    def room_after(self, state: CardState) -> int:
+        """Units for a new pod once they have gone."""
+        return state.room_without(self._units[state.index], self._wholes[state.index])
+
+
 def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving: Collection[str]) -> RoomLeft:
     """Place nominated pods, in the order given, on a node that ``leaving`` pods (by uid) have left.
 
     A nominee for which there is no room even then gets none kept. Cards where pods are leaving come first, then the
     one with the least room that is enough.
     """
-    units: Counter[int] = Counter()
-    wholes: Counter[int] = Counter()
-    pods: Counter[int] = Counter()
-    for uid in leaving:
-        held = node.assignments.get(uid)
-        for grant in held.grants if held is not None else ():
-            units[grant.index] += grant.units
-            wholes[grant.index] += grant.whole
-            pods[grant.index] += 1
-    left = {index: state.room_without(units[index], wholes[index]) for index, state in node.cards.items()}
+    shares = LeavingShares(node, leaving)
+    left = {index: shares.room_after(state) for index, state in node.cards.items()}
     kept: dict[int, int] = {}
 
     def has_room(state: CardState, request: CardRequest) -> bool:
         if request.whole:
-            return state.pods == pods[state.index] and not state.kept and state.index not in kept
+            return not (shares.count_staying(state) or state.kept or state.index in kept)
         return left[state.index] >= request.units
 
     for request in nominees:
         able = sorted(
-            (not pods[index], left[index], index)
+            (not shares.are_on(index), left[index], index)
             for index, state in node.cards.items()
             if state.serves(request) and state.could_hold(request) and has_room(state, request)
         )

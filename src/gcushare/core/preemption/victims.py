@@ -19,6 +19,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
+from gcushare.core.preemption.nominations import NOTHING_BESIDE, LeavingShares, RoomBeside, RoomLeft, fits_beside
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -48,9 +49,17 @@ def rank_victims(victims: Collection[PodRef]) -> Rank:
 
 
 def choose_victims(
-    node: NodeState, request: CardRequest, victims: Iterable[PodRef], *, count_first: bool = False
+    node: NodeState,
+    request: CardRequest,
+    victims: Iterable[PodRef],
+    *,
+    beside: RoomBeside = NOTHING_BESIDE,
+    count_first: bool = False,
 ) -> tuple[PodRef, ...] | None:
     """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
+
+    ``beside``: what is left to the pod by nominees that go before it, and who is leaving: those are never chosen, and
+    what they hold comes free for nothing. So no one is chosen either where the request fits once they have gone.
 
     ``count_first``: few pods matter more than unimportant ones, as when the end of each breaks a disruption budget.
 
@@ -61,9 +70,9 @@ def choose_victims(
     """
     if node.is_unconfirmed or not node.serves(request):
         return None
-    if node.fits(request):
+    if node.fits(request) and fits_beside(node, request, beside.left):
         return ()
-    return _Search(node, request, victims, count_first=count_first).run()
+    return _Search(node, request, victims, beside, count_first=count_first).run()
 
 
 _LOWEST = -(1 << 62)
@@ -100,30 +109,44 @@ class _Outline:
     reach: _Reach
 
 
-def _find_need(state: CardState, request: CardRequest) -> tuple[int, bool] | None:
-    """What has to come free of a card: pods (and True) where all of them have to go, else units.
+def _find_need(
+    state: CardState, request: CardRequest, shares: LeavingShares, left: RoomLeft
+) -> tuple[int, bool] | None:
+    """What has to come free of a card besides what the leaving hold: pods (and True) where all have to go, else units.
 
-    None where no one's end is enough, as for what is kept for a pod of which no card is known: that stays kept.
+    Nothing has to where that is 0 or less. None where no one's end is enough: for a whole card of which room is kept
+    for a nominee, and for units that are kept for a pod of which no card is known.
     """
     if not (state.takes(request) and state.could_hold(request)):
         return None
     if request.whole:
-        return None if state.kept else (state.pods, True)
-    if state.whole:
-        return (state.pods, True) if state.total - state.kept >= request.units else None
-    return request.units - state.room_without(), False
+        return None if state.kept or state.index in left else (shares.count_staying(state), True)
+    if shares.stays_whole(state):
+        return (shares.count_staying(state), True) if state.total - state.kept >= request.units else None
+    return request.units - left.get(state.index, shares.room_after(state)), False
 
 
 class _Search:
     """The search on one node."""
 
-    def __init__(self, node: NodeState, request: CardRequest, victims: Iterable[PodRef], *, count_first: bool) -> None:
+    def __init__(
+        self,
+        node: NodeState,
+        request: CardRequest,
+        victims: Iterable[PodRef],
+        beside: RoomBeside,
+        *,
+        count_first: bool,
+    ) -> None:
         self._count = request.cards
         self._count_first = count_first
+        shares = LeavingShares(node, beside.leaving)
         self._needs = {
-            state.index: need for state in node.cards.values() if (need := _find_need(state, request)) is not None
+            state.index: need
+            for state in node.cards.values()
+            if (need := _find_need(state, request, shares, beside.left)) is not None
         }
-        held = ((victim, node.assignments.get(victim.uid)) for victim in victims)
+        held = ((each, node.assignments.get(each.uid)) for each in victims if each.uid not in beside.leaving)
         holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
         self._holders = [holder for holder in holders if holder.shares]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
-from gcushare.core.preemption.nominations import RoomLeft, compute_room_left, fits_beside
+from gcushare.core.preemption.nominations import NOTHING_BESIDE, RoomBeside, RoomLeft, compute_room_left, fits_beside
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 
@@ -119,11 +119,11 @@ class Nominations:
         if not self._nominees:
             return frozenset()
         closed: list[str] = []
-        for name, ahead in self._ahead_of(request.pod).items():
+        for name, ahead in self.find_ahead(request.pod).items():
             node = self._ledger.nodes.get(name)
             if node is None or not node.fits(request.cards):
                 continue
-            if not fits_beside(node, request.cards, self._room_left(name, ahead)):
+            if not fits_beside(node, request.cards, self.find_beside(name, ahead).left):
                 closed.append(name)
         return frozenset(closed)
 
@@ -134,34 +134,15 @@ class Nominations:
 
     def room_left(self, request: SchedulingRequest, node: str) -> RoomLeft:
         """What of a node's cards is left to a pod; empty where nothing is kept from it."""
-        ahead = self._ahead_of(request.pod).get(node)
-        return self._room_left(node, ahead) if ahead else {}
+        ahead = self.find_ahead(request.pod).get(node)
+        return self.find_beside(node, ahead).left if ahead else {}
 
     def words(self, request: SchedulingRequest, node: str) -> str:
         """Say for whom room of a node is kept from a pod."""
-        names = (f"{each.pod} (priority {each.pod.priority})" for each in self._ahead_of(request.pod).get(node, ()))
+        names = (f"{each.pod} (priority {each.pod.priority})" for each in self.find_ahead(request.pod).get(node, ()))
         return f"kept for {', '.join(names)}, for which pods there are being ended"
 
-    def _note(
-        self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
-    ) -> None:
-        """Keep room from now on; of a nominee that stays on its node the place among equals stays as well."""
-        uid, now_s = request.pod.uid, self._monotonic()
-        if (known := self._nominees.get(uid)) is not None and known.node != node:
-            self.forget(uid)
-        self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims)
-        if len(self._nominees) > MAX_NOMINEES:
-            self.forget(next(iter(self._nominees)))
-
-    def _room_left(self, name: str, ahead: Sequence[Nominee]) -> RoomLeft:
-        node = self._ledger.nodes.get(name)
-        if node is None:
-            return {}
-        expected = frozenset().union(*(nominee.victims for nominee in ahead))
-        leaving = [uid for uid in node.assignments if uid in self.leaving or uid in expected]
-        return compute_room_left(node, [nominee.request for nominee in ahead], leaving)
-
-    def _ahead_of(self, pod: PodRef) -> dict[str, list[Nominee]]:
+    def find_ahead(self, pod: PodRef) -> dict[str, list[Nominee]]:
         """The nominees that a pod has to leave room for, by node, the most important first; one pass over all.
 
         Of nominees of one priority the one nominated earlier goes first, so that no two wait for each other.
@@ -178,3 +159,23 @@ class Nominations:
         for nominees in ahead.values():
             nominees.sort(key=lambda nominee: -nominee.pod.priority)
         return ahead
+
+    def find_beside(self, name: str, ahead: Sequence[Nominee]) -> RoomBeside:
+        """What nominees of a node that go ahead of a pod leave to it, and who is leaving: for them, or anyway."""
+        node = self._ledger.nodes.get(name)
+        if node is None or not (ahead or self.leaving):
+            return NOTHING_BESIDE
+        expected = frozenset().union(*(nominee.victims for nominee in ahead))
+        leaving = frozenset(uid for uid in node.assignments if uid in self.leaving or uid in expected)
+        return RoomBeside(leaving, compute_room_left(node, [nominee.request for nominee in ahead], leaving))
+
+    def _note(
+        self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
+    ) -> None:
+        """Keep room from now on; of a nominee that stays on its node the place among equals stays as well."""
+        uid, now_s = request.pod.uid, self._monotonic()
+        if (known := self._nominees.get(uid)) is not None and known.node != node:
+            self.forget(uid)
+        self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims)
+        if len(self._nominees) > MAX_NOMINEES:
+            self.forget(next(iter(self._nominees)))

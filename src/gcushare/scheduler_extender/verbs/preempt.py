@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState
+from gcushare.core.preemption.nominations import NOTHING_BESIDE, RoomBeside, fits_beside
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.logs import fields
@@ -48,7 +49,7 @@ class PreemptService:
         if request is None:
             unchanged = {name: (found.uids, found.violations) async for name, found in _read_all(proposals)}
             return Answer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
-        kept, left_out = await self._weigh(proposals, request.cards)
+        kept, left_out = await self._weigh(proposals, request)
         if left_out:
             text = (
                 f"{left_out} of {len(proposals)} proposed nodes were left out of preemption for pod {request.pod}: at "
@@ -61,11 +62,13 @@ class PreemptService:
         return Answer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
 
     async def _weigh(
-        self, proposals: dict[str, Proposal], request: CardRequest
+        self, proposals: dict[str, Proposal], request: SchedulingRequest
     ) -> tuple[dict[str, tuple[list[str], int]], int]:
         """Choose on every node, those with the shortest proposals first; and count the nodes that were left out."""
         kept: dict[str, tuple[list[str], int]] = {}
         weighed = left_out = 0
+        nominations = self._state.nominations
+        ahead = nominations.find_ahead(request.pod)
         async for name, victims in _read_all(proposals):
             uids = victims.uids
             if weighed + len(uids) > MAX_VICTIMS or len(uids) > MAX_VICTIMS_OF_NODE:
@@ -75,18 +78,25 @@ class PreemptService:
             node = self._state.ledger.nodes.get(name)
             if node is None:
                 continue
-            if (chosen := reduce_victims(node, request, uids, violations=victims.violations)) is not None:
+            beside = nominations.find_beside(name, ahead.get(name, ()))
+            chosen = reduce_victims(node, request.cards, uids, violations=victims.violations, beside=beside)
+            if chosen is not None:
                 kept[name] = chosen
         return kept, left_out
 
 
 def reduce_victims(
-    node: NodeState, request: CardRequest, uids: list[str], *, violations: int
+    node: NodeState, request: CardRequest, uids: list[str], *, violations: int, beside: RoomBeside = NOTHING_BESIDE
 ) -> tuple[list[str], int] | None:
     """The victims that must end on one node, and how many budgets that breaks at most; None when all are not enough.
 
     Victims without cards of this vendor stay: the scheduler wants them for cpu, ports or whatever else it counts. For
     the same reason the proposal stays whole where no pod has to end for the cards.
+
+    The scheduler proposes pods again that are leaving. What they hold comes free anyway, so they are named only where
+    the cards need no one else's end: then the pod waits for the room as a nominee, and no one ends for it. An answer
+    without victims would be an error to the scheduler, so where only others than those proposed are leaving, the
+    proposal stays whole.
 
     The protocol says how many victims break a budget, not which. When it is none or all of them, that is known. When it
     is some, budgets are no criterion: priority, number and age decide alone, so a set that breaks more budgets than
@@ -94,14 +104,15 @@ def reduce_victims(
     """
     breaks_all = 0 < len(uids) <= violations
     holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
-    chosen = choose_victims(node, request, (held.pod for held in holders.values()), count_first=breaks_all)
+    pods = (held.pod for held in holders.values())
+    chosen = choose_victims(node, request, pods, beside=beside, count_first=breaks_all)
     if chosen is None:
         return None
-    if not chosen:
+    if not chosen and fits_beside(node, request, beside.left):
         return uids, violations
-    needed = {victim.uid for victim in chosen}
+    needed = {victim.uid for victim in chosen} or beside.leaving
     kept = [uid for uid in uids if uid not in holders or uid in needed]
-    return kept, min(violations, len(kept))
+    return (kept, min(violations, len(kept))) if kept else (uids, violations)
 
 
 async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Victims]]:

@@ -1,0 +1,149 @@
+"""preempt while others preempt: no one ends for room that comes free anyway, or that is another's once it does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.preemption.nominations import RoomBeside, compute_room_left, fits_beside
+from gcushare.core.preemption.victims import choose_victims
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.objects import Pod
+from tests.builders import asks, asks_whole
+from tests.extender_objects import Document, a_node, on_card, pod_document, state_of
+from tests.unit.extender_desk import Desk
+from tests.unit.test_preemption import crowded_nodes
+
+HIGH, LOW = 100, 0
+
+
+class Cluster:
+    """node-1 with cards of 16 units, and pods on them that were created in the order in which they are named."""
+
+    def __init__(self, cards: int) -> None:
+        self.state: VendorState = state_of(a_node("node-1", *[16] * cards))
+        self._held: dict[str, Document] = {}
+
+    def _see(self, document: Document) -> None:
+        self.state.see_pod(msgspec.convert(document, Pod))
+
+    def hold(self, name: str, card: int, units: int, priority: int = LOW) -> None:
+        created = f"2026-01-01T00:00:{len(self._held):02}Z"
+        document = pod_document(name, units, node="node-1", record=on_card(card, units), creationTimestamp=created)
+        document["spec"]["priority"] = priority
+        self._held[name] = document
+        self._see(document)
+
+    def leave(self, name: str) -> None:
+        self._held[name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+        self._see(self._held[name])
+
+    def nominate(self, name: str, units: int, priority: int = HIGH) -> None:
+        document = pod_document(name, units)
+        document["spec"]["priority"], document["status"]["nominatedNodeName"] = priority, "node-1"
+        self._see(document)
+
+    async def preempt(self, units: int, *proposed: str, priority: int = HIGH) -> list[str] | None:
+        """The victims that preempt keeps; None where it leaves the node out."""
+        document = pod_document("preemptor", units)
+        document["spec"]["priority"] = priority
+        meta: Any = {"node-1": {"Pods": [{"UID": f"uid-{name}"} for name in proposed], "NumPDBViolations": 0}}
+        body = json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode()
+        answer = json.loads((await Desk((self.state, None)).preempt(body)).body)["NodeNameToMetaVictims"] or {}
+        found = answer.get("node-1")
+        return None if found is None else [each["UID"].removeprefix("uid-") for each in found["Pods"]]
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_the_room_of_an_earlier_nominee_is_not_counted_on_although_its_victim_is_proposed_again(
+    *, is_seen: bool
+) -> None:
+    """Whether the deletion of that victim was seen already, or is only what preempt answered."""
+    cluster = Cluster(2)
+    cluster.hold("stays", 0, 16)
+    cluster.hold("younger", 1, 16)
+    cluster.nominate("first", 16)
+    if is_seen:
+        cluster.leave("younger")
+    else:
+        asking = cluster.state.find_request("uid-first")
+        assert asking is not None
+        cluster.state.nominations.expect(asking, {"node-1": ["uid-younger"]})
+
+    assert await cluster.preempt(16, "younger", "stays") == ["stays"]
+    assert await cluster.preempt(16, "younger", "stays", priority=HIGH + 1) == ["younger"]
+
+
+async def test_no_one_ends_where_the_only_card_that_fits_is_kept_for_a_nominee() -> None:
+    cluster = Cluster(3)
+    for card in (1, 2):
+        cluster.hold(f"low-{card}", card, 8)
+        cluster.hold(f"high-{card}", card, 8, HIGH)
+    cluster.nominate("first", 16)
+
+    assert await cluster.preempt(16, "low-1", "low-2") is None
+    assert await cluster.preempt(16, "low-1", "low-2", priority=HIGH + 1) == ["low-1", "low-2"], "it may take the room"
+    assert await cluster.preempt(8, "low-1", "low-2") == ["low-2"], "beside a pod that stays"
+
+
+async def test_a_pod_waits_for_room_that_comes_free_anyway_and_no_one_else_ends() -> None:
+    cluster = Cluster(2)
+    cluster.hold("leaves", 0, 16)
+    cluster.hold("younger", 1, 16)
+    cluster.leave("leaves")
+
+    assert await cluster.preempt(16, "younger", "cpu", "leaves") == ["cpu", "leaves"]
+    assert await cluster.preempt(16, "younger", "cpu") == ["cpu"]
+    assert await cluster.preempt(16, "younger") == ["younger"], "an answer names a victim at least"
+
+
+async def test_what_a_leaving_pod_gives_back_counts_beside_what_others_do() -> None:
+    cluster = Cluster(1)
+    for name, priority in (("leaves", HIGH), ("older", LOW), ("younger", LOW)):
+        cluster.hold(name, 0, 5, priority)
+    cluster.leave("leaves")
+
+    assert await cluster.preempt(11, "older", "younger") == ["younger"]
+
+
+@given(
+    crowded_nodes(),
+    st.integers(1, 16),
+    st.booleans(),
+    st.lists(st.one_of(st.integers(1, 16).map(asks), st.just(asks_whole())), max_size=2),
+    st.data(),
+)
+def test_those_chosen_are_needed_and_enough_beside_nominees_once_the_leaving_have_gone(
+    crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool, nominees: Sequence[Any], data: st.DataObject
+) -> None:
+    node, victims = crowd
+    leaving = frozenset(data.draw(st.sets(st.sampled_from([each.uid for each in victims])))) if victims else frozenset()
+    left = compute_room_left(node, nominees, leaving)
+    request = asks_whole() if whole else asks(units)
+
+    def fits_after(ended: Sequence[PodRef]) -> bool:
+        """The nominees' cards as they are placed now."""
+        trial = node.copy()
+        for uid in (*leaving, *(each.uid for each in ended)):
+            trial.remove(uid)
+        gained = {
+            index: room + sum(g.units for each in ended for g in node.assignments[each.uid].grants if g.index == index)
+            for index, room in left.items()
+        }
+        return fits_beside(trial, request, gained)
+
+    chosen = choose_victims(node, request, victims, beside=RoomBeside(leaving, left))
+
+    staying = [each for each in victims if each.uid not in leaving]
+    assert (chosen is not None) == fits_after(staying)
+    if chosen is not None:
+        assert fits_after(chosen)
+        assert not any(fits_after([each for each in chosen if each is not spared]) for spared in chosen)
+        assert not leaving.intersection(each.uid for each in chosen)

@@ -244,25 +244,22 @@ class Scheduler:
             self._wake.set()
 
     async def _preempt(self, pod: Stored) -> None:
-        """Let pods of a lower priority end on one node, where the extender agrees."""
-        priority = pod.doc["spec"].get("priority", 0)
-        if not priority or pod.doc["status"].get("nominatedNodeName"):
+        """Let pods of a lower priority end on one node, where the extender agrees; those that are leaving as well.
+
+        As kube-scheduler it waits while such pods are leaving the node that the pod is nominated for, and takes the
+        nomination back where it has no one to propose.
+        """
+        nominated = pod.doc["status"].get("nominatedNodeName")
+        if nominated and any(each.doc["metadata"].get("deletionTimestamp") for each in self._lower(pod, nominated)):
             return
         memory = self.world.vendor.memory_resource
         proposals: dict[str, Any] = {}
-        for key in sorted(self.nodes.objects):
-            lower = [
-                each
-                for each in self._by_uid.values()
-                if each.doc["spec"].get("nodeName") == key[1]
-                and each.doc["spec"].get("priority", 0) < priority
-                and each.doc["status"].get("phase") not in FINISHED
-                and not each.doc["metadata"].get("deletionTimestamp")
-                and memory in self._asks(each)
-            ]
-            if lower:
-                proposals[key[1]] = {"Pods": [{"UID": each.uid} for each in lower], "NumPDBViolations": 0}
+        for _, name in sorted(self.nodes.objects):
+            if lower := [each for each in self._lower(pod, name) if memory in self._asks(each)]:
+                proposals[name] = {"Pods": [{"UID": each.uid} for each in lower], "NumPDBViolations": 0}
         if not proposals:
+            if nominated:
+                self._nominate(pod, None)
             return
         body = b'{"Pod":%s,"NodeNameToMetaVictims":%s}' % (pod.raw, msgspec.json.encode(proposals))
         try:
@@ -274,16 +271,32 @@ class Scheduler:
         node = min(answer, key=lambda name: (len(answer[name]["Pods"] or ()), name))
         self.world.counts["preemptions"] += 1
         self.world.note(f"scheduler: {'/'.join(pod.key)} preempts {len(answer[node]['Pods'] or ())} pods on {node}")
-        try:
-            self.world.store.update(
-                "pods", pod.key, lambda doc: merged(doc, {"status": {"nominatedNodeName": node}}), "scheduler"
-            )
-        except Failure:
+        if not self._nominate(pod, node):
             return
         for victim in answer[node]["Pods"] or ():
             found = self._by_uid.get(victim["UID"])
             if found is not None:
                 self.world.users.delete(found.key, found.uid)
+
+    def _lower(self, pod: Stored, node: str) -> list[Stored]:
+        """The pods of a node that are less important than another, and not over."""
+        priority = pod.doc["spec"].get("priority", 0)
+        return [
+            each
+            for each in self._by_uid.values()
+            if each.doc["spec"].get("nodeName") == node
+            and each.doc["spec"].get("priority", 0) < priority
+            and each.doc["status"].get("phase") not in FINISHED
+        ]
+
+    def _nominate(self, pod: Stored, node: str | None) -> bool:
+        """Write for which node a pod is nominated; False where that fails, as when the pod is gone."""
+        patch = {"status": {"nominatedNodeName": node}}
+        try:
+            self.world.store.update("pods", pod.key, lambda doc: merged(doc, patch), "scheduler")
+        except Failure:
+            return False
+        return True
 
     async def _call(self, verb: str, body: bytes) -> Any:
         """Call the extender through its Service."""

@@ -101,7 +101,19 @@ async def test_a_pod_waits_for_room_that_comes_free_anyway_and_no_one_else_ends(
 
     assert await cluster.preempt(16, "younger", "cpu", "leaves") == ["cpu", "leaves"]
     assert await cluster.preempt(16, "younger", "cpu") == ["cpu"]
-    assert await cluster.preempt(16, "younger") == ["younger"], "an answer names a victim at least"
+
+
+async def test_where_none_of_the_leaving_was_proposed_the_fewest_others_are_named() -> None:
+    """An answer without victims is an error to the scheduler."""
+    cluster = Cluster(3)
+    cluster.hold("leaves", 0, 16, HIGH)
+    cluster.hold("older", 1, 16)
+    cluster.hold("younger", 2, 16)
+    cluster.leave("leaves")
+
+    assert await cluster.preempt(16, "younger", "older") == ["younger"]
+    cluster.nominate("first", 8, HIGH + 1)
+    assert await cluster.preempt(8, "younger", "older") is None, "what the nominee leaves of the card is enough"
 
 
 async def test_what_a_leaving_pod_gives_back_counts_beside_what_others_do() -> None:

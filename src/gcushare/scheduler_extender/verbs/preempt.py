@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState
@@ -95,8 +96,8 @@ def reduce_victims(
 
     The scheduler proposes pods again that are leaving. What they hold comes free anyway, so they are named only where
     the cards need no one else's end: then the pod waits for the room as a nominee, and no one ends for it. An answer
-    without victims would be an error to the scheduler, so where only others than those proposed are leaving, the
-    proposal stays whole.
+    without victims would be an error to the scheduler, so where only others than those proposed are leaving, victims
+    are chosen as if these stayed, and where that needs no one either the node is left out.
 
     The protocol says how many victims break a budget, not which. When it is none or all of them, that is known. When it
     is some, budgets are no criterion: priority, number and age decide alone, so a set that breaks more budgets than
@@ -104,15 +105,18 @@ def reduce_victims(
     """
     breaks_all = 0 < len(uids) <= violations
     holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
-    pods = (held.pod for held in holders.values())
+    pods = [held.pod for held in holders.values()]
     chosen = choose_victims(node, request, pods, beside=beside, count_first=breaks_all)
+    if chosen == () and fits_beside(node, request, beside.left):
+        return uids, violations
+    if chosen == () and beside.leaving.isdisjoint(uids) and len(holders) == len(uids):
+        beside = replace(beside, leaving=frozenset())
+        chosen = choose_victims(node, request, pods, beside=beside, count_first=breaks_all)
     if chosen is None:
         return None
-    if not chosen and fits_beside(node, request, beside.left):
-        return uids, violations
     needed = {victim.uid for victim in chosen} or beside.leaving
     kept = [uid for uid in uids if uid not in holders or uid in needed]
-    return (kept, min(violations, len(kept))) if kept else (uids, violations)
+    return (kept, min(violations, len(kept))) if kept else None
 
 
 async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Victims]]:

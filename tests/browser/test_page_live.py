@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
+from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.wire.objects import Pod
 from tests.browser.page_rig import PageRig
 from tests.browser.pictures import Shape, make_cluster
@@ -139,6 +142,38 @@ async def test_an_extender_that_comes_back_is_found_again(tab: Tab) -> None:
         second.see(a_node("node-1", 16), a_node("node-2", 16))
         await tab.until_text("#shown", "2 nodes · 2 cards · 0 pods")
         await tab.until("document.querySelector('#state').dataset.state === 'live'")
+
+
+async def cut() -> None:
+    raise ConnectionResetError
+
+
+async def fall_silent() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("tab_may_complain", [True], indirect=True)
+@pytest.mark.parametrize("end", [cut, fall_silent])
+async def test_a_snapshot_that_breaks_off_is_asked_for_again(
+    rig: PageRig, tab: Tab, monkeypatch: pytest.MonkeyPatch, end: Callable[[], Awaitable[None]]
+) -> None:
+    assert rig.dashboard.feed is not None
+    whole = rig.dashboard.feed.snapshot
+
+    async def broken(replica: ReplicaDocument) -> AsyncGenerator[bytes, None]:
+        monkeypatch.undo()
+        async for piece in whole(replica):
+            yield piece[:100]
+            await end()
+
+    monkeypatch.setattr(rig.dashboard.feed, "snapshot", broken)
+    # The page believes for 45 s that what is silent may go on.
+    hurry = "const wait = setTimeout; setTimeout = (then, ms) => wait(then, ms === 45_000 ? 500 : ms);"
+    await tab.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)
+    rig.see(a_node("node-1", 16))
+
+    await tab.show(rig.url)
+    assert len([url for url in tab.requests if url.endswith("api/cluster")]) == 2
 
 
 async def test_a_thousand_nodes_are_drawn_once_and_then_only_what_changed(rig: PageRig, tab: Tab) -> None:

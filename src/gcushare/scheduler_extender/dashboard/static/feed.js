@@ -6,7 +6,7 @@ const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 const SILENT_MS = 45_000;
 
-/** The extender refuses or cannot answer; `status` 0 means that it was not reached. */
+/** The extender refuses or cannot answer; `status` 0 means that it was not reached, or that its answer broke off. */
 export class Refusal extends Error {
   constructor(status, message) {
     super(message);
@@ -21,18 +21,42 @@ export const token = {
   drop: () => sessionStorage.removeItem(TOKEN),
 };
 
-async function ask(path, { signal, headers = {} } = {}) {
+/** Do `work(signal, heard)`, where `heard()` is called for each sign of life; a silence ends it. Throws a Refusal and nothing else. */
+async function unlessSilent(work) {
+  const control = new AbortController();
+  let silence = 0;
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => control.abort(), SILENT_MS);
+  };
+  heard();
+  try {
+    return await work(control.signal, heard);
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Refusal(0, String(error.message ?? error));
+  } finally {
+    clearTimeout(silence);
+    control.abort();
+  }
+}
+
+async function ask(path, signal, headers = {}) {
   const held = token.get();
   const sent = held ? { ...headers, Authorization: `Bearer ${held}` } : headers;
-  let answer;
-  try {
-    answer = await fetch(`api/${path}`, { signal, headers: sent, cache: "no-store" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refusal(0, String(error.message ?? error));
-  }
+  const answer = await fetch(`api/${path}`, { signal, headers: sent, cache: "no-store" });
   if (!answer.ok) throw new Refusal(answer.status, await reasonOf(answer));
   return answer;
+}
+
+/** Ask for a document, all of it: an extender that ends while it sends one is as good as not reached. */
+function askDocument(path) {
+  return unlessSilent(async (signal, heard) => {
+    const answer = await ask(path, signal);
+    let text = "";
+    for await (const piece of pieces(answer.body, heard)) text += piece;
+    return JSON.parse(text);
+  });
 }
 
 async function reasonOf(answer) {
@@ -44,9 +68,8 @@ async function reasonOf(answer) {
 }
 
 /** Ask why a pod waits, or where it is. */
-export async function explain(vendor, ns, name, signal) {
-  const path = ["explain", vendor, ns, name].map(encodeURIComponent).join("/");
-  return (await ask(path, { signal })).json();
+export function explain(vendor, ns, name) {
+  return askDocument(["explain", vendor, ns, name].map(encodeURIComponent).join("/"));
 }
 
 /**
@@ -64,7 +87,7 @@ export function follow(on) {
     for (;;) {
       try {
         on.state("connecting");
-        const snapshot = await (await ask("cluster")).json();
+        const snapshot = await askDocument("cluster");
         on.snapshot(snapshot);
         await read(snapshot.mark, on, () => { wait = FIRST_WAIT_MS; });
         // A stream that ended in order: the extender restarts, or has another snapshot for us.
@@ -107,15 +130,9 @@ async function read(mark, on, worked) {
   }
 }
 
-async function readOnce(mark, on, marked) {
-  const control = new AbortController();
-  let silence = setTimeout(() => control.abort(), SILENT_MS);
-  const heard = () => {
-    clearTimeout(silence);
-    silence = setTimeout(() => control.abort(), SILENT_MS);
-  };
-  try {
-    const answer = await ask("changes", { signal: control.signal, headers: { "Last-Event-ID": mark } });
+function readOnce(mark, on, marked) {
+  return unlessSilent(async (signal, heard) => {
+    const answer = await ask("changes", signal, { "Last-Event-ID": mark });
     on.state("live");
     for await (const event of events(answer.body, heard)) {
       if (event.name === "reset") return "reset";
@@ -124,27 +141,28 @@ async function readOnce(mark, on, marked) {
       if (event.id) marked(event.id);
     }
     return "ended";
-  } catch (error) {
-    if (error instanceof Refusal) throw error;
-    throw new Refusal(0, String(error.message ?? error));
-  } finally {
-    clearTimeout(silence);
-    control.abort();
-  }
+  });
 }
 
 /** Server-sent events from a body: `{name, data, id}`, as the HTML standard cuts them. */
 async function* events(body, heard) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  for await (const piece of pieces(body, heard)) {
+    const blocks = (rest + piece).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) yield parseEvent(block);
+  }
+}
+
+/** A body's text as it comes. */
+async function* pieces(body, heard) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
       heard();
-      const blocks = (rest + value).split("\n\n");
-      rest = blocks.pop();
-      for (const block of blocks) yield parseEvent(block);
+      yield value;
     }
   } finally {
     reader.cancel().catch(() => {});

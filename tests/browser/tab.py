@@ -179,6 +179,8 @@ class Tab:
           const top = document.elementFromPoint(x, y);
           return {x, y, hit: found.contains(top) || top?.contains(found) || false};
         })()"""
+        # A press goes to what the last frame showed there.
+        await self.settle()
         place = await self.evaluate(script, selector)
         assert place is not None, f"the page has no {selector}"
         assert place["hit"], f"{selector} is covered by something else"

@@ -18,7 +18,7 @@ from tests.browser.canvas import colour_of, find, painted, until_painted, variab
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab
 from tests.builders import card
-from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document
+from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, pod_document
 
 
 def handed_out(index: int, units: int) -> PodRecord:
@@ -262,15 +262,26 @@ async def test_two_vendors_stand_side_by_side(tab: Tab) -> None:
         assert await tab.text("#panel-kind") == "Node · GPU"
 
 
+def finely_counted(name: str, units: int) -> Node:
+    """A node whose units are thousandths of a GiB."""
+    inventory = inventory_text([card(0, units)], "0.001")
+    return msgspec.convert(node_document(name, units, annotations={ENFLAME.inventory_annotation: inventory}), Node)
+
+
 async def test_units_other_than_a_gib_are_shown_as_memory(rig: PageRig, tab: Tab) -> None:
-    document = node_document("fine", 16_000)
-    document["metadata"]["annotations"][ENFLAME.inventory_annotation] = document["metadata"]["annotations"][
-        ENFLAME.inventory_annotation
-    ].replace('"unit":"1"', '"unit":"0.001"')
-    rig.see(msgspec.convert(document, Node), a_pod("a", 500, node="fine", record=on_card(0, 500)))
+    rig.see(finely_counted("fine", 16_000), a_pod("a", 500, node="fine", record=on_card(0, 500)))
     await tab.show(rig.url)
 
     assert await tab.text("#granted-words") == "512 MiB of 16 GiB\n15.5 GiB free for new pods"
+
+
+async def test_an_explanation_tells_the_memory_of_nodes_that_count_in_different_units(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("coarse", 24), finely_counted("fine", 16_000), a_pod("p", 20_000))
+    await tab.show(f"{rig.url}#pod=enflame/default/p")
+
+    words = await tab.until_text(".why", "the most that a usable card or node has is 16 GiB.")
+    assert "24 GiB of 24 GiB free in all" in words
+    assert "16 GiB of 16 GiB free in all" in words
 
 
 async def test_the_table_has_a_row_for_each_node(rig: PageRig, tab: Tab) -> None:

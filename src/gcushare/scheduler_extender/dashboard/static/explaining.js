@@ -66,7 +66,7 @@ export class Explanations {
   }
 }
 
-/** The sentence that matters most of an explain document. */
+/** The sentence that matters most of an explain document; `bytesOf(units, node)` turns units of a node into bytes. */
 function verdictOf(document, bytesOf) {
   const { state, canEverFit, largestThatFitsNow = 0, largestThatEverFits = 0, request, classes = [] } = document;
   if (state === "refused") return t("explain-refused", { problem: document.summary });
@@ -76,8 +76,10 @@ function verdictOf(document, bytesOf) {
     return t("explain-fits", { n: count(fitting) });
   }
   if (canEverFit === false && largestThatEverFits === 0) return t("explain-never-served");
-  const [now, ever] = [largestThatFitsNow, largestThatEverFits].map((most) => (request?.whole ? t("asks-whole", { n: count(most) }) : amount(bytesOf(most))));
-  return canEverFit === false ? t("explain-never", { largest: ever }) : t("explain-largest", { largest: now });
+  // Nodes may count in different units: a figure is in those of the nodes that it comes from.
+  const inWords = (most, isFrom) => (request?.whole ? t("asks-whole", { n: count(most) }) : amount(bytesOf(most, classes.find(isFrom)?.examples[0])));
+  if (canEverFit === false) return t("explain-never", { largest: inWords(largestThatEverFits, (each) => each.cards.includes(largestThatEverFits)) });
+  return t("explain-largest", { largest: inWords(largestThatFitsNow, (each) => each.bestCards.some((card) => card.free === largestThatFitsNow)) });
 }
 
 /** An explanation laid out: the verdict, what would help, and each kind of node with its reason. */
@@ -106,7 +108,8 @@ function remedyPods(remedy, { go, vendor }) {
   });
 }
 
-function classRow(each, { go, vendor, bytesOf, asked }) {
+function classRow(each, { go, vendor, bytesOf: bytesOn, asked }) {
+  const bytesOf = (units) => bytesOn(units, each.examples[0]);
   const key = `reason-${each.reason}`;
   const best = each.bestCards?.[0];
   return el("li", {},

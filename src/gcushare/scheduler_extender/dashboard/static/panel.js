@@ -5,6 +5,7 @@ import { byId, el, replaceContent, setText } from "./dom.js";
 import { showsWaiting } from "./filter.js";
 import { Explanations, explanationBlock } from "./explaining.js";
 import { askWords, cardBlock, cardTroubles, chip, facts, labelChips, nodeLink, podLink, section, swatch } from "./parts.js";
+import { keyOf } from "./store.js";
 import { age, amount, count, t } from "./text.js";
 
 const FIRST_ROWS = 100;
@@ -146,7 +147,7 @@ export class Panel {
         [t("age"), pod.created ? age(this.cluster.ageOf(pod.created)) : ""],
         [t("owner"), pod.owner], [t("priority"), pod.priority ? count(pod.priority) : ""], ["UID", pod.uid],
       ]),
-      section(t("why"), explanationBlock(this.explanations.get(pod), { go: this.go, vendor: pod.vendor, bytesOf: (units) => this.#bytesOf(pod.vendor, units) })),
+      section(t("why"), explanationBlock(this.explanations.get(pod), { go: this.go, vendor: pod.vendor, bytesOf: (units, node) => this.#bytesOf(pod.vendor, units, node) })),
       pod.scheduler ? section(t("scheduler-says"), el("p", { class: "quote" }, pod.scheduler)) : null,
     ];
   }
@@ -157,7 +158,7 @@ export class Panel {
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || ((a.created ?? "") < (b.created ?? "") ? -1 : 1));
     const rows = pods.slice(0, this.rows).map((pod, place) => {
       const shown = pod.problem ? { summary: t("explain-refused", { problem: pod.problem }), bad: true }
-        : this.explanations.summary(pod, place, (units) => this.#bytesOf(pod.vendor, units));
+        : this.explanations.summary(pod, place, (units, node) => this.#bytesOf(pod.vendor, units, node));
       return el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, pod.created ? age(this.cluster.ageOf(pod.created)) : ""),
         el("p", { class: "reason" }, askWords(pod, (units) => this.#bytesOf(pod.vendor, units))),
         shown.summary ? el("p", { class: shown.bad ? "reason bad" : "reason" }, shown.summary) : null);
@@ -165,8 +166,10 @@ export class Panel {
     this.#fill(count(pods.length), t("waiting-title"), rows.length ? el("ul", { class: "rows" }, rows) : el("p", {}, t("no-waiting")), this.#more(pods.length));
   }
 
-  /** Units of a pod that has no node are those of the nodes of its vendor; they agree wherever it could run. */
-  #bytesOf(vendor, units) {
+  /** Units of the node that is named; without a name those of its vendor's first node: they agree wherever a pod could run. */
+  #bytesOf(vendor, units, name = "") {
+    const named = this.cluster.nodes.get(keyOf(vendor, name));
+    if (named !== undefined) return units * named.unitBytes;
     for (const node of this.cluster.nodes.values()) if (node.vendor === vendor) return units * node.unitBytes;
     return units * 2 ** 30;
   }

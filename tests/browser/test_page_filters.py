@@ -82,6 +82,16 @@ async def test_filters_of_a_link_are_set_and_can_be_taken_back(rig: PageRig, pag
     await page.until_text("#shown", "3 nodes · 5 cards · 2 pods")
 
 
+async def test_what_comes_later_can_be_chosen_as_well(rig: PageRig, page: Tab) -> None:
+    await page.click("#view-map")
+    rig.see(holding("tts-1", "gamma", 4, namespace="late", labels={"app": "tts"}))
+    options = "[...document.querySelectorAll($0)].some((each) => each.value === $1)"
+    await page.until(options, "#namespace option", "late")
+    await page.until(options, "#labels option", "app=tts")
+    rig.see(a_pod("tts-2", 40, namespace="later"))
+    await page.until(options, "#namespace option", "later")
+
+
 async def test_a_namespace_stands_out_and_the_others_fade(page: Tab) -> None:
     await page.click("#view-map")
     await page.click("[data-id='space-vision']")

@@ -66,12 +66,14 @@ export function choices(cluster, limit = 300) {
   for (const node of cluster.nodes.values()) {
     for (const model of node.models) models.add(model);
     for (const ns of node.byNamespace.keys()) namespaces.add(ns);
+    // Asked for after every change: once there are enough labels, 100,000 pods are not looked at for more.
+    if (labels.size >= limit) continue;
     learn(node.labels);
-    for (const pod of node.pods) if (labels.size < limit) learn(pod.labels);
+    for (const pod of node.pods) learn(pod.labels);
   }
   for (const pod of cluster.waiting.values()) {
     namespaces.add(pod.ns);
-    learn(pod.labels);
+    if (labels.size < limit) learn(pod.labels);
   }
   const sorted = (set) => [...set].sort(collator.compare);
   return { namespaces: sorted(namespaces), models: sorted(models), labels: sorted(labels) };

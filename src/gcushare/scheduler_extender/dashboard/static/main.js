@@ -28,7 +28,7 @@ const map = new CardMap({ open: openHit, hover: (hit, x, y) => tip.show(hit, x, 
 const pieces = new Pieces((bytes) => goTo({ size: bytes > 0 ? String(Number((bytes / GIB).toFixed(4))) : "" }));
 let shown = [];
 let planned = 0;
-let optionsSeen = "";
+const offered = new Map();
 let hasSnapshot = false;
 
 function openHit(hit) {
@@ -142,6 +142,7 @@ function drawGlance() {
   pieces.show(shown, sum, Number(route.size) * GIB || 0);
   showNamespaces(sum, route.ns, { namespace: (ns) => goTo({ ns }) });
   showLegend(sum);
+  showFilters(route);
   if (shown.length === cluster.nodes.size) setText(byId("shown"), wholeWords(sum));
   if (sum.largestCard !== map.scene.largestCard) plan();
   const current = shown[Math.max(0, map.cursor)];
@@ -157,28 +158,28 @@ function drawGlance() {
 
 function showFilters(route) {
   const { namespaces, models, labels } = choices(cluster);
-  const stamp = JSON.stringify([namespaces, models, labels.length, document.documentElement.lang]);
-  if (stamp !== optionsSeen) {
-    optionsSeen = stamp;
-    fillSelect("namespace", [["", t("all-namespaces")], ...namespaces.map((ns) => [ns, ns])]);
-    fillSelect("model", [["", t("all-models")], ...models.map((model) => [model, model])]);
-    fillSelect("sort", SORTS.map((sort) => [sort, t(`sort-${sort}`)]));
-    byId("labels").replaceChildren(...labels.map((label) => el("option", { value: label })));
-  }
+  offer("namespace", [["", t("all-namespaces")], ...namespaces.map((ns) => [ns, ns])]);
+  offer("model", [["", t("all-models")], ...models.map((model) => [model, model])]);
+  offer("sort", SORTS.map((sort) => [sort, t(`sort-${sort}`)]));
+  offer("labels", labels.map((label) => [label, ""]));
   byId("model-label").hidden = models.length < 2 && !route.model;
   for (const [id, value] of [["namespace", route.ns], ["model", route.model], ["sort", route.sort || "name"]]) select(byId(id), value);
   for (const [id, value] of [["search", route.q], ["label", route.label]]) if (byId(id).value !== value && document.activeElement !== byId(id)) byId(id).value = value;
   byId("clear").hidden = !(route.q || route.ns || route.model || route.label);
 }
 
-function fillSelect(id, options) {
+/** Offer these options, [value, words] each; while they are the same the list stays, for a reader may have it open. */
+function offer(id, options) {
+  const stamp = JSON.stringify(options);
+  if (offered.get(id) === stamp) return;
+  offered.set(id, stamp);
   byId(id).replaceChildren(...options.map(([value, words]) => el("option", { value }, words)));
 }
 
 function select(list, value) {
   // A link may name what is not there any more: it stays visible, so that it can be taken back.
   if (![...list.options].some((each) => each.value === value)) list.append(el("option", { value }, value));
-  list.value = value;
+  if (list.value !== value) list.value = value;
 }
 
 // The state of the connection and of the replica

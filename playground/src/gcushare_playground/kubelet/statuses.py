@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gcushare.core.quantities import parse_quantity
 from gcushare_playground.kubelet.api import JsonObject
 from gcushare_playground.kubelet.books import ResourceCount
 from gcushare_playground.kubelet.podspec import ContainerSpec, Pod, is_extended_resource
@@ -63,7 +64,10 @@ def resource_status(
 
     Own resources come from the machine and the plugins. Resources that somebody else put into the capacity are kept
     and copied to allocatable; allocatable ones without a capacity are removed. Only changes are sent, so that a
-    foreign resource written meanwhile is not set back.
+    foreign resource written meanwhile is not set back; the server's spelling, 128k for 128000, is none.
+
+    Raises:
+        RemoteContractError: a quantity is malformed.
     """
     status = node.get("status", {})
     before: dict[str, str] = dict(status.get("capacity") or {})
@@ -73,10 +77,18 @@ def resource_status(
     allocatable_before: dict[str, str] = dict(status.get("allocatable") or {})
     allocatable |= {resource: None for resource in allocatable_before if resource not in capacity}
     changes = {
-        "capacity": {key: value for key, value in capacity.items() if before.get(key) != value},
-        "allocatable": {key: value for key, value in allocatable.items() if allocatable_before.get(key) != value},
+        "capacity": {key: value for key, value in capacity.items() if _differ(before.get(key), value)},
+        "allocatable": {
+            key: value for key, value in allocatable.items() if _differ(allocatable_before.get(key), value)
+        },
     }
     return {part: values for part, values in changes.items() if values}
+
+
+def _differ(before: str | None, now: str | None) -> bool:
+    if before is None or now is None or before == now:
+        return before != now
+    return parse_quantity(before) != parse_quantity(now)
 
 
 def zeroed_extended_resources(node: JsonObject) -> dict[str, dict[str, str]]:

@@ -22,8 +22,8 @@ from gcushare_playground.apiserver.storage import Change, ChangeType, Collection
 
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _DEFAULT_TIMEOUT_S = 1800.0
-_BOOKMARK_BEFORE_END_S = 2.0
 """kube-apiserver's --min-request-timeout, the least it grants a watch that names none."""
+_BOOKMARK_BEFORE_END_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)

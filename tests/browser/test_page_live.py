@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
+from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.wire.documents.explain import ExplainDocument
 from gcushare.wire.objects import Pod
 from tests.browser.page_rig import PageRig
 from tests.browser.pictures import Shape, make_cluster
@@ -142,6 +144,43 @@ async def test_an_extender_that_comes_back_is_found_again(tab: Tab) -> None:
         second.see(a_node("node-1", 16), a_node("node-2", 16))
         await tab.until_text("#shown", "2 nodes · 2 cards · 0 pods")
         await tab.until("document.querySelector('#state').dataset.state === 'live'")
+
+
+async def test_a_pod_that_is_opened_before_the_list_asked_about_it_is_explained(
+    rig: PageRig, tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explain, may_answer = ExplainService.explain, asyncio.Event()
+
+    async def explain_later(service: ExplainService, namespace: str, name: str) -> ExplainDocument:
+        await may_answer.wait()
+        return await explain(service, namespace, name)
+
+    monkeypatch.setattr(ExplainService, "explain", explain_later)
+    rig.see(a_node("node-1", 16), *(a_pod(f"p-{number}", 20) for number in range(5)))
+    await show_live(tab, f"{rig.url}#list=waiting")
+    await tab.until_text("#panel-body", "default/p-4")
+    await tab.open("pod=enflame/default/p-4")
+    may_answer.set()
+
+    await tab.until_text(".why", "It can never fit")
+
+
+@pytest.mark.parametrize("tab_may_complain", [True], indirect=True)
+async def test_explanations_of_pods_that_came_and_went_are_dropped(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16))
+    await show_live(tab, rig.url)
+    kept = await tab.evaluate("""(async () => {
+      const { Explanations } = await import(document.querySelector("script").src.replace("main.js", "explaining.js"));
+      const explanations = new Explanations(() => {});
+      for (let n = 0; n < 1000; n += 1) {
+        explanations.get({ uid: `uid-${n}`, vendor: "enflame", ns: "gone", name: `p-${n}` });
+      }
+      const { known, queue } = explanations;
+      return { known: known.size, queued: queue.length, last: known.has("uid-999") };
+    })()""")
+    assert kept["known"] <= 100
+    assert kept["queued"] <= 100
+    assert kept["last"]
 
 
 async def cut() -> None:

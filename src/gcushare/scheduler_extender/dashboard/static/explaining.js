@@ -9,6 +9,7 @@ import { amount, count, knows, t } from "./text.js";
 const FRESH_MS = 10_000;
 const AT_ONCE = 2;
 const ASKED_IN_LISTS = 30;
+const MOST_KEPT = 100;
 
 /** Explanations by pod, asked for at most two at once and again after a while; `changed` is called when one arrives. */
 export class Explanations {
@@ -19,8 +20,9 @@ export class Explanations {
     this.busy = 0;
   }
 
-  /** Drop the explanations of other pods. */
+  /** Something else is shown now: drop what is old, and what was still to be asked, which else would never be. */
   forget() {
+    for (const pod of this.queue) this.known.delete(pod.uid);
     this.queue = [];
     for (const [uid, entry] of this.known) if (Date.now() - entry.at > FRESH_MS) this.known.delete(uid);
   }
@@ -30,8 +32,8 @@ export class Explanations {
     const entry = this.known.get(pod.uid);
     if (entry === undefined || (!entry.asking && Date.now() - entry.at > FRESH_MS)) {
       const next = { ...entry, asking: true, at: Date.now() };
-      this.known.set(pod.uid, next);
       this.queue.push(pod);
+      this.#keep(pod, next);
       this.#work();
       return next;
     }
@@ -43,6 +45,16 @@ export class Explanations {
     const entry = place < ASKED_IN_LISTS ? this.get(pod) : (this.known.get(pod.uid) ?? {});
     if (entry.document !== undefined) return { summary: verdictOf(entry.document, bytesOf), bad: entry.document.canEverFit === false };
     return { summary: entry.error ? t("why-failed", { error: entry.error }) : "", bad: false };
+  }
+
+  /** Through a list that is open for days thousands of pods pass: those asked about longest ago are dropped. */
+  #keep(pod, entry) {
+    this.known.delete(pod.uid);
+    this.known.set(pod.uid, entry);
+    if (this.known.size <= MOST_KEPT) return;
+    const [oldest] = this.known.keys();
+    this.known.delete(oldest);
+    this.queue = this.queue.filter((each) => each.uid !== oldest);
   }
 
   #work() {
@@ -59,9 +71,9 @@ export class Explanations {
 
   async #ask(pod) {
     try {
-      this.known.set(pod.uid, { document: await explain(pod.vendor, pod.ns, pod.name), at: Date.now() });
+      this.#keep(pod, { document: await explain(pod.vendor, pod.ns, pod.name), at: Date.now() });
     } catch (error) {
-      this.known.set(pod.uid, { error: String(error.message ?? error), at: Date.now() });
+      this.#keep(pod, { error: String(error.message ?? error), at: Date.now() });
     }
   }
 }

@@ -183,6 +183,19 @@ async def test_explanations_of_pods_that_came_and_went_are_dropped(rig: PageRig,
     assert kept["last"]
 
 
+async def test_namespaces_that_are_gone_leave_their_colours_to_others(rig: PageRig, tab: Tab) -> None:
+    rig.see(a_node("node-1", 16))
+    await show_live(tab, rig.url)
+    colours = await tab.evaluate("""(async () => {
+      const { assignHues, hueOf } = await import(document.querySelector("script").src.replace("main.js", "palette.js"));
+      for (let n = 0; n < 100; n += 1) assignHues(new Map([[`old-${n}`, 1]]));
+      const names = Array.from({ length: 12 }, (_, n) => `new-${n}`);
+      assignHues(new Map(names.map((name) => [name, 1])));
+      return names.map(hueOf);
+    })()""")
+    assert sorted(colours) == list(range(12))
+
+
 async def cut() -> None:
     raise ConnectionResetError
 

@@ -19,6 +19,9 @@ export function hueOf(namespace) {
 
 /** Give colours to namespaces in the order of their use, so that the largest never share one. */
 export function assignHues(byNamespace) {
+  // In days a page sees more namespaces than there are colours: those that hold nothing any more give theirs back.
+  const seen = new Set([...taken.keys(), ...byNamespace.keys()]);
+  if (seen.size > HUES) for (const namespace of seen) if (!byNamespace.has(namespace)) taken.delete(namespace);
   const order = [...byNamespace].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
   for (const [namespace] of order) hueOf(namespace);
 }

@@ -239,6 +239,14 @@ async def test_cards_that_are_only_served_whole_are_not_offered_as_memory(rig: P
     await tab.until_text("#panel-body", "It can never fit: the most that a usable card or node has is 2 whole cards.")
 
 
+async def test_a_node_that_serves_what_the_page_has_no_word_for_is_shown(rig: PageRig, tab: Tab) -> None:
+    rig.see(serving(("slices",), "node-1", 16))
+    await tab.show(f"{rig.url}#node=enflame/node-1")
+
+    assert await tab.text("#panel-title") == "node-1"
+    assert "Card 0" in await tab.text("#panel-body")
+
+
 async def test_a_node_of_whose_units_the_kubelet_counts_none_is_pointed_out(rig: PageRig, tab: Tab) -> None:
     document = node_document("node-1", 16)
     document["status"]["capacity"] = {**document["status"]["capacity"], ENFLAME.memory_resource: "0"}

@@ -6,7 +6,7 @@ import { showsWaiting } from "./filter.js";
 import { Explanations, explanationBlock } from "./explaining.js";
 import { askWords, cardBlock, cardTroubles, chip, facts, labelChips, nodeLink, podLink, section, swatch } from "./parts.js";
 import { keyOf } from "./store.js";
-import { age, amount, count, t } from "./text.js";
+import { age, amount, count, knows, t } from "./text.js";
 
 const FIRST_ROWS = 100;
 
@@ -88,7 +88,7 @@ export class Panel {
       el("section", { "aria-label": t("column-cards") }, cards),
       this.#podsOf(node),
       section(t("labels"), labelChips(node.labels, go)),
-      facts([[t("serves"), t(`serves-${node.serves}`)], [t("address"), node.address], [t("unit"), node.assumedUnit ? `${node.unit} (${t("assumed-unit")})` : node.unit]]));
+      facts([[t("serves"), knows(`serves-${node.serves}`) ? t(`serves-${node.serves}`) : node.serves], [t("address"), node.address], [t("unit"), node.assumedUnit ? `${node.unit} (${t("assumed-unit")})` : node.unit]]));
   }
 
   #podsOf(node) {

@@ -146,7 +146,11 @@ async def test_the_page_asks_for_a_token_and_believes_only_those_of_the_cluster(
         assert await tab.focused() == "token"
         assert "node-1" not in await tab.evaluate("document.body.textContent")
 
-        await tab.type("no token of this cluster")
+        await tab.type("令牌")
+        await tab.press("Enter")
+        await tab.until_text("#gate-problem", "This is no token")
+        await tab.evaluate("document.querySelector('#token').value = ''")
+        await tab.type("no-token-of-this-cluster")
         await tab.press("Enter")
         await tab.until_text("#gate-problem", "the API server does not know this token")
         await tab.type(api.add_user(MALLORY))

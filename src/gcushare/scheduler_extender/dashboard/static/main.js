@@ -235,8 +235,9 @@ feed.running.catch((error) => { throw error; });
 byId("gate-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const given = byId("token").value.trim();
-  if (!given) {
-    setText(byId("gate-problem"), t("token-empty"));
+  // What no header can carry would fail in the browser at every try, without a word from the extender.
+  if (!/^[!-~]+$/.test(given)) {
+    setText(byId("gate-problem"), given ? t("token-odd") : t("token-empty"));
     return;
   }
   byId("token").value = "";

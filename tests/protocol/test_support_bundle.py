@@ -251,6 +251,24 @@ async def test_no_planted_secret_is_in_a_bundle(rig: DoctorRig, tmp_path: Path) 
     assert json.loads(files["cluster/events.json"])["items"][0]["involvedObject"]["name"] == "user"
 
 
+async def test_a_pod_of_a_language_model_leaves_answers_readable(rig: DoctorRig, tmp_path: Path) -> None:
+    pod = pod_document("model", 4, node=NODE, record=record(0, 4))
+    settings = {"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "4096", "DB_PASSWORD": "hunter2-false"}
+    pod["spec"]["containers"][0]["env"] = [{"name": name, "value": value} for name, value in settings.items()]
+    rig.put_pod(pod)
+    held: dict[str, Any] = {"pod": "default/model", "uid": "u", "units": 4, "recordedCards": [0], "unconfirmed": []}
+    held |= {"assigned": False, "heldByCard": {"0": 4}, "containers": {"tokenizer": {"0": 4}}}
+    rig.set_status(pods=[held])
+    rig.plugin.pages["/metrics"] = 'gcushare_card_units{card="0"} 4096\ngcushare_x{y="hunter2-false"} 1\n'
+    path = tmp_path / "bundle.tar.gz"
+    await rig.bundle(str(path))
+    files = files_of(path)
+    (seen,) = json.loads(files[f"plugins/{NODE}/{PLUGIN}/status.json"])["pods"]
+    assert (seen["assigned"], seen["containers"]) == (False, {"tokenizer": {"0": 4}})
+    metrics = files[f"plugins/{NODE}/{PLUGIN}/metrics.txt"].decode()
+    assert metrics == 'gcushare_card_units{card="0"} 4096\ngcushare_x{y="********"} 1\n'
+
+
 async def test_the_callers_own_token_is_not_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:
     async def print_tokens(pod: JsonObject, container: str) -> str:
         (token,) = re.findall(r"playground\.[\w-]+", kubeconfig.read_text())

@@ -242,6 +242,25 @@ def test_secret_values_of_the_environment_are_known_for_masking_logs() -> None:
     assert list(secrets_of({"spec": {"containers": [{"env": env}]}})) == ["hunter2"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_known"),
+    [
+        ("TOKENIZERS_PARALLELISM", "false", False),
+        ("TOKENIZER_MODE", "auto", False),
+        ("MAX_TOKENS", "4096", False),
+        ("TOKEN_SAMPLING", "0.95", False),
+        ("USE_SECRET", "True", False),
+        ("HF_TOKEN", "hf_abcd", True),
+        ("API_TOKEN", "12345678901", True),
+        ("TOKENIZER_TOKEN", "abcd", True),
+        ("DB_PASSWORD", "12345678", True),
+    ],
+)
+def test_settings_of_language_models_are_not_masked_everywhere(name: str, value: str, is_known: bool) -> None:
+    env = [{"name": name, "value": value}]
+    assert list(secrets_of({"spec": {"containers": [{"env": env}]}})) == ([value] if is_known else [])
+
+
 def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
     assert slim_node({}) == {"metadata": {}}
     assert slim_node({"metadata": None, "status": "?"}) == {"metadata": {}}

@@ -23,7 +23,6 @@ from gcushare.cli.support_bundle.shapes import (
     fields,
     text,
 )
-from gcushare.cli.terminal.documents import to_json
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
@@ -31,8 +30,10 @@ from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import decode_document
 from gcushare.wire.documents.plugin_status import parse_plugin_status
 
-Cut = Callable[[bytes, Collection[str]], bytes]
-"""Takes a program's answer and the names of the cluster; raises RemoteContractError where it is none of ours."""
+Cut = Callable[[bytes, Collection[str]], "str | dict[str, Any]"]
+"""Takes a program's answer and the names of the cluster, and returns the text or the document of it that goes in;
+raises RemoteContractError where it is none of ours.
+"""
 
 
 def known_names(facts: Facts) -> frozenset[str]:
@@ -108,35 +109,30 @@ def _extender(found: ConfiguredExtender) -> dict[str, Any]:
     }
 
 
-def cut_status(body: bytes, names: Collection[str]) -> bytes:
+def cut_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
     """A plugin's /status."""
-    return _encoded(own_document(msgspec.to_builtins(parse_plugin_status(body)), names))
+    return dict(own_document(msgspec.to_builtins(parse_plugin_status(body)), names))
 
 
-def cut_inspect(body: bytes, names: Collection[str]) -> bytes:
+def cut_inspect(body: bytes, names: Collection[str]) -> dict[str, Any]:
     """An extender's inspect document."""
     nodes = msgspec.to_builtins(decode_document(body))
-    return _encoded({"nodes": own_document(nodes, names)})
+    return {"nodes": own_document(nodes, names)}
 
 
-def cut_explanation(body: bytes, names: Collection[str]) -> bytes:
+def cut_explanation(body: bytes, names: Collection[str]) -> dict[str, Any]:
     """An extender's explanation of a pod."""
-    found = EXPLANATION.read(body)
-    return _encoded(own_document(msgspec.to_builtins(found), names))
+    return dict(own_document(msgspec.to_builtins(EXPLANATION.read(body)), names))
 
 
-def cut_version(body: bytes, names: Collection[str]) -> bytes:
+def cut_version(body: bytes, names: Collection[str]) -> str:
     """A program's /version."""
     said = body.decode("utf-8", errors="replace").strip()
     if VERSION(said) is Left.OUT:
         raise RemoteContractError("this is no version")
-    return f"{said}\n".encode()
+    return f"{said}\n"
 
 
-def cut_figures(body: bytes, names: Collection[str]) -> bytes:
+def cut_figures(body: bytes, names: Collection[str]) -> str:
     """A program's /metrics."""
-    return cut_metrics(body.decode("utf-8", errors="replace")).encode()
-
-
-def _encoded(document: Any) -> bytes:
-    return to_json(document).encode()
+    return cut_metrics(body.decode("utf-8", errors="replace"))

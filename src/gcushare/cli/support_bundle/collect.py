@@ -173,11 +173,12 @@ class Collector:
     async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
         try:
             body = await endpoint.get(page, timeout_s=ANSWER_S)
-            text = cut(body, self.names).decode()
+            kept = self.redactor.document(cut(body, self.names))
         except GcushareError as failure:
             self._leave_out(path, str(failure))
             return
-        self.archive.add(path, self.redactor.text(text).encode(), f"its answer to {page}")
+        text = kept if isinstance(kept, str) else to_json(kept)
+        self.archive.add(path, text.encode(), f"its answer to {page}")
 
     async def _add_logs(self, lines: int) -> None:
         wanted = list(self._logs())

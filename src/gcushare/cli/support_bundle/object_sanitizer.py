@@ -21,7 +21,7 @@ from gcushare.cli.support_bundle.object_shapes import (
     POD_SPEC,
     POD_STATUS,
 )
-from gcushare.cli.support_bundle.redact import is_secret_name
+from gcushare.cli.support_bundle.redact import is_secret_anywhere
 from gcushare.cli.support_bundle.shapes import Left, Shape
 
 JsonObject = dict[str, Any]
@@ -52,7 +52,7 @@ def secrets_of(pod: JsonObject) -> Iterator[str]:
     for container in _containers(_part(pod, "spec")):
         for variable in container.get("env") or []:
             value = variable.get("value")
-            if isinstance(value, str) and is_secret_name(str(variable.get("name", ""))):
+            if isinstance(value, str) and is_secret_anywhere(str(variable.get("name", "")), value):
                 yield value
 
 

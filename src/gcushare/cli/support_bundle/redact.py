@@ -10,11 +10,17 @@ MASK = "********"
 LEAST_KNOWN_CHARS = 4
 """Known values shorter than this are words like ``on``, which stand everywhere."""
 
-_SECRET_WORD = (
-    r"(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
-    r"authorization|cookie|session[-_]?id)"
+_CERTAIN_WORD = (
+    r"passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
+    r"authorization|cookie|session[-_]?id"
 )
+_SECRET_WORD = rf"(?:{_CERTAIN_WORD}|token)"
 _SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
+# A language model's tokens are counted, and its tokenizer is no secret: TOKENIZERS_PARALLELISM, MAX_TOKENS.
+_CERTAIN_NAME = re.compile(_CERTAIN_WORD, re.IGNORECASE)
+_TOKEN_NAME = re.compile(r"token(?!iz)", re.IGNORECASE)
+_SWITCH = re.compile(r"true|false|null|none", re.IGNORECASE)
+_QUANTITY = re.compile(r"[+-]?\d{0,9}(?:\.\d{0,9})?")
 # Every repetition is bounded: a log's line of a megabyte must not take minutes.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -42,6 +48,18 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 def is_secret_name(name: str) -> bool:
     """Whether what stands under a name is likely to be secret."""
     return _SECRET_NAME.search(name) is not None
+
+
+def is_secret_anywhere(name: str, value: str) -> bool:
+    """Whether a variable's value is to be masked also where its name does not stand beside it.
+
+    Switches never are, nor are settings of language models: such words and numbers stand everywhere.
+    """
+    if _SWITCH.fullmatch(value):
+        return False
+    if _CERTAIN_NAME.search(name):
+        return True
+    return _TOKEN_NAME.search(name) is not None and _QUANTITY.fullmatch(value) is None
 
 
 class Redactor:

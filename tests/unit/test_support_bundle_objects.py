@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.support_bundle.object_sanitizer import (
+    last_seen,
     secrets_of,
     slim_event,
     slim_node,
@@ -187,6 +188,16 @@ def test_what_explains_a_pods_state_stays() -> None:
         "FailedScheduling",
         3,
     )
+
+
+def test_an_event_that_repeats_is_as_old_as_its_last_time() -> None:
+    began, again = "2026-11-22T01:00:00.000000Z", "2026-11-22T09:00:00.000000Z"
+    event: Document = {"eventTime": began, "lastTimestamp": None}
+    assert last_seen(event) == began
+    event["series"] = {"count": 7, "lastObservedTime": again}
+    assert (last_seen(event), slim_event(event)["series"]) == (again, event["series"])
+    assert last_seen({"lastTimestamp": "2026-11-22T02:00:00Z"}) == "2026-11-22T02:00:00Z"
+    assert last_seen({"series": None}) == ""
 
 
 def test_our_own_annotations_stay_in_the_forms_that_they_have() -> None:

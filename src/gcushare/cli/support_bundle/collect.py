@@ -37,6 +37,7 @@ from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.log_filter import cut_log, own_words
 from gcushare.cli.support_bundle.object_sanitizer import (
     JsonObject,
+    last_seen,
     secrets_of,
     slim_event,
     slim_node,
@@ -134,7 +135,7 @@ class Collector:
             return (about.get("namespace"), about.get("name")) in pods
 
         found = [event for event in await self._list("cluster/events.json", _EVENTS) if concerns(event)]
-        found.sort(key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), reverse=True)
+        found.sort(key=last_seen, reverse=True)
         slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
 

@@ -47,6 +47,15 @@ def slim_event(event: JsonObject) -> JsonObject:
     return _kept(EVENT, event)
 
 
+def last_seen(event: JsonObject) -> str:
+    """When an event happened last, as Kubernetes writes times; "" where it does not say.
+
+    One of events.k8s.io that repeats says so in its series alone: its ``eventTime`` is when it began.
+    """
+    times = (event.get("lastTimestamp"), event.get("eventTime"), _part(event, "series").get("lastObservedTime"))
+    return max(str(time or "") for time in times)
+
+
 def secrets_of(pod: JsonObject) -> Iterator[str]:
     """Values in a pod's environment that are secret by their names; they may stand in its log too."""
     for container in _containers(_part(pod, "spec")):

@@ -237,6 +237,7 @@ EVENT = fields(
     firstTimestamp=TIME,
     lastTimestamp=TIME,
     eventTime=TIME,
+    series=fields(count=number, lastObservedTime=TIME),
     involvedObject=fields(kind=REASON, namespace=NAME, name=NAME, uid=UID),
     source=fields(component=NAME, host=NAME),
     reportingComponent=text(r"[\w./-]{0,253}"),

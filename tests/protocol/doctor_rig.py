@@ -44,10 +44,14 @@ Change = Callable[[JsonObject], object]
 
 
 class Responder:
-    """A program's HTTP side: what it answers by path, and how far its clock is ahead."""
+    """A program's HTTP side: what it answers by path, and how far its clock is ahead.
+
+    A path with a gate is answered once as many callers wait as the gate wants.
+    """
 
     def __init__(self, pages: Mapping[str, str]) -> None:
         self.pages = dict(pages)
+        self.gates: dict[str, asyncio.Barrier] = {}
         self.ahead_s = 0.0
         self._runner = web.ServerRunner(web.Server(self._answer))
         self.port = 0
@@ -65,6 +69,8 @@ class Responder:
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=self.ahead_s), usegmt=True)
+        if (gate := self.gates.get(request.path)) is not None:
+            await gate.wait()
         text = self.pages.get(request.path)
         return web.Response(text=text or "no such page\n", status=404 if text is None else 200, headers={"Date": date})
 

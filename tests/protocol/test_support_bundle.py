@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -25,6 +26,8 @@ from tests.protocol.doctor_rig import (
     SYSTEM,
     DoctorRig,
     config_map,
+    node_object,
+    program_pod,
     record,
     tls_secret,
 )
@@ -267,6 +270,19 @@ async def test_a_pod_of_a_language_model_leaves_answers_readable(rig: DoctorRig,
     assert (seen["assigned"], seen["containers"]) == (False, {"tokenizer": {"0": 4}})
     metrics = files[f"plugins/{NODE}/{PLUGIN}/metrics.txt"].decode()
     assert metrics == 'gcushare_card_units{card="0"} 4096\ngcushare_x{y="********"} 1\n'
+
+
+async def test_plugins_are_asked_at_once(rig: DoctorRig, tmp_path: Path) -> None:
+    others = ("n2", "n3")
+    for node in others:
+        rig.put(node_object(node))
+        rig.put_pod(program_pod(f"gcushare-device-plugin-{node}", "gcushare-device-plugin", rig.plugin.port, node=node))
+        rig.api.register_logs(node, print_log)
+    rig.plugin.pages["/metrics"] = "gcushare_card_units 1\n"
+    rig.plugin.gates["/metrics"] = asyncio.Barrier(1 + len(others))
+    path = tmp_path / "bundle.tar.gz"
+    await rig.bundle(str(path))
+    assert sum(file.endswith("/metrics.txt") and file.startswith("plugins/") for file in files_of(path)) == 3
 
 
 async def test_the_callers_own_token_is_not_in_a_bundle(rig: DoctorRig, tmp_path: Path) -> None:

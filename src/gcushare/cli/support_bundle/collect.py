@@ -18,7 +18,7 @@ from gcushare.cli.doctor.checks.views import requesting_pods
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
 from gcushare.cli.doctor.gather import CONCERNED, gather
-from gcushare.cli.doctor.reader import ANSWER_S, Progress
+from gcushare.cli.doctor.reader import ANSWER_S, AT_ONCE, Progress
 from gcushare.cli.doctor.render import render_text
 from gcushare.cli.doctor.settings import BundleSettings
 from gcushare.cli.support_bundle.answers import (
@@ -69,6 +69,16 @@ _LOGS_AT_ONCE = 8
 _LOG_S = 30.0
 _LOG_BYTES = 4 << 20
 """Most of one log: thousands of lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A program's answer to ``path``, the ``file`` that it makes, and what of it goes in."""
+
+    endpoint: Endpoint
+    path: str
+    file: str
+    cut: Cut
 
 
 @dataclass(slots=True)
@@ -140,28 +150,30 @@ class Collector:
         self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
 
     async def _add_programs(self) -> None:
-        for pod in self.facts.running(Program.PLUGIN):
-            self.progress(f"asking the device plugin of {pod.spec.node_name}")
-            endpoint = proxied_pod(self.client, pod)
-            folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
-            await self._add_page(endpoint, "/status", f"{folder}/status.json", cut_status)
-            await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
-        for name, endpoint in self._extenders():
-            self.progress("asking the scheduler extender")
-            await self._add_extender(endpoint, f"extender/{name}")
+        running = self.facts.running(Program.PLUGIN)
+        await self._add_pages("asking device plugins", [page for pod in running for page in self._plugin_pages(pod)])
+        extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
+        await self._add_pages("asking the scheduler extender", extenders)
 
-    async def _add_extender(self, endpoint: Endpoint, folder: str) -> None:
-        await self._add_page(endpoint, "/version", f"{folder}/version.txt", cut_version)
-        await self._add_page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+    def _plugin_pages(self, pod: SeenPod) -> Iterator[_Page]:
+        endpoint = proxied_pod(self.client, pod)
+        folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
+        yield _Page(endpoint, "/status", f"{folder}/status.json", cut_status)
+        yield _Page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+
+    def _extender_pages(self, name: str, endpoint: Endpoint) -> Iterator[_Page]:
+        folder = f"extender/{name}"
+        yield _Page(endpoint, "/version", f"{folder}/version.txt", cut_version)
+        yield _Page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
-            await self._add_page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
+            yield _Page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
             waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
-                await self._add_page(endpoint, page, file, cut_explanation)
+                yield _Page(endpoint, page, file, cut_explanation)
 
     def _extenders(self) -> list[tuple[str, Endpoint]]:
         pods = self.facts.running(Program.EXTENDER)
@@ -171,15 +183,23 @@ class Collector:
             found = [("behind-service", proxied_service(self.client, service))]
         return found
 
-    async def _add_page(self, endpoint: Endpoint, page: str, path: str, cut: Cut) -> None:
+    async def _add_pages(self, doing: str, pages: Sequence[_Page]) -> None:
+        """Ask for pages, many at a time: of dead nodes each takes the whole time that an answer may take."""
+        for start in range(0, len(pages), AT_ONCE):
+            self.progress(f"{doing}: {start} of {len(pages)}")
+            batch = pages[start : start + AT_ONCE]
+            for page, text in zip(batch, await asyncio.gather(*map(self._read_page, batch)), strict=True):
+                if text is not None:
+                    self.archive.add(page.file, text.encode(), f"its answer to {page.path}")
+
+    async def _read_page(self, page: _Page) -> str | None:
         try:
-            body = await endpoint.get(page, timeout_s=ANSWER_S)
-            kept = self.redactor.document(cut(body, self.names))
+            body = await page.endpoint.get(page.path, timeout_s=ANSWER_S)
+            kept = self.redactor.document(page.cut(body, self.names))
         except GcushareError as failure:
-            self._leave_out(path, str(failure))
-            return
-        text = kept if isinstance(kept, str) else to_json(kept)
-        self.archive.add(path, text.encode(), f"its answer to {page}")
+            self._leave_out(page.file, str(failure))
+            return None
+        return kept if isinstance(kept, str) else to_json(kept)
 
     async def _add_logs(self, lines: int) -> None:
         wanted = list(self._logs())

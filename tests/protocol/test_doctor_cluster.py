@@ -25,6 +25,7 @@ from tests.protocol.doctor_rig import (
     DoctorRig,
     config_map,
     metrics,
+    node_object,
     policy,
     policy_binding,
     program_pod,
@@ -261,6 +262,22 @@ async def test_whole_cards_that_are_served_and_managed_are_in_order(rig: DoctorR
     serve_whole_cards(rig)
     manage_whole_cards(rig)
     assert (await rig.examine()).kinds == set()
+
+
+async def test_of_one_node_nothing_is_concluded_about_the_others(rig: DoctorRig) -> None:
+    manage_whole_cards(rig)
+    assert (WARNING, "whole-cards-unserved") in (await rig.examine()).kinds
+    assert (await rig.examine("--node", NODE)).kinds == set()
+
+
+async def test_the_node_port_of_a_node_that_was_not_read_is_a_right_address(rig: DoctorRig) -> None:
+    rig.change("services", SERVICE, lambda service: service["spec"]["ports"][0].update(nodePort=30766), SYSTEM)
+    other = node_object("other")
+    other["status"] = {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}
+    rig.put(other | {"metadata": {"name": "other"}})
+    configure_by_config_map(rig, "http://10.0.0.2:30766/gcushare-scheduler")
+    assert (await rig.examine()).kinds == set()
+    assert (await rig.examine("--node", NODE)).kinds == set()
 
 
 async def test_an_extender_that_does_not_answer_is_reported_of_its_pod_and_its_service(rig: DoctorRig) -> None:

@@ -146,6 +146,11 @@ class Facts:
         """Whether these parts were read, so that what is not in them does not exist."""
         return not any(each.part in parts for each in self.unread)
 
+    @property
+    def has_every_node(self) -> bool:
+        """Whether ``nodes`` are all that there are: not where one was asked for, or some could not be read."""
+        return self.scope is None and self.knows(Area.NODES)
+
     def running(self, program: Program) -> tuple[SeenPod, ...]:
         """The pods of a program."""
         return self.programs.get(program, ())

@@ -103,7 +103,8 @@ def check_address(facts: Facts) -> Iterator[Finding]:
     accepted = _addresses(facts)
     for scheduler in facts.schedulers:
         for entry in extenders_of(scheduler):
-            if accepted and (entry.host, entry.port) not in accepted:
+            is_right = (entry.host, entry.port) in accepted or _may_be_another_node(facts, entry)
+            if accepted and not is_right:
                 called = f"{entry.host}:{entry.port}" if entry.host and entry.port else repr(entry.url)
                 known = ", ".join(f"{host}:{port}" for host, port in sorted(accepted)[:4])
                 yield error(
@@ -145,7 +146,7 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                 continue
             if vendor.whole_card_resource not in managed:
                 yield from _check_unmanaged(scheduler, vendor, both)
-            elif not served or others:
+            elif others or (not served and facts.has_every_node):
                 yield _unserved(scheduler, vendor, sorted(others))
 
 
@@ -209,6 +210,13 @@ def _addresses(facts: Facts) -> set[tuple[str, int]]:
         if replica.pod is not None and (address := replica.pod.status.pod_ip):
             found |= {(address, port) for port in (port_of(replica.pod), VERBS_PORT)}
     return found
+
+
+def _may_be_another_node(facts: Facts, entry: ConfiguredExtender) -> bool:
+    """Whether a scheduler may call the Service's port of a node that was not read."""
+    service = facts.extender.service
+    ports = {each.node_port for each in service.spec.ports if each.node_port} if service is not None else set()
+    return not facts.has_every_node and entry.port in ports
 
 
 def _service_addresses(facts: Facts, service: Service) -> set[tuple[str, int]]:

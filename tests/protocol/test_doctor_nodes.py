@@ -296,6 +296,15 @@ async def test_a_cluster_of_whole_cards_alone_needs_no_extender(rig: DoctorRig) 
     assert (ERROR, "extender-missing") in (await rig.examine()).kinds
 
 
+async def test_round_counts_are_read_as_kubernetes_writes_them(rig: DoctorRig) -> None:
+    set_inventory(rig, cards(16000, 16000))
+    for part in ("capacity", "allocatable"):
+        rig.set_units("32k", part)
+    assert (await rig.examine()).kinds == set()
+    rig.set_units("31k")
+    (await rig.examine()).assert_only(ERROR, "inventory-capacity", "the kubelet counts 31k")
+
+
 async def test_the_finest_unit_that_fits_is_named(rig: DoctorRig) -> None:
     unit_finer_than_the_kubelet_takes(rig)
     assert "--memory-unit 0.01," in (await rig.examine()).finding("message-limit")["remedy"]

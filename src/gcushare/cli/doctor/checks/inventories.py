@@ -98,14 +98,18 @@ def _cards_counted(count: str | None) -> int | None:
 def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
     resource = each.vendor.memory_resource
     capacity, allocatable = each.capacity(resource), each.node.status.allocatable.get(resource, "0")
-    if not (capacity.isdecimal() and allocatable.isdecimal()) or int(capacity) == 0:
-        return  # 0 has a finding of its own
+    try:
+        counted, offered = parse_count(capacity), parse_count(allocatable)
+    except RemoteContractError:
+        return  # the API server keeps no such thing
+    if counted == 0:
+        return  # it has a finding of its own
     total = inventory.total_units
     # The kubelet counts ids that are not healthy as capacity. Those of a cordoned card are healthy while pods hold
     # them, and of a node that grants whole cards too, the cards in such use are withheld.
     most = sum(card.units for card in inventory.cards if card.health is Health.HEALTHY)
     least = sum(card.units for card in inventory.cards if card.is_usable) if SERVES_WHOLE not in inventory.modes else 0
-    if int(capacity) != total or not least <= int(allocatable) <= most:
+    if counted != total or not least <= offered <= most:
         yield error(
             "inventory-capacity",
             each.subject,

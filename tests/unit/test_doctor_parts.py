@@ -12,6 +12,7 @@ import pytest
 
 from gcushare.cli.doctor.checks.plugins import check_leftovers
 from gcushare.cli.doctor.checks.registry import CHECKS, examine
+from gcushare.cli.doctor.checks.views import vendor_nodes
 from gcushare.cli.doctor.examination import patch_of
 from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import (
@@ -30,6 +31,8 @@ from gcushare.cluster.programs import Program, SeenPod, flag_of, port_of, progra
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Node, ObjectMeta
+from tests.builders import cards
+from tests.extender_objects import inventory_text
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -158,6 +161,14 @@ class NotLookedAt(tuple[SeenPod, ...]):
 def test_pods_are_not_gone_through_for_a_node_on_which_nothing_was_left() -> None:
     nodes = (Node(metadata=ObjectMeta(name="plain")),)
     assert list(check_leftovers(Facts(now=NOW, nodes=nodes, pods=NotLookedAt()))) == []
+
+
+def test_an_inventory_is_decoded_once_for_all_checks() -> None:
+    annotations = {ENFLAME.inventory_annotation: inventory_text(cards(16))}
+    facts = Facts(now=NOW, nodes=(Node(metadata=ObjectMeta(name="n", annotations=annotations)),))
+    (first,), (second,) = vendor_nodes(facts, (ENFLAME,)), vendor_nodes(facts, (ENFLAME,))
+    assert first.inventory is not None
+    assert first.inventory is second.inventory
 
 
 def test_a_change_is_guarded_by_what_was_seen() -> None:

@@ -6,11 +6,15 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from gcushare.cli.doctor.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
 from gcushare.cluster.programs import Program, SeenPod, Service
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS, Vendor
+from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.objects import Lease, Node
@@ -121,9 +125,11 @@ class ClockFacts:
     within_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """The snapshot. ``now`` is the API server's time; ``scope`` names the one node that was asked for."""
+
+    # No slots: what is derived from it once, for all checks, is kept in it.
 
     now: datetime
     server_version: str = ""
@@ -141,6 +147,16 @@ class Facts:
     certificates: tuple[CertificateFacts, ...] = ()
     clocks: tuple[ClockFacts, ...] = ()
     unread: tuple[Unread, ...] = ()
+
+    @cached_property
+    def inventories(self) -> Mapping[tuple[str, str], tuple[Inventory | None, str]]:
+        """By the names of node and vendor, what each inventory says, or None and why it cannot be read."""
+        return {
+            (node.metadata.name, vendor.name): _decoded(node.metadata.annotations[vendor.inventory_annotation])
+            for node in self.nodes
+            for vendor in VENDORS
+            if vendor.inventory_annotation in node.metadata.annotations
+        }
 
     def knows(self, *parts: Area) -> bool:
         """Whether these parts were read, so that what is not in them does not exist."""
@@ -168,6 +184,13 @@ class Facts:
         """How long ago the API server wrote a time; None for none, or one that is no time."""
         moment = parse_time(written)
         return None if moment is None else (self.now - moment).total_seconds()
+
+
+def _decoded(inventory: str) -> tuple[Inventory | None, str]:
+    try:
+        return decode_inventory(inventory), ""
+    except RemoteContractError as failure:
+        return None, str(failure)
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -12,7 +12,6 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.objects import Node
 from gcushare.wire.pods import current_request, is_finished
 
@@ -74,7 +73,7 @@ def vendor_nodes(facts: Facts, vendors: Iterable[Vendor] | None = None) -> Itera
             if plugin.vendor == vendor and (plugin.node not in plugins or plugin.status is not None):
                 plugins[plugin.node] = plugin
         for node in facts.nodes:
-            inventory, problem = _read_inventory(node, vendor)
+            inventory, problem = facts.inventories.get((node.metadata.name, vendor.name), (None, ""))
             yield VendorNode(node, vendor, inventory, problem, plugins.get(node.metadata.name))
 
 
@@ -111,16 +110,6 @@ def needs_extender(facts: Facts) -> bool:
 def asks_for(pod: SeenPod, resource: str) -> bool:
     """Whether a container of a pod names a resource."""
     return any(resource in each.resources.limits or resource in each.resources.requests for each in pod.containers())
-
-
-def _read_inventory(node: Node, vendor: Vendor) -> tuple[Inventory | None, str]:
-    text = node.metadata.annotations.get(vendor.inventory_annotation)
-    if text is None:
-        return None, ""
-    try:
-        return decode_inventory(text), ""
-    except RemoteContractError as failure:
-        return None, str(failure)
 
 
 def bound_for_s(facts: Facts, pod: SeenPod) -> float:

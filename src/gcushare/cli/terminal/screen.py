@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import textwrap
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -142,12 +145,28 @@ def is_agreed(question: str, unattended: str, stdin: TextIO, around: Surrounding
 
     Raises:
         Refused: no one can be asked: whoever cannot be has not agreed.
+        KeyboardInterrupt: Ctrl-C instead of an answer.
     """
     if not stdin.isatty():
         raise Refused(f"no one can be asked here; {unattended}")
-    around.stderr.write(f"{question} [y/N] ")
-    around.stderr.flush()
-    return stdin.readline().strip().lower() in ("y", "yes")
+    with _interrupted_at_once():
+        around.stderr.write(f"{question} [y/N] ")
+        around.stderr.flush()
+        return stdin.readline().strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """Have Ctrl-C end what blocks: asyncio's own handler cancels a task, which comes to it after the next line."""
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield  # no one may set handlers here, or the signal is ignored
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:

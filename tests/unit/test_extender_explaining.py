@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
@@ -17,7 +18,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.explain import AskedDocument
-from tests.extender_objects import a_node, a_pod, filter_body, node_document, on_card, pod_document, state_of
+from tests.extender_objects import a_node, a_pod, as_whole, filter_body, node_document, on_card, pod_document, state_of
 from tests.unit.extender_desk import Desk
 
 
@@ -29,6 +30,13 @@ async def test_a_pod_whose_binding_is_under_way_is_explained_by_its_card() -> No
     state.ledger.reserve(found.pod, "node-1", found.cards, state.preferences.rank_cards(found, None))
 
     assert (await ExplainService(state).explain("default", "a")).state == "bound"
+
+
+async def test_a_pod_holds_as_much_as_its_whole_cards_have() -> None:
+    state = state_of(a_node("node-1", 16, 8, modes=BOTH_MODES))
+    state.see_pod(a_pod("a", None, whole=2, node="node-1", record=as_whole(0, 1, size=16)))
+    document = await ExplainService(state).explain("default", "a")
+    assert (document.units, document.summary) == (24, "bound to node-1: cards 0, 1, whole (24 units)")
 
 
 async def test_a_pod_that_fits_is_reported_so() -> None:

@@ -216,6 +216,14 @@ def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> No
     assert "Allocated to namespace other: 6 GB" in lines
 
 
+def test_whole_cards_of_two_sizes_are_summed_as_they_are() -> None:
+    snapshot = picture_of(("node-1", cards(16, 8), "1"), modes=BOTH_MODES)
+    give(snapshot, held("mine", "node-1", (0, 16), (1, 16), whole=True))
+    lines = table(snapshot, namespace="default")
+    assert "Allocated to namespace default: 24 GB" in lines
+    assert lines[-1] == "24/24 (100%) "
+
+
 def test_a_document_of_a_namespace_lists_no_others_pods_that_wait_or_whose_cards_are_unknown() -> None:
     snapshot = ClusterSnapshot(ENFLAME)
     broken = {ENFLAME.record.card_index: "one"}

@@ -89,7 +89,7 @@ def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() 
     state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
     (uid,) = state.over_use
     assert state.over_use[uid] == WORDS
-    document = explain_bound(state.bound[uid], "", state.over_use[uid])
+    document = explain_bound(state.bound[uid], 4, "", state.over_use[uid])
     assert document.over_use == WORDS
     assert document.summary.endswith(f"over its grant: {WORDS}")
     state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))

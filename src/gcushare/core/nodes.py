@@ -252,6 +252,10 @@ class NodeState:
         self._refresh()
         return assignment
 
+    def share(self, assignment: Assignment) -> int:
+        """Units that a pod holds here, over all its cards; see `CardState.share`."""
+        return sum(self.cards[grant.index].share(grant) for grant in assignment.grants)
+
     def fits(self, request: CardRequest) -> bool:
         """Whether enough cards can hold the request; a comparison unless the pod is choosy."""
         if request.selection is not None or (request.cards > 1 and not request.whole):

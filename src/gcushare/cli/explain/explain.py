@@ -130,7 +130,8 @@ async def _explain_bound(api: KubeClient, vendor: Vendor, pod: Pod, progress: Pr
     if assignment is None:
         raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")
     facts = snapshot.pods[pod.metadata.uid]
-    document = explain_bound(assignment, facts.problem, facts.over_use)
+    units = snapshot.ledger.nodes[assignment.node].share(assignment)
+    document = explain_bound(assignment, units, facts.problem, facts.over_use)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 

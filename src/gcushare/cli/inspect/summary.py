@@ -108,7 +108,7 @@ def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, nam
     ]
     nodes.sort(key=_ORDERS[sort_by])
     held = (
-        (node, each.units)
+        node.amount(node.state.share(each))
         for node in nodes
         for each in node.state.assignments.values()
         if namespace is not None and each.pod.namespace == namespace
@@ -122,7 +122,7 @@ def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, nam
         namespace=namespace,
         total=sum((node.total for node in nodes), Fraction(0)),
         allocated=sum((node.allocated for node in nodes), Fraction(0)),
-        of_namespace=sum((node.amount(units) for node, units in held), Fraction(0)),
+        of_namespace=sum(held, Fraction(0)),
     )
 
 

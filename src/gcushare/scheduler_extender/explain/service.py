@@ -72,7 +72,8 @@ class ExplainService:
         uid = holding.pod.uid
         state = self._state
         choice = state.preferences.find_choice(holding)
-        return explain_bound(holding, state.pod_problems.get(uid, ""), state.over_use.get(uid, ""), choice)
+        units = state.ledger.nodes[holding.node].share(holding)
+        return explain_bound(holding, units, state.pod_problems.get(uid, ""), state.over_use.get(uid, ""), choice)
 
     def knows(self, namespace: str, name: str) -> bool:
         """Whether there is such a pod."""

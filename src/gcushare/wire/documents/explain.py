@@ -128,13 +128,13 @@ _encoder = msgspec.json.Encoder()
 
 
 def explain_bound(
-    assignment: Assignment, problem: str = "", over_use: str = "", choice: ChoiceDocument | None = None
+    assignment: Assignment, units: int, problem: str = "", over_use: str = "", choice: ChoiceDocument | None = None
 ) -> ExplainDocument:
-    """Describe a pod that has a node; ``over_use``: what it uses beyond its grant, in words."""
+    """Describe a pod that holds ``units`` on its node; ``over_use``: what it uses beyond its grant, in words."""
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
     is_whole = any(grant.whole for grant in assignment.grants)
-    amount = f"whole ({assignment.units} units)" if is_whole else f"{assignment.units} units"
+    amount = f"whole ({units} units)" if is_whole else f"{units} units"
     summary = problem or f"bound to {assignment.node}: {words}, {amount}"
     pod = assignment.pod
     return ExplainDocument(
@@ -145,7 +145,7 @@ def explain_bound(
         f"{summary}; over its grant: {over_use}" if over_use else summary,
         assignment.node,
         cards,
-        assignment.units,
+        units,
         over_use=over_use,
         choice=choice,
     )

@@ -24,7 +24,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.log_lines import escape
 
-_Snapshots = AsyncGenerator[LiveSnapshot, None]
+Snapshots = AsyncGenerator[LiveSnapshot, None]
 
 _REDRAW_S = 1.0
 """How soon a changed size of the terminal is followed."""
@@ -44,11 +44,11 @@ async def watch(
     """
     async with follow(api, connection, request, settings.interval) as snapshots:
         if settings.show.output is Output.JSON:
-            showing = _print_documents(screen, snapshots, settings)
+            showing = print_documents(screen, snapshots, settings)
         elif screen.is_terminal:
             showing = _show_live(screen, snapshots, settings)
         else:
-            showing = _print_tables(screen, snapshots, settings)
+            showing = print_tables(screen, snapshots, settings)
         await _first_of(
             asyncio.create_task(showing, name="show what changes"),
             asyncio.create_task(screen.until_closed(), name="wait for the reader to leave"),
@@ -68,14 +68,17 @@ async def _first_of(*tasks: asyncio.Task[None]) -> None:
         task.result()
 
 
-async def _print_documents(screen: Screen, snapshots: _Snapshots, settings: TableSettings) -> None:
-    """Print one JSON document per line and change."""
+async def print_documents(screen: Screen, snapshots: Snapshots, settings: TableSettings) -> None:
+    """Print one JSON document per line and change; a Node's heartbeat is none."""
+    before = trouble = ""
     async for live in snapshots:
-        report = documents.document_of(_summary(live, settings))
-        screen.print_text(msgspec.json.encode(report).decode() + "\n")
+        line = msgspec.json.encode(documents.document_of(_summary(live, settings))).decode() + "\n"
+        if line != before:
+            screen.print_text(line)
+        before, trouble = line, _say_trouble(screen, live, trouble)
 
 
-async def _print_tables(screen: Screen, snapshots: _Snapshots, settings: TableSettings) -> None:
+async def print_tables(screen: Screen, snapshots: Snapshots, settings: TableSettings) -> None:
     """Print the table below the time, and again once it looks different."""
     before: list[Text] = []
     trouble = ""
@@ -86,12 +89,17 @@ async def _print_tables(screen: Screen, snapshots: _Snapshots, settings: TableSe
             screen.say("source", live.snapshot.source.words)
         if lines != before:
             screen.print_lines([Text(_time_now()), *lines])
-        if live.trouble != trouble:
-            screen.say("warning", f"{live.trouble}; trying again" if live.trouble else "answered again")
-        before, trouble = lines, live.trouble
+        before, trouble = lines, _say_trouble(screen, live, trouble)
 
 
-async def _show_live(screen: Screen, snapshots: _Snapshots, settings: TableSettings) -> None:
+def _say_trouble(screen: Screen, live: LiveSnapshot, said: str) -> str:
+    """Say beside the output what is not answered, or that it is again, where that is not what was ``said`` last."""
+    if live.trouble != said:
+        screen.say("warning", f"{live.trouble}; trying again" if live.trouble else "answered again")
+    return live.trouble
+
+
+async def _show_live(screen: Screen, snapshots: Snapshots, settings: TableSettings) -> None:
     """Draw the newest state on the terminal's other screen, and again where its size may have changed."""
     shown: LiveSnapshot | None = None
     as_of = ""

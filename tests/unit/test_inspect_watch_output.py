@@ -1,0 +1,41 @@
+"""What ``--watch`` prints on a pipe: what changed, once, and beside it that the API server does not answer."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from gcushare.cli.inspect.options import Output, ShowFlags, TableSettings
+from gcushare.cli.inspect.watch import Snapshots, print_documents, print_tables
+from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.follow import LiveSnapshot
+from gcushare.runtime.entry import Surroundings
+from tests.builders import cards, held
+from tests.unit.inspect_snapshots import give, picture_of
+
+
+async def outage() -> Snapshots:
+    snapshot = picture_of(("node-1", cards(16), "1"))
+    yield LiveSnapshot(snapshot)
+    yield LiveSnapshot(snapshot)
+    yield LiveSnapshot(snapshot, "nodes: no answer")
+    yield LiveSnapshot(snapshot, "nodes: no answer")
+    yield LiveSnapshot(give(snapshot, held("a", "node-1", (0, 4))))
+
+
+@pytest.mark.parametrize("output", [Output.JSON, Output.TABLE])
+async def test_what_is_the_same_is_not_repeated_and_an_outage_is_said(output: Output) -> None:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    screen = Screen(Surroundings((), {}, stdout, stderr))
+    settings = TableSettings(show=ShowFlags(output=output))
+    if output is Output.JSON:
+        await print_documents(screen, outage(), settings)
+        shown = [json.loads(line)["cluster"]["allocated"] for line in stdout.getvalue().splitlines()]
+    else:
+        await print_tables(screen, outage(), settings)
+        shown = [int(line.split("/")[0]) for line in stdout.getvalue().splitlines() if line.endswith("%) ")]
+    assert shown == [0, 4]
+    said = [line for line in stderr.getvalue().splitlines() if not line.startswith("source: ")]
+    assert said == ["warning: nodes: no answer; trying again", "warning: answered again"]

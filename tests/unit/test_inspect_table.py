@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.documents import document_of
 from gcushare.cli.inspect.options import SortKey
 from gcushare.cli.inspect.summary import Summary, summarise
-from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.inspect.table import Page, table_page
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
@@ -25,7 +26,7 @@ from tests.unit.inspect_snapshots import give, picture_of
 
 def table(snapshot: ClusterSnapshot, width: int | None = None, *, wide: bool = False, **options: object) -> list[str]:
     summary: Summary = summarise(snapshot, **options)  # type: ignore[arg-type]  # keywords of summarise
-    return [line.plain for line in table_lines(summary, width, is_wide=wide)]
+    return [line.plain for line in table_page(summary, width, is_wide=wide).lines]
 
 
 def test_the_table_of_the_published_installation_is_reproduced_to_the_letter() -> None:
@@ -169,7 +170,7 @@ def test_control_characters_of_a_node_cannot_reach_the_terminal() -> None:
     snapshot = picture_of(("node-1", [card(0, model="T20\x1b[2J\n")], "1"))
     snapshot.nodes["node-1"] = NodeFacts(name="node-1", address="\x1b[2J10.0.0.1")
     assert "\x1b" not in "".join(table(snapshot, None, wide=True))
-    assert "\x1b" not in "".join(line.plain for line in detail_lines(summarise(snapshot), None))
+    assert "\x1b" not in "".join(line.plain for line in detail_page(summarise(snapshot), None).lines)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_details_name_each_pod_with_its_namespace_state_and_cards() -> None:
     snapshot = picture_of(("node-1", cards(16, 16), "1"), ("idle", cards(16), "1"))
     give(snapshot, held("train", "node-1", (0, 4), (1, 6)))
     give(snapshot, held("moved", "node-1", (1, 2)), corrected="0->1", state="CrashLoopBackOff")
-    lines = [line.plain for line in detail_lines(summarise(snapshot), None)]
+    lines = [line.plain for line in detail_page(summarise(snapshot), None).lines]
     assert lines[:3] == ["NAME:       node-1", "IPADDRESS:  10.0.0.1", ""]
     assert lines[3].split() == ["NAME", "NAMESPACE", "STATE", "GCU0(Allocated)", "GCU1(Allocated)"]
     assert lines[4].split() == ["train", "default", "Running", "4", "6"]
@@ -209,11 +210,20 @@ def test_a_namespace_restricts_the_pods_listed_but_not_the_cards_figures() -> No
     give(snapshot, held("mine", "node-1", (0, 4)))
     other = Assignment(PodRef("uid-o", "other", "theirs"), "node-1", (CardGrant(0, 6),))
     give(snapshot, other)
-    lines = [line.plain for line in detail_lines(summarise(snapshot, namespace="other"), None)]
+    lines = [line.plain for line in detail_page(summarise(snapshot, namespace="other"), None).lines]
     assert any(line.startswith("theirs") for line in lines)
     assert not any(line.startswith("mine") for line in lines)
     assert "10/16" in next(line for line in lines if line.startswith("(allocated/total)"))
     assert "Allocated to namespace other: 6 GB" in lines
+
+
+@pytest.mark.parametrize("page_of", [table_page, detail_page])
+def test_what_a_namespace_holds_stands_with_the_clusters_sum(page_of: Callable[[Summary, int | None], Page]) -> None:
+    snapshot = give(picture_of(("node-1", cards(16), "1")), held("mine", "node-1", (0, 4)))
+    page = page_of(summarise(snapshot, namespace="default"), None)
+    rule, *total = [line.plain for line in page.sum]
+    assert set(rule) == {"-"}
+    assert total == ["Allocated to namespace default: 4 GB", "Allocated/Total GCU Memory In Cluster:", "4/16 (25%) "]
 
 
 def test_whole_cards_of_two_sizes_are_summed_as_they_are() -> None:
@@ -260,9 +270,9 @@ def test_a_pod_whose_cards_are_unknown_marks_its_node_and_is_named_in_the_detail
     assert "1 pod holds cards that are not known, on node-1; -d names them" in lines
     assert not any("pending" in line.lower() for line in lines)
 
-    named = [line.plain for line in detail_lines(summarise(snapshot), None)]
+    named = [line.plain for line in detail_page(summarise(snapshot), None).lines]
     assert ["broken+", "default", "Running", "?", "?"] in [line.split() for line in named]
     assert "default/broken (node-1) holds cards that are not known: its index is 'one'" in named
     assert not any("-d names them" in line for line in named)
-    others = [line.plain for line in detail_lines(summarise(snapshot, namespace="team-a"), None)]
+    others = [line.plain for line in detail_page(summarise(snapshot, namespace="team-a"), None).lines]
     assert not any("broken" in line for line in others)

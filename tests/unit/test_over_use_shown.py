@@ -8,9 +8,9 @@ import pytest
 
 from gcushare.cli.cards.figures import describe_holder
 from gcushare.cli.cards.view import view_status
-from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.summary import Summary, summarise
-from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.inspect.table import table_page
 from gcushare.cli.top.memory_use import POD_GRANTED, POD_OVER, POD_USED, UNATTRIBUTED, CardReadings, pod_use_rows
 from gcushare.cli.top.table import pod_use_lines
 from gcushare.cluster.snapshot import ClusterSnapshot
@@ -76,10 +76,10 @@ def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing
 
 
 def test_inspect_marks_the_card_and_the_pod_and_explains_the_mark() -> None:
-    lines = [line.plain for line in table_lines(summary(), None, is_wide=False)]
+    lines = [line.plain for line in table_page(summary(), None, is_wide=False).lines]
     assert lines[1].split()[2:4] == ["4/16@", "4/16"]
     assert any(line.startswith("@ a pod uses more memory") for line in lines)
-    details = "\n".join(line.plain for line in detail_lines(summary(), None))
+    details = "\n".join(line.plain for line in detail_page(summary(), None).lines)
     assert "greedy@" in details
     assert "modest@" not in details
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from gcushare.cli.explain.explain import explain_pod
 from gcushare.cli.explain.text import explain_document, explain_text
 from gcushare.cli.inspect import documents
-from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.options import ExplainSettings, Output, TableSettings
 from gcushare.cli.inspect.session import Session
 from gcushare.cli.inspect.summary import Summary, summarise
-from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.inspect.table import table_page
 from gcushare.cli.inspect.watch import watch
 from gcushare.cli.terminal.documents import to_json, to_yaml
 from gcushare.cluster.follow import Connection
@@ -43,9 +43,9 @@ def _print_summary(session: Session, summary: Summary, settings: TableSettings) 
     elif output is Output.CSV:
         screen.print_text(documents.cards_csv(summary))
     elif settings.details:
-        screen.print_lines(detail_lines(summary, screen.width))
+        screen.print_lines(detail_page(summary, screen.width).lines)
     else:
-        screen.print_lines(table_lines(summary, screen.width, is_wide=output is Output.WIDE))
+        screen.print_lines(table_page(summary, screen.width, is_wide=output is Output.WIDE).lines)
 
 
 async def explain(session: Session, settings: ExplainSettings) -> int:

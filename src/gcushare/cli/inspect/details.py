@@ -10,12 +10,12 @@ from gcushare.cli.inspect.marks import Mark, legend, signs, style_of
 from gcushare.cli.inspect.summary import NodeSummary, Summary
 from gcushare.cli.inspect.table import (
     SHORT_CARDS,
+    Page,
     ask_words,
     card_cell,
     cluster_lines,
     name_cell,
     remarks,
-    unplaced_line,
 )
 from gcushare.cli.terminal.amounts import percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
@@ -27,7 +27,7 @@ _RULE = 60
 _UNREAD = "its record is damaged or not written yet; 'explain' reads it"
 
 
-def detail_lines(summary: Summary, width: int | None) -> list[Text]:
+def detail_page(summary: Summary, width: int | None) -> Page:
     """Every node that has pods to show, then who waits, then the cluster's sum."""
     details = _Details(summary, width)
     lines: list[Text] = []
@@ -39,10 +39,8 @@ def detail_lines(summary: Summary, width: int | None) -> list[Text]:
             lines += details.block(node, pods, (pending, unplaced))
     lines += _waiting_block(summary, width)
     below = [SHORT_CARDS] if details.is_short else []
-    below += [*legend(details.used), *_unplaced_lines(summary)]
-    reported = ("pending:", unplaced_line(summary) or "pending:")
-    below += [line for line in remarks(summary) if not line.startswith(reported)]
-    return [*lines, *map(Text, below), *cluster_lines(summary, _RULE, width)]
+    below += [*legend(details.used), *_unplaced_lines(summary), *remarks(summary, names_pods=False)]
+    return Page([*lines, *map(Text, below)], cluster_lines(summary, _RULE, width))
 
 
 class _Details:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.text import Text
 
@@ -24,7 +25,19 @@ _LEAST_RULE = 20
 """Upstream gpushare's dashed line is the first row's raw text and this much longer."""
 
 
-def table_lines(summary: Summary, width: int | None, *, is_wide: bool = False) -> list[Text]:
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A table, and below it the cluster's sum, which stays in sight where there is no room for all."""
+
+    body: list[Text]
+    sum: list[Text]
+
+    @property
+    def lines(self) -> list[Text]:
+        return [*self.body, *self.sum]
+
+
+def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) -> Page:
     """The whole table for a terminal of ``width`` columns, None for a pipe."""
     used: set[Mark] = set()
     has_pending = any(node.pending_pods for node in summary.nodes)
@@ -38,8 +51,7 @@ def table_lines(summary: Summary, width: int | None, *, is_wide: bool = False) -
     laid = lay_out(Grid(heading, short, rows), width)
     below = [SHORT_CARDS] if laid.is_short else []
     below += [*legend(used), *remarks(summary)]
-    lines = [*laid.lines, *(Text(line) for line in below)]
-    return [*lines, *cluster_lines(summary, _rule_width(rows), width)]
+    return Page([*laid.lines, *map(Text, below)], cluster_lines(summary, _rule_width(rows), width))
 
 
 def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Cell:
@@ -68,7 +80,7 @@ def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
 
 
 def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:
-    """The dashed line and the cluster's sum, in upstream gpushare's words."""
+    """The dashed line and the cluster's sum in upstream gpushare's words; a namespace's too, where one is asked for."""
     word = summary.snapshot.vendor.device_word
     scope = "On These Nodes" if summary.snapshot.is_partial else "In Cluster"
     lines = [
@@ -83,8 +95,8 @@ def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[
     return lines
 
 
-def remarks(summary: Summary) -> list[str]:
-    """What a figure cannot say: sick cards' reasons, nodes that are not ready, pods that wait."""
+def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
+    """What a figure cannot say: sick cards' reasons, nodes that are not ready, and with ``names_pods`` who waits."""
     lines = []
     if summary.scale.per_gib is not None:
         unknown = [node.name for node in summary.nodes if node.state.unit is None]
@@ -110,18 +122,16 @@ def remarks(summary: Summary) -> list[str]:
     if lost:
         pods = sum(len(held) for held in lost.values())
         lines.append(f"{counted(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
-    unplaced = unplaced_line(summary)
-    if unplaced:
+    if names_pods and (unplaced := _unplaced_line(summary)):
         lines.append(unplaced)
-    whole = whole_line(summary)
-    if whole:
+    if whole := _whole_line(summary):
         lines.append(whole)
-    if summary.waiting:
-        lines.append(waiting_line(summary))
+    if names_pods and summary.waiting:
+        lines.append(_waiting_line(summary))
     return lines
 
 
-def whole_line(summary: Summary) -> str:
+def _whole_line(summary: Summary) -> str:
     """How the cards of nodes that serve whole ones are in use; empty where none does and no card is held whole."""
     served = [node.state for node in summary.nodes if node.state.serves_whole]
     modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
@@ -131,7 +141,7 @@ def whole_line(summary: Summary) -> str:
     return f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared"
 
 
-def waiting_line(summary: Summary) -> str:
+def _waiting_line(summary: Summary) -> str:
     """Who waits for memory and for how much."""
     amount = f"{summary.waiting_units} {summary.scale.label}" if not summary.has_other_units else "cards"
     whole = sum(facts.whole_cards for facts in summary.waiting)
@@ -178,7 +188,7 @@ def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:
     return Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks))
 
 
-def unplaced_line(summary: Summary) -> str:
+def _unplaced_line(summary: Summary) -> str:
     """How many pods hold cards that are not known, and on which nodes; empty where there are none."""
     nodes = [node for node in summary.nodes if node.unplaced_pods]
     count = sum(len(node.unplaced_pods) for node in nodes)

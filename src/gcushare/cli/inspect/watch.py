@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.text import Text
 
 from gcushare.cli.inspect import documents
-from gcushare.cli.inspect.details import detail_lines
+from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.options import Output, TableSettings
 from gcushare.cli.inspect.summary import Summary, summarise
-from gcushare.cli.inspect.table import table_lines
+from gcushare.cli.inspect.table import table_page
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather import SnapshotRequest
@@ -28,8 +28,6 @@ Snapshots = AsyncGenerator[LiveSnapshot, None]
 
 _REDRAW_S = 1.0
 """How soon a changed size of the terminal is followed."""
-_SUM = 3
-"""Lines of the cluster's sum, which stay in sight."""
 _MAX_PROBLEMS = 5
 """Of what cannot be read, which stays in sight too, so that there is room for the table."""
 
@@ -145,11 +143,9 @@ def _summary(live: LiveSnapshot, settings: TableSettings) -> Summary:
 
 def _lines(summary: Summary, width: int | None, settings: TableSettings) -> tuple[list[Text], list[Text]]:
     """The table, and what stays in sight below it: what could not be read, and the cluster's sum without that."""
-    if settings.details:
-        lines = detail_lines(summary, width)
-    else:
-        lines = table_lines(summary, width, is_wide=settings.show.output is Output.WIDE)
-    return lines[:-_SUM], [*_problem_lines(summary.snapshot), *lines[-_SUM:]]
+    is_wide = settings.show.output is Output.WIDE
+    page = detail_page(summary, width) if settings.details else table_page(summary, width, is_wide=is_wide)
+    return page.body, [*_problem_lines(summary.snapshot), *page.sum]
 
 
 def _problem_lines(snapshot: ClusterSnapshot) -> list[Text]:

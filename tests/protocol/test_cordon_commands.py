@@ -7,9 +7,12 @@ import io
 from pathlib import Path
 
 from gcushare.cli.subcommands import SUBCOMMANDS
+from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.units import GIB
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault
+from tests.protocol.inspect_rig import a_node, cluster
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 
@@ -51,6 +54,14 @@ async def test_a_wrong_command_says_what_is_wrong_and_changes_nothing() -> None:
             assert (found[0], found[1]) == (code, ""), words
             assert why in found[2]
         assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
+
+
+async def test_control_characters_of_an_inventory_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    offered = [InventoryCard(card=Card(index=0, uuid="GCU\x1b[2J", memory_bytes=GIB), units=1)]
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", offered=offered))
+        code, text, _ = await run_command("cordon-card", found.kubeconfig, "node-1", "0")
+    assert (code, text.partition(" of ")[0]) == (0, r"card 0 (GCU\x1b[2J)")
 
 
 async def test_missing_rights_are_reported_as_such() -> None:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
 from gcushare.core.units import GIB
 from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
-from gcushare.wire.documents.plugin_status import UnreadableStatus, UseStatus
+from gcushare.wire.documents.plugin_status import PodOverUse, UnreadableStatus, UseStatus
 from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
 OWNERS = {4242: "uid-of-train-7", 4243: "uid-of-train-7"}
@@ -129,6 +129,14 @@ def test_chinese_text_keeps_the_frame_straight() -> None:
 def test_escapes_of_others_do_not_reach_the_terminal() -> None:
     lines = drawn(cards(status(card(0, model="\x1b[31mT20\n", health="Unhealthy", reason="a\tb\x07c"))))
     assert not any(char in line for line in lines for char in "\x1b\x07\n\t")
+
+
+def test_escapes_of_a_pod_do_not_reach_the_terminal() -> None:
+    over = {0: PodOverUse(used_bytes=2, granted_bytes=1, peak_bytes=2, since="\x1b[2Jyesterday")}
+    hostile = pod("a\x07", {0: 4}, containers={"main\x1b[31m": {0: 4}}, over_use=over)
+    lines = drawn(cards(status(card(0), pods=(hostile,))), 120)
+    assert any("yesterday" in line for line in lines)
+    assert not any(char in line for line in lines for char in "\x1b\x07")
 
 
 def test_a_model_that_is_too_long_is_cut_and_the_state_is_not() -> None:

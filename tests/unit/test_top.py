@@ -32,6 +32,8 @@ gcushare_card_units{{{LABELS}}} 16.0
 gcushare_card_memory_used_bytes{{{LABELS}}} 4.294967296e+09
 # TYPE gcushare_card_power_watts gauge
 gcushare_card_power_watts{{{LABELS}}} NaN
+# TYPE gcushare_card_temperature_celsius gauge
+gcushare_card_temperature_celsius{{{LABELS}}} +Inf
 """
 
 
@@ -146,6 +148,15 @@ def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> Non
     ]
     assert lines[5] == "2 pods: more is in use than was granted"
     assert pod_use_lines(summary, [], None) == []
+
+
+def test_control_characters_of_a_label_cannot_reach_the_terminal() -> None:
+    summary = summary_of(8)
+    readings = reported(0, **{"a\x1b[2J\n": (4, 6)})
+    rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
+    text = "".join(line.plain for line in pod_use_lines(summary, pods, None)) + use_csv(rows, pods)
+    assert text.count(r"default/a\x1b[2J\n") == 2
+    assert "\x1b" not in text
 
 
 def test_documents_have_the_pods_in_bytes() -> None:

@@ -209,7 +209,7 @@ def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Pa
     used, is_over = describe_use(holder, granted_bytes(holder, card, paper.unit), paper.unit)
     if used:
         row.append("   ").append(used, "bold red" if is_over else "")
-    notes = [describe_holder(holder, paper.unit)]
+    notes = [one_line(describe_holder(holder, paper.unit))]
     if paper.is_wide:
         notes.append(f"uid {one_line(holder.uid)}")
     text = "   ".join(note for note in notes if note)

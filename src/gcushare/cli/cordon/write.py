@@ -13,6 +13,7 @@ from gcushare.kube.patches import Patch, Precondition, annotations_patch
 from gcushare.kube.resources import NODES, Resource
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.log_lines import escape
 from gcushare.vendors import VENDORS_BY_NAME
 
 ATTEMPTS = 5
@@ -70,5 +71,5 @@ def _run(settings: CordonSettings, around: Surroundings, *, is_cordon: bool) -> 
         async with open_cluster(settings.kube, around.environ, program="gcushare-cordon-card") as client:
             return await set_cordon(request, client)
 
-    around.stdout.write(f"{asyncio.run(work())}\n")
+    around.stdout.write(f"{escape(asyncio.run(work()))}\n")
     return DONE

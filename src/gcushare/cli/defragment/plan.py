@@ -63,7 +63,7 @@ class _Session:
         return await read_state(client, vendor, self.settings.most_priority)
 
     def _report(self, words: str) -> None:
-        self.around.stderr.write(f"{words}\n")
+        self.around.stderr.write(f"{escape(words)}\n")
         self.around.stderr.flush()
 
     def _is_agreed(self, plan: RoomPlan) -> bool:

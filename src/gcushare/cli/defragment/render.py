@@ -8,6 +8,7 @@ from gcushare.cli.defragment.execute import Executed
 from gcushare.cli.defragment.movable import MovablePods
 from gcushare.cli.terminal.documents import to_json
 from gcushare.core.packing.defragment import Move, RoomPlan
+from gcushare.runtime.log_lines import escape
 
 
 def render_text(plan: RoomPlan | None, found: MovablePods) -> str:
@@ -28,7 +29,9 @@ def render_text(plan: RoomPlan | None, found: MovablePods) -> str:
 
 def render_outcome(plan: RoomPlan, outcome: Executed) -> str:
     """How far it went, and whether that was enough."""
-    lines = [f"stopped after {len(outcome.moved)} of {len(plan.moves)} pods: {outcome.stopped}"] * bool(outcome.stopped)
+    lines = []
+    if outcome.stopped:
+        lines.append(f"stopped after {len(outcome.moved)} of {len(plan.moves)} pods: {escape(outcome.stopped)}")
     if outcome.has_room:
         lines.append(f"There is room now: node {plan.node}.")
     elif outcome.served:

@@ -42,7 +42,7 @@ def explain_document(explained: Explained) -> Document:
 def explain_text(explained: Explained, width: int | None = None) -> str:
     """Describe it for people on a terminal of ``width`` columns; None for a pipe, which takes lines of any length."""
     text, hanging = _explain_text(explained)
-    return "".join(f"{line}\n" for part in text.splitlines() for line in _wrapped(part, hanging, width))
+    return "".join(f"{line}\n" for part in text.splitlines() for line in _wrapped(escape(part), hanging, width))
 
 
 def _wrapped(line: str, hanging: int, width: int | None) -> list[str]:

@@ -142,4 +142,4 @@ def _waiting_block(summary: Summary, width: int | None) -> list[Text]:
 
 def _state_cell(facts: PodFacts) -> Cell:
     style = {"Running": "", "Pending": "yellow", "": ""}.get(facts.state, "red")
-    return Cell(escape(facts.state) or "-", style)
+    return Cell(facts.state or "-", style)

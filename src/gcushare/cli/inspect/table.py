@@ -175,10 +175,10 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
             Cell(show_amount(node.free)),
             Cell(show_amount(node.amount(node.state.largest_free))),
             Cell(node.state.unit.label if node.state.unit is not None else "?"),
-            Cell(escape(",".join(node.models)) or "-"),
+            Cell(",".join(node.models) or "-"),
         ]
     cards = tuple(card_cell(node, node.state.cards.get(index), used) for index in summary.card_indexes)
-    return Row((name_cell(summary, node, used), Cell(escape(node.facts.address) or "-")), cards, tuple(last))
+    return Row((name_cell(summary, node, used), Cell(node.facts.address or "-")), cards, tuple(last))
 
 
 def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:

@@ -16,7 +16,7 @@ from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.options import Output, TableSettings
 from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_page
-from gcushare.cli.terminal.screen import Screen
+from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather import SnapshotRequest
 from gcushare.cluster.snapshot import ClusterSnapshot
@@ -128,9 +128,10 @@ def _page(screen: Screen, live: LiveSnapshot, as_of: str, settings: TableSetting
         hidden = len(body) - room + 1
         rest = f"… {hidden} more lines: a taller terminal or --sort-by shows them"
         body = [*body[: room - 1], Text(rest, "dim")]
-    for line in (*body, *foot):
+    page = [harmless(line) for line in (*body, *foot)]
+    for line in page:
         line.no_wrap = True
-    return Group(*body, *foot)
+    return Group(*page)
 
 
 def _time_now() -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from gcushare.runtime.log_lines import escape
+
 Document = dict[str, Any]
 
 
@@ -28,10 +30,11 @@ def to_yaml(document: object) -> str:
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write a heading and rows; None is an empty cell, and switches are true and false."""
+    """Write a heading and rows; None is an empty cell, switches are true and false, and control characters escaped."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in row])
+        words = [str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
+        writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in words])
     return text.getvalue()

@@ -12,15 +12,20 @@ from itertools import pairwise
 from rich.cells import cell_len
 from rich.text import Span, Text
 
+from gcushare.runtime.log_lines import escape
+
 GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A piece of text with a style of ``rich``; no style is plain."""
+    """A piece of text with a style of ``rich``; no style is plain. What a terminal would obey is escaped."""
 
     text: str
     style: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", escape(self.text))
 
     @property
     def width(self) -> int:

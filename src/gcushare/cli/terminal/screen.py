@@ -113,13 +113,13 @@ class Screen:
         )
 
     def print_lines(self, lines: Sequence[Text]) -> None:
-        """Print lines, with colours where they are wanted."""
+        """Print lines, with colours where they are wanted, and without what a terminal would obey."""
         if not self.has_color:
-            self.print_text("".join(f"{line.plain}\n" for line in lines))
+            self.print_text("".join(f"{harmless(line).plain}\n" for line in lines))
             return
         console = self.console()
         for line in lines:
-            console.print(line, soft_wrap=True)
+            console.print(harmless(line), soft_wrap=True)
 
     def print_text(self, text: str) -> None:
         """Print text as it is."""
@@ -185,7 +185,20 @@ def wrapped(text: str, width: int | None, *, first: str = "", following: str = "
 
 def one_line(text: str) -> str:
     """Make text of others safe for a terminal: it may hold line breaks and escapes."""
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
+    return _printable(" ".join(text.split()))
+
+
+def harmless(line: Text) -> Text:
+    """The same line with blanks for what is not printable, so that its styles stay where they are."""
+    if line.plain.isprintable():
+        return line
+    safe = line.copy()
+    safe.plain = _printable(line.plain)
+    return safe
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:

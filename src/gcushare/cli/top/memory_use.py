@@ -58,7 +58,7 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
     for sample in figures.samples:
         labels = dict(sample.labels)
         is_ours = sample.name in _CARD_FIGURES | _POD_FIGURES and labels.get("vendor") == vendor
-        if not is_ours or math.isnan(sample.value):
+        if not is_ours or not math.isfinite(sample.value):
             continue
         try:
             readings = found.setdefault((labels["node"], int(labels["card"])), CardReadings())

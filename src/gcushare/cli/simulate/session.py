@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,9 +26,10 @@ from gcushare.cli.simulate.what_if import with_granularity, with_mix
 from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
 from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.options import TextOrJson
+from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
-from gcushare.runtime.entry import Surroundings, columns_of
+from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
 
 
@@ -44,7 +44,7 @@ def run(settings: SimulateSettings, around: Surroundings) -> int:
         def done(count: int, of: int) -> None:
             bar.update(task, completed=count, total=of)
 
-        text = _answer(settings, plan, done, _width(around))
+        text = _answer(settings, plan, done, Screen(around).text_width)
     around.stdout.write(text)
     return DONE
 
@@ -110,10 +110,3 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
         raise ConfigError(
             f"{str(path)!r} cannot be written: {failure}; name a file in a folder that exists"
         ) from failure
-
-
-def _width(around: Surroundings) -> int | None:
-    columns = columns_of(around)
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    return shutil.get_terminal_size().columns if around.stdout.isatty() else None

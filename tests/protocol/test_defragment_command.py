@@ -10,6 +10,9 @@ from typing import Any
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import Surroundings
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import CARDS
+from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 
 
@@ -48,3 +51,16 @@ async def test_a_running_cluster_can_be_simulated(tmp_path: Path) -> None:
         )
         assert (code, errors) == (0, "")
         assert json.loads(text)["policies"]["binpack"]["allocatedMean"] == 0.5
+
+
+async def test_what_a_simulation_cannot_read_of_a_cluster_is_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as rig:
+        unreadable = a_node("gpu-2", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
+        rig.put(a_node("gpu-1", 16), unreadable, bound_pod("a", "gpu-1", 0, 8))
+        rig.put(pod_document("odd", 4, annotations={CARDS: "some"}))
+        argv = ("--from-cluster", "--policy", "binpack", "--jobs", "1", "-o", "json")
+        code, _, errors = await ask("simulate", rig, *argv)
+        node, pod = errors.splitlines()
+        assert code == 0
+        assert node.startswith("warning: left out: node gpu-2: ")
+        assert pod.startswith("warning: left out: pod default/odd: ")

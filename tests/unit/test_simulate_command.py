@@ -232,7 +232,7 @@ def test_a_live_cluster_is_reduced_to_its_cards_cpu_and_pods() -> None:
 
     pods = [pod("a", "gpu-1", cpu="2", memory="1Gi", gpu="4"), pod("b", "gpu-1", cpu="500m"), pod("c", "", gpu="8")]
     random.Random(1).shuffle(pods)
-    specs, demands = reduce_cluster([node], pods, ALIYUN)
+    specs, demands = reduce_cluster([node], pods, ALIYUN, [])
     assert specs == [NodeSpec("gpu-1", 63000, 262144, 2, "", 16)]
     assert sorted(demands) == [Demand(1, 4, False, 2000, 1024), Demand(1, 8)]
 
@@ -254,7 +254,7 @@ def test_pods_of_other_plugins_cards_are_left_out_of_a_live_cluster() -> None:
         a_pod("holds-whole", None, whole=2, node="whole"),
         a_pod("wants-whole", None, whole=1),
     ]
-    _, demands = reduce_cluster(ours, [*others, *counted], ENFLAME)
+    _, demands = reduce_cluster(ours, [*others, *counted], ENFLAME, [])
     assert sorted(demands) == [Demand(1, 0, True), Demand(1, 4), Demand(1, 5), Demand(2, 0, True)]
-    _, demands = reduce_cluster(ours[:1], [*others, *counted], ENFLAME)
+    _, demands = reduce_cluster(ours[:1], [*others, *counted], ENFLAME, [])
     assert sorted(demands) == [Demand(1, 4)], "where no node serves whole cards, who wants one waits for another plugin"

@@ -22,12 +22,12 @@ from gcushare.wire.spare import node_amounts, pod_amounts
 
 
 async def read_live(
-    kube: KubeSettings, vendor_name: str, environ: Mapping[str, str]
+    kube: KubeSettings, vendor_name: str, environ: Mapping[str, str], problems: list[str]
 ) -> tuple[list[NodeSpec], list[Demand]]:
     """Read the nodes that have cards of this vendor, empty, and every unfinished pod that holds or wants some.
 
     Pods without cards of these nodes take CPU and memory where they run; they are left out of the pods and subtracted
-    from the nodes.
+    from the nodes. ``problems`` takes nodes and pods that cannot be read: they are missing from the simulation.
 
     Raises:
         ConfigError: no node has cards, or no pod asks for any.
@@ -36,25 +36,37 @@ async def read_live(
     vendor = VENDORS_BY_NAME[vendor_name]
     async with open_cluster(kube, environ, program="gcushare-simulate") as client:
         # Pods without cards count too: they take CPU and memory.
-        nodes = await list_objects(client, NODES, EVERYTHING, NODE, problems=[])
-        pods = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD, problems=[])
-    return reduce_cluster(nodes, pods, vendor)
+        nodes = await list_objects(client, NODES, EVERYTHING, NODE, problems=problems)
+        pods = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD, problems=problems)
+    return reduce_cluster(nodes, pods, vendor, problems)
 
 
-def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -> tuple[list[NodeSpec], list[Demand]]:
+def reduce_cluster(
+    nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor, problems: list[str]
+) -> tuple[list[NodeSpec], list[Demand]]:
     """The same from objects; pure.
 
     Raises:
         ConfigError: as ``read_live``.
     """
-    found = {node.metadata.name: (node, cards) for node in nodes if (cards := _read_cards(node, vendor)) is not None}
+    found: dict[str, tuple[Node, NodeCards]] = {}
+    for node in nodes:
+        try:
+            cards = node_cards(vendor, node.metadata.annotations, node.status.capacity)
+        except RemoteContractError as failure:
+            problems.append(f"node {node.metadata.name}: {failure}")
+            continue
+        if cards is not None:
+            found[node.metadata.name] = (node, cards)
     modes = {name: cards.modes for name, (_, cards) in found.items()}
     demands = []
     others: Counter[str] = Counter()
     other_memory: Counter[str] = Counter()
     for pod in sorted(pods, key=lambda each: (each.metadata.creation_timestamp or "", each.key)):
-        demand = read_demand(pod, vendor)
-        if demand is None:
+        try:
+            demand = read_demand(pod, vendor)
+        except (RemoteContractError, Refused) as failure:
+            problems.append(f"pod {pod.key}: {failure}")
             continue
         if demand.cards and _is_served(pod, demand, modes):
             demands.append(demand)
@@ -80,12 +92,13 @@ def reduce_cluster(nodes: Iterable[Node], pods: Iterable[Pod], vendor: Vendor) -
     return sorted(specs, key=lambda spec: spec.name), demands
 
 
-def read_demand(pod: Pod, vendor: Vendor) -> Demand | None:
-    """What a pod takes of a node; None where its request cannot be read."""
-    try:
-        request = pod_request(pod, vendor)
-    except (RemoteContractError, Refused):
-        return None
+def read_demand(pod: Pod, vendor: Vendor) -> Demand:
+    """What a pod takes of a node.
+
+    Raises:
+        RemoteContractError, Refused: its request cannot be read, or is none that is granted.
+    """
+    request = pod_request(pod, vendor)
     amounts = pod_amounts(pod)
     if request is None:
         return Demand(0, 0, False, *amounts)
@@ -101,13 +114,6 @@ def _is_served(pod: Pod, demand: Demand, modes: Mapping[str, Collection[str]]) -
         served = modes.values() if not pod.is_bound else [modes.get(pod.spec.node_name, ())]
         return any(SERVES_WHOLE in each for each in served)
     return not pod.is_bound or pod.spec.node_name in modes
-
-
-def _read_cards(node: Node, vendor: Vendor) -> NodeCards | None:
-    try:
-        return node_cards(vendor, node.metadata.annotations, node.status.capacity)
-    except RemoteContractError:
-        return None
 
 
 def _spec_of(node: Node, found: NodeCards) -> NodeSpec | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -31,6 +31,9 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import Surroundings
 from gcushare.runtime.exit_codes import DONE
+
+_MOST_WARNINGS = 10
+"""Nodes and pods that cannot be read are named up to so many."""
 
 
 def run(settings: SimulateSettings, around: Surroundings) -> int:
@@ -87,10 +90,21 @@ def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
 def _read(settings: SimulateSettings, around: Surroundings) -> tuple[list[NodeSpec], list[Demand]]:
     source = settings.source
     if source.from_cluster:
-        return asyncio.run(read_live(settings.kube, source.vendor, around.environ))
+        problems: list[str] = []
+        try:
+            return asyncio.run(read_live(settings.kube, source.vendor, around.environ, problems))
+        finally:
+            _warn(Screen(around), problems)
     if source.nodes is None or source.pods is None:
         raise ConfigError("nodes and pods are both needed: name two CSV files")
     return read_nodes(source.nodes), read_pods(source.pods)
+
+
+def _warn(screen: Screen, problems: Sequence[str]) -> None:
+    for problem in problems[:_MOST_WARNINGS]:
+        screen.say("warning", f"left out: {problem}")
+    if len(problems) > _MOST_WARNINGS:
+        screen.say("warning", f"left out: {len(problems) - _MOST_WARNINGS} more")
 
 
 def _draw(settings: SimulateSettings, comparison: Comparison) -> None:

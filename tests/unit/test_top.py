@@ -189,6 +189,14 @@ def test_documents_have_the_pods_in_bytes() -> None:
     }  # fmt: skip
 
 
+def test_each_pod_of_a_csv_stands_below_its_card() -> None:
+    summary = summary_of(8, 4)
+    readings = {**reported(1, c=(0, 0.5)), **reported(0, a=(4, 6), b=(4, 4))}
+    lines = use_csv(use_rows(summary, readings), pod_use_rows(summary, readings)).splitlines()[1:]
+    expected = [["0", ""], ["0", "default/a"], ["0", "default/b"], ["1", ""], ["1", "default/c"]]
+    assert [line.split(",")[1:3] for line in lines] == expected
+
+
 def test_how_to_have_pods_reported_is_said_where_a_plugin_does_not() -> None:
     summary = summary_of(8)
     assert "podUse" in pod_use_hint(summary, used(1.0))

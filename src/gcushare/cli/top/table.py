@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from rich.text import Text
@@ -117,6 +118,9 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
         *("node", "card", "pod", "total_bytes", "granted_bytes", "reserved_bytes", "used_bytes", "unattributed_bytes"),
         *("utilization_percent", "temperature_celsius", "power_watts", "over"),
     )
+    on_card: defaultdict[tuple[str, int], list[PodUseRow]] = defaultdict(list)
+    for pod in pods:
+        on_card[pod.node, pod.index].append(pod)
     lines: list[Sequence[object]] = []
     for row in rows:
         node, card = row.node.name, row.state.index
@@ -125,8 +129,7 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
         lines.append((node, card, "", *amounts, *readings, row.is_over))
         lines += [
             (node, card, pod.pod, "", pod.granted_bytes, "", pod.used_bytes, "", "", "", "", pod.is_over)
-            for pod in pods
-            if (pod.node, pod.index) == (node, card)
+            for pod in on_card[node, card]
         ]
     return to_csv(columns, lines)
 

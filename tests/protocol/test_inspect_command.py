@@ -240,6 +240,7 @@ async def test_a_server_that_is_away_exits_with_75_and_says_what_to_do(seen: Clu
         (("--user", "stranger"), "user 'stranger' is not in"),
         (("-o", "jsn"), "did you mean 'json'?"),
         (("node-1", "-l", "a=b"), "exclude each other"),
+        (("top", "node-1", "-l", "a=b"), "exclude each other"),
         (("--watch", "-o", "csv"), "watch prints table, wide or json"),
         (("--extender-service", "x"), "must be NAMESPACE/NAME:PORT"),
         (("--extender-url", "h:1"), "'h:1' must be http://HOST:PORT or https://HOST:PORT"),

@@ -41,6 +41,11 @@ class Shell(enum.Enum):
     FISH = "fish"
 
 
+def _find_two_choices(node: str | None, selector: str | None) -> Iterator[str]:
+    if node is not None and selector is not None:
+        yield f"NODE {node!r} and selector {selector!r} exclude each other: give the one that is meant"
+
+
 @settings
 class ShowFlags:
     """What is shown."""
@@ -113,8 +118,7 @@ class TableSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """One node by name, or several by labels; documents are not followed."""
-        if self.node is not None and self.selector is not None:
-            yield f"NODE {self.node!r} and selector {self.selector!r} exclude each other: give the one that is meant"
+        yield from _find_two_choices(self.node, self.selector)
         if self.watch and self.show.output in (Output.YAML, Output.CSV):
             yield f"watch prints table, wide or json; output is {self.show.output.value!r}"
 
@@ -171,6 +175,10 @@ class TopSettings:
     show: ShowFlags = group(ShowFlags)
     plugins: PluginPodSettings = group(PluginPodSettings)
     at: ClusterFlags = group(ClusterFlags)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """One node by name, or several by labels."""
+        return _find_two_choices(self.node, self.selector)
 
 
 @settings

@@ -152,7 +152,8 @@ def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> Non
 
 def test_control_characters_of_a_label_cannot_reach_the_terminal() -> None:
     summary = summary_of(8)
-    readings = reported(0, **{"a\x1b[2J\n": (4, 6)})
+    hostile = {"default/a\x1b[2J\n": {POD_GRANTED: 4.0, POD_USED: 6.0}}
+    readings = {("node-1", 0): CardReadings({UNATTRIBUTED: 0.0}, hostile)}
     rows, pods = use_rows(summary, readings), pod_use_rows(summary, readings)
     text = "".join(line.plain for line in pod_use_lines(summary, pods, None)) + use_csv(rows, pods)
     assert text.count(r"default/a\x1b[2J\n") == 2

@@ -19,13 +19,22 @@ need() { command -v "$1" >/dev/null 2>&1 || fail "$1 is not to be found on PATH"
 
 check_cluster() {
     need kubectl "it talks to the cluster"
-    need helm "version 3, it installs the charts"
+    need helm "version 3 or 4, it installs the charts"
     case $(helm version --template '{{.Version}}' 2>/dev/null) in
-    v3.* | v4.*) ;;
-    *) fail "helm is not version 3 or later" "install helm 3" ;;
+    v3.*) list_options=(--all) apply_options=() ;;
+    # Version 4 lists every state without being told, and refuses to be. By itself it applies on the server, which leaves
+    # a field to whoever patched it: the desired state that delete.sh sets would stay.
+    v4.*) list_options=() apply_options=(--server-side=false) ;;
+    *) fail "helm is not version 3 or 4" "install helm 3 or 4" ;;
     esac
     kubectl get --raw /version >/dev/null ||
         fail "the cluster does not answer" "set KUBECONFIG, or --context, to a cluster that 'kubectl version' can reach"
+}
+
+# node_names SELECTOR: one node a line, of all nodes where it is empty; fails where they cannot be listed.
+node_names() {
+    kubectl get nodes --selector "$1" -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}' ||
+        fail "the nodes cannot be listed" "check that 'kubectl get nodes' works, and run $0 again"
 }
 
 # --- options ------------------------------------------------------------------------------------------------------
@@ -231,15 +240,20 @@ deliver() {
 
 # --- releases -----------------------------------------------------------------------------------------------------
 
-release_status() { # release_status NAME: its status, nothing when there is no such release
-    helm list --namespace "$namespace" --all --filter "^$1\$" --output json |
-        sed -n 's/.*"status":"\([^"]*\)".*/\1/p'
+# release_status NAME: its status, nothing when there is no such release; fails where that cannot be seen. Bash before 4.4
+# takes an empty array for an unset variable.
+release_status() {
+    local found
+    found=$(helm list --namespace "$namespace" ${list_options[@]+"${list_options[@]}"} --filter "^$1\$" --output json) ||
+        fail "it cannot be seen whether release $1 is installed in namespace $namespace" \
+            "mend what helm says above; it keeps its releases in Secrets of that namespace"
+    sed -n 's/.*"status":"\([^"]*\)".*/\1/p' <<<"$found"
 }
 
 # install_release NAME CHART: install, upgrade, or take up again what an interrupted run left.
 install_release() {
     local status
-    status=$(release_status "$1")
+    status=$(release_status "$1") || exit 1
     case $status in
     pending-install | uninstalling)
         say "release \"$1\" was interrupted ($status): it is removed and installed again"
@@ -253,10 +267,11 @@ install_release() {
         ;;
     pending-upgrade | pending-rollback)
         say "release \"$1\" was interrupted ($status): it is rolled back and upgraded again"
-        helm rollback "$1" --namespace "$namespace" --no-hooks || fail "release $1 cannot be rolled back" "see: helm history $1 -n $namespace"
+        helm rollback "$1" --namespace "$namespace" --no-hooks ${apply_options[@]+"${apply_options[@]}"} || fail "release $1 cannot be rolled back" "see: helm history $1 -n $namespace"
         ;;
     esac
-    helm upgrade "$1" "$2" --install --namespace "$namespace" --create-namespace --timeout "$timeout" "${helm_arguments[@]}" ||
+    helm upgrade "$1" "$2" --install --namespace "$namespace" --create-namespace --timeout "$timeout" \
+        ${apply_options[@]+"${apply_options[@]}"} "${helm_arguments[@]}" ||
         fail "release $1 was not installed" "mend what helm says above and run $0 again: it continues"
 }
 
@@ -280,9 +295,10 @@ refuse_other_release() {
 }
 
 uninstall_release() { # uninstall_release NAME [HELM-OPTION...]
-    local release=$1
+    local release=$1 status
     shift
-    if [ -z "$(release_status "$release")" ]; then
+    status=$(release_status "$release") || exit 1
+    if [ -z "$status" ]; then
         say "release \"$release\" is not installed in namespace $namespace"
         return 0
     fi

@@ -4,92 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.plans import ClusterPlan, Place
 from gcushare_playground.processes import Child
-from tests.charts import DEPLOY, EXTENDER_CHART, NAMESPACE, UMBRELLA_CHART, one, rendered
-from tests.playground.deploy_rig import (
-    MANAGER,
-    Outcome,
-    Site,
-    config_manager,
-    control_plane_node,
-    needs_tools,
-    put_image_tool,
-    started_site,
-)
+from tests.charts import EXTENDER_CHART, NAMESPACE, UMBRELLA_CHART, one, rendered
+from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, started_bench
+from tests.playground.deploy_rig import MANAGER, Site, config_manager, control_plane_node, needs_tools
 from tests.protocol.config_manager_node import until
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
-PLUGIN, EXTENDER = "gcushare-device-plugin", "gcushare-scheduler-extender"
-LABEL = ENFLAME.label_key
 REPOSITORY = "artifact.enflame.cn/enflame_docker_images/enflame"
 QUESTION = (
     "Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter)"
 )
 
 
-@dataclass
-class Bench:
-    """A copy of the packages, an admin's machine with a stand-in image tool, and a cluster of two nodes."""
-
-    site: Site
-    root: Path
-
-    async def run(self, package: str, script: str, *words: str, stdin: str = "") -> Outcome:
-        tools = {
-            "PATH": f"{self.root / 'bin'}:{self.site.environment()['PATH']}",
-            "IMAGE_TOOL_LOG": str(self.root / "calls"),
-            "IMAGE_TOOL_FAILS": str(self.root / "failures"),
-        }
-        return await self.site.run(self.package(package) / script, *words, stdin=stdin, **tools)
-
-    def package(self, name: str) -> Path:
-        return self.root / "deploy" / name / "build-and-deploy"
-
-    def fail_once(self, *calls: str) -> None:
-        """Have the image tool fail at the next call that contains these words, once for each."""
-        (self.root / "failures").write_text("\n".join(calls))
-
-    @property
-    def calls(self) -> list[str]:
-        log = self.root / "calls"
-        return log.read_text().splitlines() if log.exists() else []
-
-    def give_image(self, name: str) -> None:
-        images = self.package(name) / "images"
-        images.mkdir()
-        (images / f"{name}.tar").write_bytes(b"an image")
-
-    def labelled(self) -> set[str]:
-        nodes = self.site.server.store.list("nodes")
-        return {node["metadata"]["name"] for node in nodes if node["metadata"].get("labels", {}).get(LABEL) == "true"}
-
-
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    shutil.copytree(DEPLOY, tmp_path / "deploy", symlinks=True, ignore=shutil.ignore_patterns("images"))
-    put_image_tool(tmp_path / "bin", "docker", "ctr")
-    (tmp_path / "home").mkdir()
-    async with started_site(tmp_path / "home") as site:
-        site.server.registry.put(control_plane_node("n1"))
-        worker = control_plane_node("n2")
-        worker["metadata"]["labels"] = {}
-        site.server.registry.put(worker)
-        yield Bench(site, tmp_path)
+    async with started_bench(tmp_path) as started:
+        yield started
 
 
 def in_order(text: str, lines: Sequence[str]) -> bool:

@@ -28,7 +28,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "vendor", "wait"}
-FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "slice-count", "type"}
+FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type", "validate"}
 """Flags of kubectl, helm, docker, kube-scheduler, vLLM, older programs and make's arguments that the documents show."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")

@@ -33,6 +33,7 @@ refuse_other_release "$name"
 say "uninstall gcushare device plugin release in namespace:$namespace start..."
 uninstall_release "$name"
 for label in "${NODE_LABEL[@]}"; do
-    mapfile -t labelled < <(kubectl get nodes --selector "$label=true" -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
-    [ "${#labelled[@]}" -eq 0 ] || kubectl label node "${labelled[@]}" "$label-" || fail "the label $label was not removed" "check that you may change nodes, and run $0 again"
+    labelled=$(node_names "$label=true") || exit 1
+    # shellcheck disable=SC2086 # names separated by lines
+    [ -z "$labelled" ] || kubectl label node $labelled "$label-" || fail "the label $label was not removed" "check that you may change nodes, and run $0 again"
 done

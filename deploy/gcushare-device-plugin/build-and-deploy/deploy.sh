@@ -38,7 +38,7 @@ done
 # ask_nodes: sets nodes, from the person at the keyboard where no option said.
 ask_nodes() {
     say "Cluster node name list:"
-    kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
+    node_names ""
     [ -z "$nodes" ] || return 0
     printf 'Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter): '
     read -r nodes || fail "no answer was given which nodes share their cards" "give --nodes 'NAME...', or --nodes all"
@@ -47,9 +47,10 @@ ask_nodes() {
 }
 
 label_nodes() {
-    local label labels=() chosen=("$@")
+    local label labels=() chosen=("$@") every
     if [ "${chosen[*]}" = all ]; then
-        mapfile -t chosen < <(kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}')
+        every=$(node_names "") || exit 1
+        mapfile -t chosen <<<"$every"
     fi
     kubectl get node "${chosen[@]}" >/dev/null || fail "not every one of these is a node: ${chosen[*]}" "give names that 'kubectl get nodes' lists"
     # The chart knows which label each vendor's plugin is looking for.

@@ -39,7 +39,9 @@ done
 check_cluster
 refuse_other_release "$name"
 options=()
-if kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; then
+changed=$(kubectl get configmap "$state_map" --namespace "$namespace" --ignore-not-found -o name) ||
+    fail "it cannot be seen whether kube-schedulers were changed" "check that you may read ConfigMaps in $namespace, and run $0 again"
+if [ -n "$changed" ]; then
     started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
     kubectl patch configmap "$state_map" --namespace "$namespace" --type merge --patch '{"data":{"mode":"recover"}}' >/dev/null ||
         fail "the desired state could not be set to recover" "check that you may change ConfigMaps in $namespace"

@@ -44,7 +44,9 @@ deliver "$repository/$name:$tag" "$file"
 say "deploy gcushare scheduler extender release start..."
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 install_release "$name" "$chart"
-if ! kubectl get configmap "$state_map" --namespace "$namespace" >/dev/null 2>&1; then
+changed=$(kubectl get configmap "$state_map" --namespace "$namespace" --ignore-not-found -o name) ||
+    fail "it cannot be seen whether kube-schedulers are changed" "check that you may read ConfigMaps in $namespace, and run $0 again"
+if [ -z "$changed" ]; then
     say "no kube-scheduler is configured by this release: see the notes above"
     exit 0
 fi

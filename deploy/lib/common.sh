@@ -166,12 +166,13 @@ push_with() {
 
 checksum_of() { sha256sum "$1" | cut -c 1-16; }
 
-# The command that loads an image file where a node's container runtime finds it, by the runtime that the node names.
-import_command() { # import_command RUNTIME FILE
+# The command that loads an image from its standard input where a node's container runtime finds it, by the runtime that
+# the node names.
+import_command() { # import_command RUNTIME
     case $1 in
-    docker://*) printf 'docker load --input %q' "$2" ;;
-    cri-o://*) printf 'podman load --input %q' "$2" ;;
-    *) printf 'ctr --namespace k8s.io images import %q' "$2" ;;
+    docker://*) echo "docker load" ;;
+    cri-o://*) echo "podman load" ;;
+    *) echo "ctr --namespace k8s.io images import -" ;;
     esac
 }
 
@@ -181,38 +182,36 @@ is_this_machine() { # is_this_machine ADDRESS
     return 1
 }
 
-# load_on_nodes FILE: load the image on every node, those that have this very file already left out. ssh reads
-# standard input too, so the loop reads its list of nodes from a descriptor of its own.
+# load_on_nodes FILE: load the image on every node, those left out that an interrupted run has loaded this very file on. A
+# node is known by its uid: another cluster may have one of the same name, and so may this one after a reinstallation.
 load_on_nodes() {
-    local file=$1 sum marks node address runtime command remote
+    local file=$1 sum marks lines node uid runtime address command
     sum=$(checksum_of "$file")
     marks=$(dirname "$file")/.loaded
     touch "$marks"
-    local lines
-    lines=$(kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{" "}{.status.addresses[?(@.type=="InternalIP")].address}{" "}{.status.nodeInfo.containerRuntimeVersion}{"\n"}{end}') ||
+    # A node of two address families has two addresses; the first will do.
+    lines=$(kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{" "}{.metadata.uid}{" "}{.status.nodeInfo.containerRuntimeVersion}{" "}{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}') ||
         fail "the nodes cannot be listed" "check that 'kubectl get nodes' works"
-    say "cluster nodes: $(printf '%s\n' "$lines" | awk 'NF { printf "%s\"%s\"", (n++ ? " " : ""), $2 }')"
-    while read -r -u 3 node address runtime; do
+    say "cluster nodes: $(printf '%s\n' "$lines" | awk 'NF { printf "%s\"%s\"", (n++ ? " " : ""), $4 }')"
+    while read -r node uid runtime address _; do
         [ -n "$node" ] || continue
-        if grep -qx "$sum $node" "$marks"; then
+        if grep -qx "$sum $uid" "$marks"; then
             say "node $node has the image already"
             continue
         fi
+        command=$(import_command "$runtime")
         if is_this_machine "$address"; then
-            command=$(import_command "$runtime" "$file")
-            eval "$command" || fail "the image could not be loaded on this machine ($node) by: $command" \
+            eval "$command" <"$file" || fail "the image could not be loaded on this machine ($node) by: $command <$file" \
                 "run that command by hand to see why; then run $0 again, it goes on from here"
-        else
-            remote=/tmp/$name-$sum.tar
-            command="$(import_command "$runtime" "$remote") && rm -f $(printf %q "$remote")"
-            if ! scp -q -P "$ssh_port" "$file" "$ssh_user@$address:$remote" ||
-                ! ssh -p "$ssh_port" "$ssh_user@$address" "$command"; then
-                fail "the image could not be loaded on node $node ($address)" \
-                    "check that 'ssh -p $ssh_port $ssh_user@$address' works without a question (--ssh-user, --ssh-port), or push the image to a registry (--delivery push); then run $0 again, it goes on from here"
-            fi
+        # Through a pipe: no file is left there, or could be put there by another user beforehand.
+        elif ! ssh -p "$ssh_port" "$ssh_user@$address" "$command" <"$file"; then
+            fail "the image could not be loaded on node $node ($address) by: $command" \
+                "check that 'ssh -p $ssh_port $ssh_user@$address' works without a question (--ssh-user, --ssh-port), or push the image to a registry (--delivery push); then run $0 again, it goes on from here"
         fi
-        say "$sum $node" >>"$marks"
-    done 3<<<"$lines"
+        say "$sum $uid" >>"$marks"
+    done <<<"$lines"
+    # The next run loads it anew: a kubelet short of disk space may have removed it meanwhile.
+    rm -f "$marks"
 }
 
 # deliver IMAGE FILE: bring the image to the nodes as --delivery says.

@@ -145,9 +145,8 @@ async def test_a_node_that_could_not_be_loaded_is_where_the_next_run_goes_on(ben
     again = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
     assert again.code == 0, again
     third = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
-    assert third.out.count("has the image already") == 3
+    assert "has the image already" not in third.out, "a kubelet may have removed it since"
     assert "has been upgraded" in third.out
-    assert sum("import" in call for call in bench.calls) == 4
 
 
 async def test_an_image_that_cannot_be_pushed_stops_where_that_was_asked_for(bench: Bench) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gcushare_playground.apiserver.objects import JsonObject
 from tests.charts import HELM
 from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, started_bench
-from tests.playground.deploy_rig import KUBECTL, MANAGER, needs_tools
+from tests.playground.deploy_rig import KUBECTL, MANAGER, control_plane_node, needs_tools
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
@@ -74,3 +75,45 @@ async def test_schedulers_that_cannot_be_asked_about_are_not_taken_for_unchanged
     done = await bench.run(EXTENDER, "delete.sh")
     assert (done.code, "cannot be seen whether kube-schedulers were changed" in done.errors) == (1, True), done
     assert bench.site.names("daemonsets.apps") == {MANAGER}
+
+
+def far_node(name: str, runtime: str, *addresses: str) -> JsonObject:
+    """A node that is reached by ssh."""
+    made = control_plane_node(name)
+    made["status"]["addresses"] = [{"type": "InternalIP", "address": each} for each in addresses]
+    made["status"]["nodeInfo"]["containerRuntimeVersion"] = runtime
+    return made
+
+
+async def test_a_node_far_away_gets_the_image_as_its_own_runtime_loads_it(bench: Bench) -> None:
+    bench.give_image(PLUGIN)
+    bench.put_tool("ssh", f'cat >"{bench.root}/got-${{3#*@}}"; echo "$*" >>"{bench.root}/far"')
+    bench.site.server.registry.put(far_node("far-1", "cri-o://1.30.1", "192.0.2.1", "2001:db8::1"))
+    bench.site.server.registry.put(far_node("far-2", "docker://24.0.0", "2001:db8::2"))
+    bench.site.server.registry.put(far_node("far-3", "containerd://1.7.0", "192.0.2.3"))
+    done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
+    assert done.code == 0, done
+    assert (bench.root / "far").read_text().splitlines() == [
+        "-p 22 root@192.0.2.1 podman load",
+        "-p 22 root@2001:db8::2 docker load",
+        "-p 22 root@192.0.2.3 ctr --namespace k8s.io images import -",
+    ]
+    for address in ("192.0.2.1", "2001:db8::2", "192.0.2.3"):
+        assert (bench.root / f"got-{address}").read_bytes() == b"an image"
+
+
+async def test_a_load_that_was_interrupted_goes_on_with_the_nodes_that_are_the_same(bench: Bench) -> None:
+    bench.give_image(PLUGIN)
+    bench.put_tool("ssh", f'cat >/dev/null; [ -e "{bench.root}/is-up" ]')
+    bench.site.server.registry.put(far_node("n3", "containerd://1.7.0", "192.0.2.3"))
+    words = ("--delivery", "load", "--nodes", "all")
+    failed = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert (failed.code, "could not be loaded on node n3 (192.0.2.3)" in failed.errors) == (1, True), failed
+    await bench.site.run("kubectl", "delete", "node", "n2")
+    bench.site.server.registry.put(control_plane_node("n2"))
+    (bench.root / "is-up").touch()
+    again = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert again.code == 0, again
+    assert [line for line in again.out.splitlines() if "already" in line] == ["node n1 has the image already"]
+    anew = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert (anew.code, "already" in anew.out) == (0, False), "a kubelet may have removed it since"

@@ -101,7 +101,7 @@ async def test_a_package_alone_loads_its_image_installs_its_chart_and_takes_it_a
         assert f"NAME: {name}\n" in done.out
         calls = (tmp_path / "calls").read_text()
         assert f"docker load --input {carried}/images/{name}.tar" in calls
-        assert f"images import {carried}/images/{name}.tar" in calls
+        assert "images import -" in calls
         kind = "daemonsets.apps" if name == PLUGIN else "deployments.apps"
         assert site.names(kind) == {name}
         deleted = await site.run(carried / "delete.sh", **environ)

@@ -15,29 +15,37 @@ scheduler_reports() {
         awk -v nodes="$nodes" 'BEGIN { n = split(nodes, names); while (n) there[names[n--]] } ("node/" $1) in there'
 }
 
-# How many nodes a config manager belongs on; nothing as long as the cluster has not counted them. The DaemonSet's name is a
-# value of the chart, its label is not.
-managed_nodes() {
-    kubectl get daemonset --namespace "$namespace" --selector app.kubernetes.io/component=config-manager \
-        -o jsonpath='{.items[0].status.observedGeneration} {.items[0].status.desiredNumberScheduled}' 2>/dev/null |
-        awk '$1 > 0 { print $2 + 0 }'
+# Set expected, on how many nodes a config manager belongs, nothing as long as the cluster has not counted them for what is
+# installed now; and updated and ready, on how many its pod is of this version, and ready. The DaemonSet's name is a value of
+# the chart, its label is not.
+count_managers() {
+    local counts generation observed
+    counts=$(kubectl get daemonset --namespace "$namespace" --selector app.kubernetes.io/component=config-manager \
+        -o jsonpath='{.items[0].metadata.generation}/{.items[0].status.observedGeneration}/{.items[0].status.desiredNumberScheduled}/{.items[0].status.updatedNumberScheduled}/{.items[0].status.numberReady}' 2>/dev/null) || counts=
+    IFS=/ read -r generation observed expected updated ready <<<"$counts"
+    [ -n "$generation" ] && [ "$generation" = "$observed" ] || expected=
+    # What is 0 is left out.
+    updated=${updated:-0} ready=${ready:-0}
 }
 
 # wait_for_schedulers STATE: until every managed node reports STATE; prints what goes wrong meanwhile. Returns 1 when it
-# is not so in time.
+# is not so in time. A report of before an upgrade says "applied" too, so that then the pods of now must run and be ready,
+# which they are when their node's scheduler is as it is wanted.
 wait_for_schedulers() {
-    local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected printed=
+    local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected updated ready printed=
     while :; do
         reports=$(scheduler_reports)
-        expected=$(managed_nodes)
+        count_managers
         there=$(printf '%s\n' "$reports" | awk -v state="$wanted" '$2 == state' | grep -c . || true)
         if [ -n "$expected" ] && [ "$there" -ge "$expected" ] && ! printf '%s\n' "$reports" | grep -Eq ' (failed|changing) '; then
             [ "$expected" -gt 0 ] || return 2
-            return 0
+            [ "$wanted" = applied ] || return 0
+            if [ "$updated" -ge "$expected" ] && [ "$ready" -ge "$expected" ]; then return 0; fi
         fi
         if [ "$SECONDS" -ge "$deadline" ]; then
             say "after $timeout $there of ${expected:-?} control-plane nodes are $wanted:"
             printf '%s\n' "${reports:-no node has reported}"
+            say "pods of the config manager: $updated of this version, $ready ready"
             return 1
         fi
         if [ "$reports" != "$printed" ]; then

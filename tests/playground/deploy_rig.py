@@ -122,7 +122,7 @@ class Site:
                 await self._run_job(job)
 
     async def count_control_planes(self) -> None:
-        """Write into the DaemonSet of the config manager on how many nodes it belongs, until cancelled."""
+        """Write into the DaemonSet of the config manager on how many nodes it belongs and runs, until cancelled."""
         while True:
             await self.server.store.until(self._is_count_due, timeout_s=None)
             key = Key(NAMESPACE, MANAGER)
@@ -130,15 +130,12 @@ class Site:
 
     def _is_count_due(self) -> bool:
         found = self.find("daemonsets.apps", MANAGER)
-        counted = found and found.get("status", {}).get("desiredNumberScheduled")
-        return found is not None and counted != self._control_planes()
+        return found is not None and found.get("status") != self._with_count(found)["status"]
 
     def _with_count(self, obj: JsonObject) -> JsonObject:
-        return {**obj, "status": {"observedGeneration": 1, "desiredNumberScheduled": self._control_planes()}}
-
-    def _control_planes(self) -> int:
         nodes = self.server.store.list("nodes")
-        return sum(CONTROL_PLANE in node["metadata"].get("labels", {}) for node in nodes)
+        count = sum(CONTROL_PLANE in node["metadata"].get("labels", {}) for node in nodes)
+        return {**obj, "status": rolled_out(obj["metadata"]["generation"], count)}
 
     async def _run_job(self, job: JsonObject) -> None:
         name = job["metadata"]["name"]
@@ -166,6 +163,16 @@ def _environ(container: JsonObject) -> Mapping[str, str]:
     return {
         each["name"]: each["value"] if "value" in each else known[each["valueFrom"]["fieldRef"]["fieldPath"]]
         for each in container.get("env", ())
+    }
+
+
+def rolled_out(generation: int, count: int, *, updated: int | None = None, ready: int | None = None) -> JsonObject:
+    """The status of a DaemonSet that belongs on so many nodes: by default its pods run and are ready on all of them."""
+    return {
+        "observedGeneration": generation,
+        "desiredNumberScheduled": count,
+        "updatedNumberScheduled": count if updated is None else updated,
+        "numberReady": count if ready is None else ready,
     }
 
 

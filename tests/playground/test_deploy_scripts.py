@@ -250,35 +250,6 @@ async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: B
     assert bench.site.names("deployments.apps") == set()
 
 
-@pytest.mark.parametrize("name", [MANAGER, "other-name"])
-async def test_schedulers_of_nodes_that_are_there_are_waited_for_by_whatever_name_the_managers_have(
-    bench: Bench, name: str
-) -> None:
-    def report(state: str) -> str:
-        return json.dumps({"state": state, "calls": "none", "reason": ""})
-
-    states = {"n1": "changing", "gone": "failed", "n": "recovered"}
-    data = {"mode": "recover", **{f"node.{node}": report(state) for node, state in states.items()}}
-    registry, key = bench.site.server.registry, Key(NAMESPACE, MANAGER)
-    registry.put(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MANAGER, "namespace": NAMESPACE}, "data": data}
-    )
-    registry.put(one(rendered(EXTENDER_CHART, f"configManager.name={name}"), "DaemonSet", name))
-    status = {"status": {"observedGeneration": 1, "desiredNumberScheduled": 1}}
-    registry.update(BY_NAME["daemonsets.apps"], Key(NAMESPACE, name), lambda obj: {**obj, **status}, status_only=True)
-    lines = (
-        f"set -euo pipefail; cd {bench.root}/deploy/lib; . ./common.sh; . ./schedulers.sh",
-        f"namespace={NAMESPACE} timeout=2s; wait_for_schedulers recovered",
-    )
-    waiting = await bench.site.run("bash", "-c", "\n".join(lines))
-    assert waiting.code == 1
-    assert "after 2s 0 of 1 control-plane nodes are recovered:\nn1 changing" in waiting.out
-    assert "gone" not in waiting.out
-    done = {"data": {**data, "node.n1": report("recovered")}}
-    registry.update(BY_NAME["configmaps"], key, lambda obj: {**obj, **done})
-    assert (await bench.site.run("bash", "-c", "\n".join(lines))).code == 0
-
-
 async def test_a_cluster_without_its_own_control_plane_is_informed_about_the_second_scheduler(
     bench: Bench,
 ) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from gcushare_playground.apiserver.objects import JsonObject
-from tests.charts import HELM
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.resources import BY_NAME
+from tests.charts import EXTENDER_CHART, HELM, NAMESPACE, one, rendered
 from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, started_bench
-from tests.playground.deploy_rig import KUBECTL, MANAGER, control_plane_node, needs_tools
+from tests.playground.deploy_rig import KUBECTL, MANAGER, Outcome, control_plane_node, needs_tools, rolled_out
 
 pytestmark = [needs_tools, pytest.mark.slow]
 
@@ -117,3 +119,67 @@ async def test_a_load_that_was_interrupted_goes_on_with_the_nodes_that_are_the_s
     assert [line for line in again.out.splitlines() if "already" in line] == ["node n1 has the image already"]
     anew = await bench.run(PLUGIN, "deploy.sh", *words)
     assert (anew.code, "already" in anew.out) == (0, False), "a kubelet may have removed it since"
+
+
+def put_managers(bench: Bench, name: str) -> None:
+    """Put the config managers' DaemonSet, changed once since it was made, and the ConfigMap that they report in."""
+    registry = bench.site.server.registry
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MANAGER, "namespace": NAMESPACE}}
+    registry.put({**head, "data": {}})
+    registry.put(one(rendered(EXTENDER_CHART, f"configManager.name={name}"), "DaemonSet", name))
+    changed = {"minReadySeconds": 1}
+    key = Key(NAMESPACE, name)
+    registry.update(BY_NAME["daemonsets.apps"], key, lambda obj: {**obj, "spec": {**obj["spec"], **changed}})
+
+
+def report(bench: Bench, name: str, states: Mapping[str, str], status: JsonObject) -> None:
+    """Have each node report a state, and the cluster the DaemonSet's status."""
+    registry = bench.site.server.registry
+    words = {
+        f"node.{node}": json.dumps({"state": each, "calls": "none", "reason": ""}) for node, each in states.items()
+    }
+    registry.update(BY_NAME["configmaps"], Key(NAMESPACE, MANAGER), lambda obj: {**obj, "data": words})
+    key = Key(NAMESPACE, name)
+    registry.update(BY_NAME["daemonsets.apps"], key, lambda obj: {**obj, "status": status}, status_only=True)
+
+
+async def wait_for_schedulers(bench: Bench, state: str) -> Outcome:
+    lines = (
+        f"set -euo pipefail; cd {bench.root}/deploy/lib; . ./common.sh; . ./schedulers.sh",
+        f"namespace={NAMESPACE} timeout=1s; wait_for_schedulers {state}",
+    )
+    return await bench.site.run("bash", "-c", "\n".join(lines))
+
+
+@pytest.mark.parametrize("name", [MANAGER, "other-name"])
+async def test_schedulers_of_nodes_that_are_there_are_waited_for_by_whatever_name_the_managers_have(
+    bench: Bench, name: str
+) -> None:
+    states = {"n1": "changing", "gone": "failed", "n": "recovered"}
+    put_managers(bench, name)
+    report(bench, name, states, rolled_out(2, 1))
+    waiting = await wait_for_schedulers(bench, "recovered")
+    assert waiting.code == 1
+    assert "after 1s 0 of 1 control-plane nodes are recovered:\nn1 changing" in waiting.out
+    assert "gone" not in waiting.out
+    report(bench, name, {**states, "n1": "recovered"}, rolled_out(2, 1))
+    assert (await wait_for_schedulers(bench, "recovered")).code == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        pytest.param(rolled_out(1, 1), "1 of ? control-plane nodes are applied", id="not-counted-yet"),
+        pytest.param(rolled_out(2, 1, updated=0), "pods of the config manager: 0 of this version", id="old-pods"),
+        pytest.param(rolled_out(2, 1, ready=0), "1 of this version, 0 ready", id="new-pods-at-work"),
+    ],
+)
+async def test_a_report_of_before_an_upgrade_is_not_taken_for_one_of_after_it(
+    bench: Bench, status: JsonObject, words: str
+) -> None:
+    put_managers(bench, "other-name")
+    report(bench, "other-name", {"n1": "applied"}, status)
+    waiting = await wait_for_schedulers(bench, "applied")
+    assert (waiting.code, words in waiting.out) == (1, True), waiting
+    report(bench, "other-name", {"n1": "applied"}, rolled_out(2, 1))
+    assert (await wait_for_schedulers(bench, "applied")).code == 0

@@ -317,6 +317,7 @@ def test_cert_manager_makes_one_certificate_for_each_side() -> None:
     assert server["spec"]["usages"] == ["digital signature", "server auth"]
     assert client["spec"]["usages"] == ["digital signature", "client auth"]
     assert client["spec"]["dnsNames"] == [SCHEDULER_NAME]
+    assert client["spec"]["commonName"] == SCHEDULER_NAME
     specs = pod_specs(objects)
     verbs = settings_of(specs["Deployment/gcushare-scheduler-extender"]["containers"][0]).verbs
     assert verbs.verbs_secret is None
@@ -327,6 +328,21 @@ def test_cert_manager_makes_one_certificate_for_each_side() -> None:
     }
     assert mounted["Deployment/gcushare-scheduler-extender"] == [server["spec"]["secretName"]]
     assert mounted["DaemonSet/gcushare-config-manager"] == [client["spec"]["secretName"]]
+
+
+def test_a_servers_certificate_has_no_common_name_which_may_be_too_short_for_its_names() -> None:
+    pairs = ("verbsTls.mode=cert-manager", "verbsTls.issuer.name=ca", "tls.mode=cert-manager", "tls.issuer.name=ca")
+    found = {
+        each["metadata"]["name"]: each["spec"] for each in of_kind(rendered(EXTENDER_CHART, *pairs), "Certificate")
+    }
+    named = [name for name, spec in found.items() if "commonName" in spec]
+    assert (len(found), named) == (3, ["gcushare-scheduler-extender-verbs-client"])
+
+
+@pytest.mark.parametrize(("wait", "deadline_s"), [("0s", 600), ("1h", 3600 + 600)])
+def test_the_cleaning_job_is_given_the_time_that_it_waits(wait: str, deadline_s: int) -> None:
+    (job,) = of_kind(rendered(PLUGIN_CHART, f"cleanup.waitForKubelet={wait}"), "Job")
+    assert job["spec"]["activeDeadlineSeconds"] == deadline_s
 
 
 @pytest.mark.parametrize("version", ["v1.27.3-eks-a5565ad", "v1.28.2-gke.100"])

@@ -32,6 +32,15 @@ def test_every_alert_is_in_the_rule_object_with_its_templates_untouched() -> Non
     assert [rule for group in groups for rule in group["rules"]] == alerts()
 
 
+def test_the_alerts_look_for_the_programs_by_the_names_that_they_were_given() -> None:
+    names = ("prometheusRule.devicePlugin=cards", "deployName=placer")
+    (found,) = of_kind(rendered(EXTENDER_CHART, "prometheusRule.enabled=true", *names), "PrometheusRule")
+    words = json.dumps(found["spec"])
+    assert ".*cards.*" in words
+    assert ".*placer.*" in words
+    assert "gcushare-device-plugin" not in words
+
+
 def test_neither_is_there_unless_asked_for() -> None:
     found = rendered(EXTENDER_CHART)
     assert of_kind(found, "PrometheusRule", "ServiceMonitor") == []

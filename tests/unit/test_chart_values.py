@@ -182,6 +182,7 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "admission.pods.refuseMalformed": ("true", ""),
     "prometheusRule.enabled": ("true", ""),
     "prometheusRule.labels": ("{release: prometheus}", "prometheusRule: {enabled: true}"),
+    "prometheusRule.devicePlugin": ("other", "prometheusRule: {enabled: true}"),
     "dashboards.enabled": ("true", ""),
     "dashboards.labels": ("{grafana_folder: cards}", "dashboards: {enabled: true}"),
 }
@@ -297,6 +298,7 @@ WRONG = {
         "service.type": "LoadBalancer",
         "service.clusterIP": "None",
         "tls.mode": "maybe",
+        "configManager.name": "m" * 54,
         "configManager.kubernetesDir": "etc",
         "configManager.schedulerVersion": "2.0",
         "configManager.schedulerNamespace": "control",

@@ -37,7 +37,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 case "$*" in --version) echo "{name} {version}"; exit 0 ;; esac
 for tool in docker podman nerdctl; do
     command -v "$tool" >/dev/null 2>&1 || continue
-    exec "$tool" run --rm "${{GCUSHARE_REPOSITORY:-{repository}}}/{image}:${{GCUSHARE_TAG:-latest}}" {name} "$@"
+    exec "$tool" run --rm "${{GCUSHARE_REPOSITORY:-{repository}}}/{image}:${{GCUSHARE_TAG:-{tag}}}" {name} "$@"
 done
 echo "error: no docker, podman or nerdctl is here to run {name} from its image" >&2
 echo "what to do: load $here/images/{image}.tar on a machine that has one, or see {name} --help in the pod" >&2
@@ -86,7 +86,8 @@ def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -
             for path in files_of(ROOT / each):
                 add(path, f"source/{path.relative_to(ROOT)}")
         for program in _PROGRAMS[name]:
-            write(_PROGRAM.format(name=program, version=__version__, image=name, repository=repository()), program)
+            names = {"image": name, "repository": default_of("REPOSITORY"), "tag": default_of("TAG")}
+            write(_PROGRAM.format(name=program, version=__version__, **names), program)
         if images is not None:
             add(images / f"{name}.tar", f"images/{name}.tar")
         if single_files is not None and name == "gcushare-scheduler-extender":
@@ -95,11 +96,11 @@ def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -
     return target
 
 
-def repository() -> str:
-    """Where images are, as the scripts have it: the one name that a fork changes."""
-    found = re.search(r"GCUSHARE_REPOSITORY:-([^}]+)", (ROOT / "deploy/lib/common.sh").read_text())
+def default_of(name: str) -> str:
+    """What the scripts take for GCUSHARE_REPOSITORY or GCUSHARE_TAG: a fork changes the one, a release the other."""
+    found = re.search(rf"GCUSHARE_{name}:-([^}}]+)", (ROOT / "deploy/lib/common.sh").read_text())
     if found is None:
-        raise SystemExit("deploy/lib/common.sh names no repository")
+        raise SystemExit(f"deploy/lib/common.sh has no default of GCUSHARE_{name}")
     return found[1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -59,6 +60,22 @@ def test_a_package_has_its_chart_its_image_and_its_programs(carried: Path) -> No
     for program in programs:
         done = run(f"./{program}", "--version", cwd=carried)
         assert done.stdout == f"{program} {__version__}\n"
+
+
+def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    for name in ("deploy", "src/gcushare", "scripts"):
+        shutil.copytree(packages.ROOT / name, root / name, symlinks=True)
+    for name in ("pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore"):
+        shutil.copy(packages.ROOT / name, root / name)
+    library = root / "deploy/lib/common.sh"
+    library.write_text(library.read_text().replace(":-latest}", ":-v9.8.7}"))
+    done = run(sys.executable, "-m", "scripts.packages", "out", cwd=root, PYTHONPATH=f"{root}:{root / 'src'}")
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(root / "out" / f"{PLUGIN}_{__version__}.tar.gz") as archive:
+        program = archive.extractfile(f"{PLUGIN}_{__version__}/{PLUGIN}")
+        assert program is not None
+        assert f"/{PLUGIN}:${{GCUSHARE_TAG:-v9.8.7}}" in program.read().decode()
 
 
 def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -281,7 +282,8 @@ async def extender(site: Site) -> AsyncIterator[str]:
         await child.stop()
 
 
-async def test_inspect_shows_the_extenders_ledger(bench: Bench) -> None:
+async def test_inspect_shows_the_extenders_ledger_with_an_old_curl_too(bench: Bench) -> None:
+    bench.put_tool("curl", f'[[ " $* " != *" --fail-with-body "* ]] || exit 2; exec {shutil.which("curl")} "$@"')
     async with extender(bench.site) as url:
         whole = await bench.run(EXTENDER, "inspect.sh", "--url", url)
         unknown = await bench.run(EXTENDER, "inspect.sh", "--url", url, "n9")

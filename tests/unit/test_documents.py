@@ -27,8 +27,8 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
-FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "vendor", "wait"}
-FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type", "validate"}
+FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
+FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
 """Flags of kubectl, helm, docker, kube-scheduler, vLLM, older programs and make's arguments that the documents show."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")

@@ -55,9 +55,11 @@ said_by() {
 
 if [ -n "$url" ]; then
     need curl "it asks the extender"
-    # What an error says is no document.
-    if answer=$(curl --silent --show-error --fail-with-body --max-time 10 "${url%/}$path?pretty=true"); then
-        say "$answer"
+    # What an error says is no document, and no curl before 7.76 fails by itself and shows it all the same.
+    answer=$(curl --silent --show-error --max-time 10 --write-out '\n%{http_code}' "${url%/}$path?pretty=true") || true
+    status=${answer##*$'\n'} answer=${answer%$'\n'*}
+    if [ "$status" = 200 ]; then
+        say "${answer%$'\n'}"
         exit 0
     fi
     said_by "$answer"

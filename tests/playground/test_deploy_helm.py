@@ -182,6 +182,9 @@ async def test_nothing_is_removed_while_a_scheduler_is_not_put_back(site: Site) 
     assert [(name, code) for name, code, _ in site.ran] == [("gcushare-config-manager-uninstall", 1)]
     assert "read-only file system" in site.ran[0][2]
     assert site.find("deployments.apps", EXTENDER) is not None
+    await site.helm("rollback", "gcushare", "1")
+    assert data_of(site)["mode"] == "apply", "docs/install.md: the way back from an uninstallation that failed"
+    await site.helm("upgrade", "gcushare", UMBRELLA_CHART)
 
 
 async def test_after_an_uninstall_it_can_be_installed_again(site: Site) -> None:

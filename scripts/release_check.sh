@@ -20,7 +20,7 @@ step "workflows"
 bash scripts/lint_workflows.sh
 
 step "wheel"
-$bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$out/wheel" .
+PIP_CONSTRAINT="$PWD/constraints.txt" $bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$out/wheel" .
 
 step "charts"
 if command -v helm >/dev/null; then

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import tomllib
 from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from scripts.audit import ROOT, changed_files, find_problems, read_pins, runtime_distributions
 
 
@@ -60,3 +62,10 @@ def test_everything_that_the_programs_load_is_pinned() -> None:
 
     assert {"aiohttp", "multidict"} <= needed, "what is required indirectly is looked at, too"
     assert needed <= set(read_pins((ROOT / "constraints.txt").read_text()))
+
+
+def test_what_builds_the_package_is_pinned_and_the_image_is_built_with_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = {Requirement(words).name for words in project["build-system"]["requires"]}
+    assert needed <= set(read_pins((ROOT / "constraints.txt").read_text()))
+    assert "ENV PIP_CONSTRAINT=/src/constraints.txt" in (ROOT / "deploy/image/Dockerfile").read_text()

@@ -251,7 +251,7 @@ release_status() {
 
 # install_release NAME CHART: install, upgrade, or take up again what an interrupted run left.
 install_release() {
-    local status
+    local status history
     status=$(release_status "$1") || exit 1
     case $status in
     pending-install | uninstalling)
@@ -260,7 +260,8 @@ install_release() {
         ;;
     failed)
         # A first installation that failed has no revision that an upgrade could start from.
-        if ! helm history "$1" --namespace "$namespace" | grep -Eq 'deployed|superseded'; then
+        history=$(helm history "$1" --namespace "$namespace") || fail "the revisions of release $1 cannot be seen" "mend what helm says above and run $0 again"
+        if ! grep -Eq 'deployed|superseded' <<<"$history"; then
             helm uninstall "$1" --namespace "$namespace" --no-hooks || fail "release $1 cannot be removed" "see: helm status $1 -n $namespace"
         fi
         ;;

@@ -70,6 +70,18 @@ async def test_what_cannot_be_seen_is_not_taken_for_what_is_not_there(
     assert bench.labelled() == {"n1", "n2"}
 
 
+async def test_a_release_whose_revisions_cannot_be_seen_is_not_removed(bench: Bench) -> None:
+    words = ("--nodes", "all", "--delivery", "none")
+    await bench.run(PLUGIN, "deploy.sh", *words)
+    failed = """list) echo '[{"status":"failed"}]'; exit ;;"""
+    bench.put_tool(
+        "helm", f'case $1 in {failed} history) echo "Error: timed out" >&2; exit 1 ;; esac; exec {HELM} "$@"'
+    )
+    done = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert (done.code, f"the revisions of release {PLUGIN} cannot be seen" in done.errors) == (1, True), done
+    assert bench.site.names("daemonsets.apps") == {PLUGIN}
+
+
 async def test_schedulers_that_cannot_be_asked_about_are_not_taken_for_unchanged(bench: Bench) -> None:
     bench.put_tool("kubectl", f'[ "$1 $2" != "get configmap" ] || exit 1; exec {KUBECTL} "$@"')
     done = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none")

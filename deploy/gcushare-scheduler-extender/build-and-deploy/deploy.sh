@@ -57,6 +57,6 @@ case $status in
 0) scheduler_reports | awk '{ print "node " $1 ": kube-scheduler calls the extender" }' ;;
 2) fail "no node is labelled as control plane, so no kube-scheduler was configured" \
     "on a managed cluster use --scheduler-mode second-scheduler; see docs/install.md" ;;
-*) fail "not every kube-scheduler calls the extender; those that do not are as they were before" \
+*) fail "not every control-plane node is done with this version; a kube-scheduler that does not call the extender is as it was before" \
     "see the reasons above and: kubectl logs -n $namespace -l app.kubernetes.io/component=config-manager; then run $0 again" ;;
 esac

@@ -14,11 +14,12 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import Running, Sighting
+from gcushare.config_manager.host.probe import Running, SchedulerUnseenError, Sighting
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
 from simulation.loop import SimulatedLoop
 from simulation.process import Killed, Process
+from simulation.weather import Fate, Weather
 
 _BEFORE = ("torn", "rename lost", "crash before")
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
@@ -157,6 +158,8 @@ class SchedulerOnHost:
     disk: Disk
     loop: SimulatedLoop
     rng: random.Random
+    weather: Weather
+    """Between this host and the API server, over which it is seen."""
     starts: int = 0
     text: str = ""
     pod: str = ""
@@ -207,8 +210,10 @@ class SchedulerOnHost:
         return ""
 
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        """A ``SchedulerProbe``."""
+        """A ``SchedulerProbe``, which asks the API server for the mirror pod."""
         await asyncio.sleep(0.005)
+        if (fate := self.weather.fate()) is not Fate.FINE:
+            raise SchedulerUnseenError(fate.value)
         if self.loop.now_s < self.ready_at_s:
             return Sighting(None, "it does not answer")
         return Sighting(None, self.problem) if self.problem else Sighting(Running(f"run-{self.starts}", self.words), "")

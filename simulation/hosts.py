@@ -52,9 +52,9 @@ class HostManager:
         self.disk = Disk(self.rng)
         self.disk.files[MANIFEST] = FileState(TEXT.encode(), 0o600, 0, 0)
         self.disk.files[_KEPT] = FileState(b"kubeconfig", 0o600, 0, 0)
-        self.scheduler = SchedulerOnHost(self.disk, world.loop, self.rng)
-        self.disk.on_crash = self.scheduler.boot
         self.weather = Weather(self.rng, world.faults)
+        self.scheduler = SchedulerOnHost(self.disk, world.loop, self.rng, self.weather)
+        self.disk.on_crash = self.scheduler.boot
         self.process = Process(self.name)
         self.process.is_alive = False
         self.starts = 0

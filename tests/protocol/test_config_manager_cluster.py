@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import HostProbe, Running
+from gcushare.config_manager.host.probe import HostProbe, Running, SchedulerUnseenError
 from gcushare.config_manager.kubernetes import (
     SERVICES,
     ApiDesiredState,
@@ -33,7 +33,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME, Calls
 from gcushare.wire.documents.node_report import NodeReport
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
 
 NAMESPACE = "kube-system"
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
@@ -206,3 +206,10 @@ async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) 
     both = HostProbe(MirrorPods(client, "none"), MirrorPods(client, "cp-1"))
     assert (await both.look(ENDPOINT)).running == seen
     assert (await HostProbe().look(ENDPOINT)).running is None
+
+
+async def test_an_api_server_that_fails_says_nothing_of_the_scheduler(server: ApiServer) -> None:
+    server.faults.on(Fault(FailBefore(429, "TooManyRequests", "later"), path="/pods/kube-scheduler-cp-1$"))
+    async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
+        with pytest.raises(SchedulerUnseenError, match=r"mirror pod cannot be read: .*later"):
+            await HostProbe(MirrorPods(opened, "cp-1")).look(ENDPOINT)

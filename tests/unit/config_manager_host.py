@@ -184,6 +184,8 @@ class SchedulerDouble:
     """What the running scheduler read when it started."""
     on_start: Callable[[], None] = lambda: None
     problem: str = ""
+    on_look: Callable[[], None] = lambda: None
+    """Asked before each look; raises where what runs cannot be known."""
     _seen: str = ""
     _pod: str = ""
 
@@ -194,6 +196,7 @@ class SchedulerDouble:
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
         if not self.is_unit:
             self._sync()
+        self.on_look()
         if self.problem:
             return Sighting(None, self.problem)
         return Sighting(Running(f"scheduler-{self.starts}", self.arguments), "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.host.probe import SchedulerUnseenError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (
@@ -246,6 +247,50 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_with_the_reason(
         await host.apply()
     assert host.tree() == before
     assert host.manual_clock.seconds - started < 400
+
+
+async def test_a_scheduler_that_cannot_be_seen_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    unseen = iter(range(5))
+
+    def fail_at_first() -> None:
+        if host.scheduler.starts > 1 and next(unseen, None) is not None:
+            raise SchedulerUnseenError("answered 500")
+
+    host.scheduler.on_look = fail_at_first
+    await host.apply()
+    assert next(unseen, None) is None
+    assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing, "it was seen well in the end"
+
+
+async def test_a_change_is_rolled_back_also_where_the_scheduler_is_seen_no_more(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    before = host.tree()
+
+    def fail_from_the_restart_on() -> None:
+        if host.scheduler.starts > 1:
+            raise SchedulerUnseenError("answered 500")
+
+    host.scheduler.on_look = fail_from_the_restart_on
+    with pytest.raises(RolledBackError, match=r"180 s: answered 500; rolled back, but .* 180 s: answered 500"):
+        await host.apply()
+    assert host.tree() == before
+
+
+async def test_nothing_is_changed_where_it_cannot_be_known_which_scheduler_runs(tmp_path: Path) -> None:
+    """Else the one that runs before the change would pass as started again after it."""
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    applied, looks = host.tree(), iter("1")
+
+    def fail_once() -> None:
+        if next(looks, None) is not None:
+            raise SchedulerUnseenError("answered 500")
+
+    host.scheduler.on_look = fail_once
+    with pytest.raises(SchedulerUnseenError):
+        await host.apply(MOVED_EXTENDER)
+    assert host.tree() == applied
 
 
 async def test_a_failed_move_returns_to_the_address_that_worked(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import Running
+from gcushare.config_manager.host.probe import Running, SchedulerUnseenError
 from gcushare.config_manager.reconcile import Mode, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.config_manager.settings import ExtenderOptions
-from gcushare.core.errors import ConfigError, NotFoundError, RemoteContractError
+from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import LeaderElector, LeasePort, Tenure
@@ -210,6 +210,8 @@ class MirrorPods:
             pod = await self._client.get(_MIRROR_PODS, self._name, namespace=self._namespace)
         except NotFoundError:
             return None
+        except GcushareError as error:
+            raise SchedulerUnseenError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
         containers = [_mapping(each) for each in _sequence(_mapping(pod.get("spec")).get("containers"))]
         statuses = [_mapping(each) for each in _sequence(_mapping(pod.get("status")).get("containerStatuses"))]
         running = [each for each in statuses if "running" in _mapping(each.get("state"))]

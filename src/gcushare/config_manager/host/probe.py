@@ -13,7 +13,7 @@ import aiohttp
 
 from gcushare.config_manager.host.launch import HealthEndpoint, default_health, parse_flags
 from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.kube.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -23,6 +23,10 @@ _HEALTH_TIMEOUT_S = 3.0
 
 class SchedulerUnhealthyError(GcushareError):
     """The scheduler did not come up as it should within the time; the message says what was seen last."""
+
+
+class SchedulerUnseenError(RetryableError):
+    """Who knows what runs on this node could not be asked: nothing is known of the scheduler, good or bad."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +49,22 @@ class SchedulerProbe(Protocol):
     """Something that can see the scheduler of this node."""
 
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        """Look once; what cannot be seen is a problem in words, never an exception."""
+        """Look once; how the scheduler is, or that none runs, is told in words.
+
+        Raises:
+            SchedulerUnseenError: it cannot be known now which one runs.
+        """
 
 
 class Processes(Protocol):
     """Something that knows which kube-scheduler runs on this node."""
 
     async def find(self, endpoint: HealthEndpoint) -> Running | None:
-        """Find the one that serves ``endpoint``; None when none runs or none can be seen."""
+        """Find the one that serves ``endpoint``; None when none runs or none can be seen from here.
+
+        Raises:
+            SchedulerUnseenError: that cannot be known now.
+        """
 
 
 class HostProbe:
@@ -126,13 +138,18 @@ async def wait_for_scheduler(
 ) -> None:
     """Wait until the scheduler is as ``awaited`` says and stays so; ``before`` is the instance that ran earlier.
 
+    One that cannot be seen for a while is waited for like one that is not well, so that it is judged in the end.
+
     Raises:
         SchedulerUnhealthyError: it was not so within ``limits.timeout_s``.
     """
     deadline = clock.monotonic() + limits.timeout_s
     steady: tuple[str, float] | None = None
     while True:
-        sighting = await look.look(endpoint)
+        try:
+            sighting = await look.look(endpoint)
+        except SchedulerUnseenError as error:
+            sighting = Sighting(None, str(error))
         problem = find_problem(sighting, awaited, before)
         now = clock.monotonic()
         if problem or sighting.running is None:

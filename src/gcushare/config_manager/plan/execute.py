@@ -119,6 +119,7 @@ class Executor:
 
         Raises:
             Refused: the scheduler is not well, or not to be seen, before anything is changed.
+            SchedulerUnseenError: it cannot be known, before anything is changed, which one runs.
             ConflictError: someone else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
             RolledBackError: a step failed or the scheduler did not come up; all is back as it was.
             LeaseLostError: ``tenure`` ended; what was done stays, a scheduler can start from it.

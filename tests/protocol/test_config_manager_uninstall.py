@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.kubernetes import ApiDesiredState, ApiReports, ApiRolloutLease, read_reports
-from gcushare.config_manager.reconcile import Reconciler
+from gcushare.config_manager.kubernetes import ApiDesiredState, ApiReports, ApiRolloutLease, read_reports, write_mode
+from gcushare.config_manager.reconcile import Mode, Reconciler
 from gcushare.config_manager.settings import ExtenderOptions
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease
-from gcushare.kube.resources import NODES
+from gcushare.kube.resources import CONFIG_MAPS, NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer
 from tests.protocol.config_manager_node import until
@@ -36,10 +36,11 @@ def rollout_lease(client: KubeClient, identity: str) -> ApiRolloutLease:
 
 
 def config_manager(client: KubeClient, host: Host) -> Reconciler:
+    reports = ApiReports(client, NAMESPACE, "cp-1")
     return Reconciler(
         manager=host.manager,
-        desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE),
-        reports=ApiReports(client, NAMESPACE, "cp-1"),
+        desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE, reports.see),
+        reports=reports,
         lease=rollout_lease(client, "cp-1"),
         clock=host.clock,
     )
@@ -98,3 +99,21 @@ async def test_a_node_that_waited_for_its_turn_meanwhile_changes_nothing_any_mor
     await asyncio.wait_for(waiting, 60)
     assert host.tree() == before
     assert [report.state for report in await read_reports(client, NAMESPACE)] == ["recovered"]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True], ids=["gone", "made anew"])
+async def test_a_node_reports_again_where_its_report_was_lost(
+    client: KubeClient, tmp_path: Path, is_made_anew: bool
+) -> None:
+    loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
+    await loop.round()
+    reported = await read_reports(client, NAMESPACE)
+    assert [report.state for report in reported] == ["applied"]
+    await client.delete(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
+    if is_made_anew:
+        await write_mode(client, NAMESPACE, Mode.APPLY)
+    await loop.round()
+    assert await read_reports(client, NAMESPACE) == reported
+    written = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
+    await loop.round()
+    assert await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE) == written, "what stands is left"

@@ -66,7 +66,9 @@ class Node:
     async def report(self, state: State, reason: str, calls: Calls) -> None:
         if self.cluster.is_down:
             raise RetryableError("the API server does not answer")
-        self.cluster.reported.setdefault(self.name, []).append((state, reason))
+        reported = self.cluster.reported.setdefault(self.name, [])
+        if reported[-1:] != [(state, reason)]:
+            reported.append((state, reason))
         self.cluster.calls[self.name] = calls
 
     @asynccontextmanager
@@ -230,7 +232,7 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     host.clock = ManualClock()
     assert not (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
     await reconciler(host, cluster).round()
-    assert cluster.reported["cp-1"] == [CHANGING, CHANGING, (State.APPLIED, "")]
+    assert cluster.reported["cp-1"] == [CHANGING, (State.APPLIED, "")]
     assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing
 
 

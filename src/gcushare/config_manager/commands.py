@@ -166,10 +166,11 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         client = tools.require_client()
         # Differs between restarts of this pod: an earlier self still holding the Lease must be waited out.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
+        reports = ApiReports(client, settings.namespace, settings.place.node_name)
         reconciler = Reconciler(
             manager=tools.manager,
-            desired=ApiDesiredState(client, settings.extender, settings.namespace),
-            reports=ApiReports(client, settings.namespace, settings.place.node_name),
+            desired=ApiDesiredState(client, settings.extender, settings.namespace, reports.see),
+            reports=reports,
             lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity),
             clock=SystemClock(),
             pace=Pace(interval_s=settings.interval),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from gcushare.kube.election import LeaderElector, LeasePort, Tenure
 from gcushare.kube.lease import LeaseTimes
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
-from gcushare.wire.contracts import CONFIG_MANAGER, MODE_KEY, VERBS_PORT_NAME, Calls
+from gcushare.wire.contracts import CONFIG_MANAGER, MODE_KEY, REPORT_KEY_PREFIX, VERBS_PORT_NAME, Calls
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports, encode_node_report
 
 SERVICES: Resource[dict[str, Any]] = Resource("api/v1", "services", dict)
@@ -79,18 +79,28 @@ class ApiRolloutLease:
 class ApiDesiredState:
     """The mode from the ConfigMap, the extender's address from its Service, the rest from the options."""
 
-    def __init__(self, client: KubeClient, options: ExtenderOptions, namespace: str) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        options: ExtenderOptions,
+        namespace: str,
+        see: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> None:
         self._client = client
         self._options = options
         self._namespace = namespace
+        self._see = see
+        """Is shown the data of the ConfigMap at each look."""
 
     async def mode(self) -> Mode:
         """Read it; without a ConfigMap it is to apply: that is what this program was started for."""
         try:
             found = await self._client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=self._namespace)
         except NotFoundError:
-            return Mode.APPLY
-        mode = _mapping(found.get("data")).get(MODE_KEY, Mode.APPLY.value)
+            found = {}
+        data = _mapping(found.get("data"))
+        self._see(data)
+        mode = data.get(MODE_KEY, Mode.APPLY.value)
         try:
             return Mode(mode)
         except ValueError as error:
@@ -171,15 +181,30 @@ def _pem(path: Path | None) -> bytes:
 
 
 class ApiReports:
-    """One key per node in the ConfigMap; merge patches, so that nodes do not overwrite each other."""
+    """One key per node in the ConfigMap; merge patches, so that nodes do not overwrite each other.
+
+    A report may be lost: whoever replaces the ConfigMap, or makes it anew, takes the reports out of it. ``see`` what
+    stands there, and the next report is written again.
+    """
 
     def __init__(self, client: KubeClient, namespace: str, node: str) -> None:
         self._client = client
         self._namespace = namespace
         self._node = node
+        self._standing: Mapping[str, str] = {}
+
+    def see(self, data: Mapping[str, Any]) -> None:
+        """Take in what the ConfigMap holds now."""
+        self._standing = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self._node}
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        await _write(self._client, self._namespace, encode_node_report(self._node, state.value, reason, calls))
+        data = encode_node_report(self._node, state.value, reason, calls)
+        if data == self._standing:
+            return
+        # Until the answer comes, and without one, it is not known what stands there.
+        self._standing = {}
+        await _write(self._client, self._namespace, data)
+        self._standing = data
 
 
 async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:

@@ -62,7 +62,10 @@ class Reports(Protocol):
     """Where each node reports how its scheduler is."""
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        """Report it, with how the scheduler calls. Raises ``GcushareError`` when that did not succeed."""
+        """Have the report stand there, with how the scheduler calls; nothing where it does already.
+
+        Raises ``GcushareError`` when that did not succeed.
+        """
 
 
 class RolloutLease(Protocol):
@@ -136,7 +139,6 @@ class Reconciler:
     """Returns when the scheduler may be sent to the extender; raises ``GcushareError`` with the reason if not."""
     _failed: tuple[str, float, str] | None = None
     _state: tuple[State, str] | None = None
-    _reported: tuple[State, str, Calls] | None = None
     _last_problem: str = ""
 
     async def run(self, shutdown: Shutdown) -> None:
@@ -167,10 +169,7 @@ class Reconciler:
             logger.warning("state not reported state=%s error=%s", state.value, error)
 
     async def _report(self, state: State, reason: str) -> None:
-        report = (state, reason, self.manager.calls())
-        if report != self._reported:
-            await self.reports.report(*report)
-            self._reported = report
+        await self.reports.report(state, reason, self.manager.calls())
 
     async def _reconcile(self) -> tuple[State, str]:
         mode = await self.desired.mode()

@@ -16,7 +16,7 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease
 from gcushare.kube.resources import CONFIG_MAPS, NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
-from gcushare_playground.apiserver import ApiServer
+from gcushare_playground.apiserver import ApiServer, FailBefore, Fault
 from tests.protocol.config_manager_node import until
 from tests.protocol.test_config_manager_commands import URL, call
 from tests.unit.config_manager_host import Host, ManualClock, host_with
@@ -117,3 +117,28 @@ async def test_a_node_reports_again_where_its_report_was_lost(
     written = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
     await loop.round()
     assert await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE) == written, "what stands is left"
+
+
+async def test_an_api_server_that_fails_for_a_while_does_not_end_an_uninstall(
+    server: ApiServer, client: KubeClient, tmp_path: Path
+) -> None:
+    loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
+    await loop.round()
+    for method, path in (("PATCH", "/configmaps/"), ("GET", "/nodes/cp-1")):
+        server.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "busy"), path=path, method=method, count=1))
+    uninstall = asyncio.create_task(call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"))
+    while not uninstall.done():
+        await loop.round()
+        await asyncio.wait((uninstall,), timeout=0.1)
+    assert uninstall.result() == (0, ["1 nodes recovered: cp-1"], "")
+
+
+async def test_an_uninstall_over_an_api_server_that_goes_on_failing_says_so_in_the_end(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.faults.on(Fault(FailBefore(503, "ServiceUnavailable", "busy"), path="/configmaps"))
+    kubeconfig = f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"
+    code, _, errors = await call("uninstall", kubeconfig, "--uninstall-timeout=1s")
+    assert code != 0
+    assert "not every scheduler is recovered after 1 s" in errors
+    assert "busy" in errors

@@ -29,7 +29,7 @@ from gcushare.config_manager.plan.execute import Executor, Systemctl
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
 from gcushare.config_manager.settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
-from gcushare.core.errors import ConfigError, GcushareError, Refused
+from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.connection.config import Limits, find_api_server
@@ -199,21 +199,32 @@ def silence_s(wait_timeout_s: float) -> float:
 
 
 async def uninstall(settings: UninstallSettings, say: Say) -> int:
-    """Have every node recover, and wait until all have said so."""
+    """Have every node recover, and wait until all have said so, also over an API server that fails for a while."""
     async with _client(settings.kube) as client:
-        await write_mode(client, settings.namespace, Mode.RECOVER)
         clock = SystemClock()
         deadline = clock.monotonic() + settings.uninstall_timeout
+        is_asked = False
         while True:
-            reports = await read_reports(client, settings.namespace)
-            waiting = [report for report in reports if report.state != State.RECOVERED.value]
-            if not waiting:
-                say(f"{len(reports)} nodes recovered: {', '.join(report.node for report in reports) or 'none'}")
-                return DONE
-            if clock.monotonic() >= deadline:
+            pause_s = _POLL_S
+            try:
+                if not is_asked:
+                    await write_mode(client, settings.namespace, Mode.RECOVER)
+                    is_asked = True
+                reports = await read_reports(client, settings.namespace)
+            except (RetryableError, ConflictError) as error:
+                reasons = str(error)
+                if isinstance(error, RetryableError):
+                    pause_s = max(pause_s, error.delay_s or 0.0)
+            else:
+                waiting = [report for report in reports if report.state != State.RECOVERED.value]
+                if not waiting:
+                    say(f"{len(reports)} nodes recovered: {', '.join(report.node for report in reports) or 'none'}")
+                    return DONE
                 reasons = "; ".join(f"{r.node} is {r.state} {r.reason}".strip() for r in waiting)
+            left_s = deadline - clock.monotonic()
+            if left_s <= 0:
                 raise Refused(f"not every scheduler is recovered after {settings.uninstall_timeout:g} s: {reasons}")
-            await clock.sleep(_POLL_S)
+            await clock.sleep(min(pause_s, left_s))
 
 
 async def _prepare_apply(settings: CommandSettings, tools: Tools) -> Prepared:

@@ -118,6 +118,65 @@ async def test_the_wish_to_recover_is_obeyed_and_reported(tmp_path: Path) -> Non
     assert cluster.reported["cp-1"] == [CHANGING, (State.APPLIED, ""), CHANGING, (State.RECOVERED, "")]
 
 
+def without_manifest(host: Host) -> None:
+    (host.root / MANIFEST[1:]).unlink()
+
+
+def with_linked_manifest(host: Host) -> None:
+    (host.root / MANIFEST[1:]).rename(host.root / "srv/kube-scheduler.yaml")
+    (host.root / MANIFEST[1:]).symlink_to("/srv/kube-scheduler.yaml")
+
+
+def with_several_manifests(host: Host) -> None:
+    host.put(MANIFEST.replace("kube-scheduler", "one"), host.get(MANIFEST))
+    (host.root / MANIFEST[1:]).rename(host.root / MANIFEST.replace("kube-scheduler", "two")[1:])
+
+
+def with_an_old_scheduler(host: Host) -> None:
+    host.put(MANIFEST, host.get(MANIFEST).replace(b":v1.29.14", b":v1.17.4"))
+
+
+UNCHANGEABLE = {
+    "no manifest": without_manifest,
+    "a link": with_linked_manifest,
+    "several manifests": with_several_manifests,
+    "an old scheduler": with_an_old_scheduler,
+}
+
+
+@pytest.mark.parametrize("make", UNCHANGEABLE.values(), ids=UNCHANGEABLE)
+async def test_a_node_that_cannot_be_changed_and_never_was_does_not_keep_the_others_from_being_uninstalled(
+    tmp_path: Path, make: Callable[[Host], None]
+) -> None:
+    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    make(host)
+    before, loop = host.tree(), reconciler(host, cluster)
+    await loop.round()
+    cluster.wanted = Mode.RECOVER
+    await loop.round()
+    (failed, why), (recovered, reason) = cluster.reported["cp-1"]
+    assert (failed, recovered, reason) == (
+        State.FAILED,
+        State.RECOVERED,
+        f"nothing of gcushare is on this node: {why}",
+    )
+    assert (host.tree(), await loop.check()) == (before, None)
+
+
+@pytest.mark.parametrize("make", UNCHANGEABLE.values(), ids=UNCHANGEABLE)
+async def test_a_node_that_was_changed_is_never_taken_for_one_that_was_not(
+    tmp_path: Path, make: Callable[[Host], None]
+) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    await host.apply()
+    make(host)
+    assert not host.manager.is_untouched(), "its files tell"
+    for path in (tmp_path / "etc/kubernetes").glob("*.*"):
+        path.unlink()
+    if make in (with_several_manifests, with_an_old_scheduler):
+        assert not host.manager.is_untouched(), "its manifest tells"
+
+
 async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_something_changed(
     tmp_path: Path,
 ) -> None:

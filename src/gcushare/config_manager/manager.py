@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.launch import SchedulerFile, own_flag
-from gcushare.config_manager.host.paths import Layout
+from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
 from gcushare.config_manager.host.record import sha256
 from gcushare.config_manager.plan.decide import Wanted, plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import UNSHARED, Executor
@@ -17,7 +18,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.config_manager.settings import PlaceSettings
-from gcushare.core.errors import ConfigError, GcushareError, NotFoundError
+from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
 from gcushare.kube.election import Tenure
 from gcushare.wire.contracts import Calls
 
@@ -87,6 +88,29 @@ class Manager:
         except (GcushareError, UnicodeDecodeError) as error:
             logger.debug("how the scheduler calls is not known reason=%s", error)
             return Calls.OTHER
+
+    def is_untouched(self) -> bool:
+        """Whether surely nothing was ever changed here, also where the scheduler's file cannot be found or understood.
+
+        Our record is written before all else and removed last, and a file that was changed names our configuration.
+        """
+        place, files = self.place, self.executor.files
+        manifests = f"{place.kubernetes_dir}/manifests"
+        named = place.unit or place.manifest
+        directory = place.files_dir or place.kubernetes_dir
+        layout = Layout(directory, named or f"{manifests}/{MANIFEST_NAME}", is_unit=place.unit is not None)
+        # Where the edited manifest is made an admin may keep one that was moved away.
+        ours = {posixpath.basename(path) for path in layout.own_files if path != layout.staging}
+        if any(ours.intersection(files.names(each)) for each in (directory, place.kubernetes_dir)):
+            return False
+        for path in [named] if named else [posixpath.join(manifests, name) for name in files.names(manifests)]:
+            try:
+                state = files.read(path)
+            except Refused:
+                continue  # a link or a directory, which is never changed
+            if state is not None and any(name.encode() in state.content for name in (POLICY_NAME, CONFIG_NAME)):
+                return False
+        return True
 
     async def prepare_apply(self, extender: ExtenderEntry) -> Prepared:
         """Decide what applying would do, touching nothing."""

@@ -173,7 +173,14 @@ class Reconciler:
 
     async def _reconcile(self) -> tuple[State, str]:
         mode = await self.desired.mode()
-        prepared = await self._prepare(mode)
+        try:
+            prepared = await self._prepare(mode)
+        except GcushareError as error:
+            if mode is not Mode.RECOVER or not self.manager.is_untouched():
+                raise
+            # What keeps a scheduler from being changed must not keep the cluster from being uninstalled.
+            self._failed = None
+            return State.RECOVERED, f"nothing of gcushare is on this node: {error}"
         if prepared.plan.changes_nothing:
             self._failed = None
             return _DONE[mode], ""
@@ -218,7 +225,10 @@ class Reconciler:
     def _log(self, state: State, reason: str) -> None:
         """Log a problem when it is new, not at every round."""
         if reason and reason != self._last_problem:
-            logger.warning("scheduler not as wanted state=%s reason=%s", state.value, reason)
+            if state is State.FAILED:
+                logger.warning("scheduler not as wanted state=%s reason=%s", state.value, reason)
+            else:
+                logger.info("scheduler left as it is state=%s reason=%s", state.value, reason)
         elif not reason and self._last_problem:
             logger.info("scheduler as wanted again state=%s", state.value)
         self._last_problem = reason

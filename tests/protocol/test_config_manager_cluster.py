@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,8 @@ async def client() -> AsyncIterator[KubeClient]:
         yield opened
 
 
-def turns(client: KubeClient, identity: str) -> ApiRolloutLease:
-    return ApiRolloutLease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST)
+def turns(client: KubeClient, identity: str, beat: Callable[[], None] = lambda: None) -> ApiRolloutLease:
+    return ApiRolloutLease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST, beat=beat)
 
 
 async def make_service(client: KubeClient, spec: dict[str, Any]) -> None:
@@ -183,6 +183,20 @@ async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
+
+async def test_who_waits_for_its_turn_is_not_taken_for_stuck(client: KubeClient) -> None:
+    beaten = asyncio.Event()
+    async with turns(client, "one").hold():
+        waiting = asyncio.create_task(enter(turns(client, "two", beaten.set)))
+        for _ in range(3):
+            beaten.clear()
+            await asyncio.wait_for(beaten.wait(), 60)
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+    beaten.clear()
+    async with turns(client, "two", beaten.set).hold():
+        assert beaten.is_set(), "the change has all the time that it may take"
 
 
 async def enter(waiting: ApiRolloutLease) -> None:

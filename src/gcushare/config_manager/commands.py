@@ -166,15 +166,16 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         client = tools.require_client()
         # Differs between restarts of this pod: an earlier self still holding the Lease must be waited out.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
+        heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
         reports = ApiReports(client, settings.namespace, settings.place.node_name)
         reconciler = Reconciler(
             manager=tools.manager,
             desired=ApiDesiredState(client, settings.extender, settings.namespace, reports.see),
             reports=reports,
-            lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity),
+            lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity, beat=heart.beat),
             clock=SystemClock(),
             pace=Pace(interval_s=settings.interval),
-            beat=(heart := Heartbeat("reconciler", silence_s(settings.place.wait_timeout))).beat,
+            beat=heart.beat,
         )
         health = Health()
         health.add_live("reconciler", heart.check)
@@ -193,7 +194,8 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
 def silence_s(wait_timeout_s: float) -> float:
     """How long the loop may be silent before it counts as stuck.
 
-    A round waits for the API server (15 s by default) and, with the Lease, for a scheduler, twice when undone.
+    A round waits for the API server (15 s by default) and, with the Lease, for a scheduler, twice when undone. While
+    it waits for the Lease it is not silent.
     """
     return max(_LEAST_SILENCE_S, 3 * wait_timeout_s)
 

@@ -33,7 +33,10 @@ then (`execute.RESTART_S`). A Lease that is no longer needed is released at once
 
 
 class ApiRolloutLease:
-    """One node at a time: whoever holds the Lease may change its node's scheduler."""
+    """One node at a time: whoever holds the Lease may change its node's scheduler.
+
+    ``beat`` is called while the turn is waited for, which takes as long as all other nodes together, and when it comes.
+    """
 
     def __init__(
         self,
@@ -43,12 +46,14 @@ class ApiRolloutLease:
         times: LeaseTimes = ROLLOUT_TIMES,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         self._lease = lease
         self._identity = identity
         self._times = times
         self._clock = clock
         self._rng = rng
+        self._beat = beat
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[Tenure]:
@@ -65,7 +70,12 @@ class ApiRolloutLease:
         running = asyncio.create_task(elector.run(), name="rollout lease")
         waiting = asyncio.create_task(held.wait(), name="wait for the rollout lease")
         try:
-            await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+            done: set[asyncio.Task[Any]] = set()
+            while not done:
+                done, _ = await asyncio.wait(
+                    (running, waiting), timeout=self._times.retry_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                self._beat()
             if running.done():
                 running.result()
             yield elector

@@ -100,6 +100,16 @@ async def test_catching_up_goes_by_the_list_where_versions_tell_no_order(server:
         assert 2 <= running.reflector.counters.lists <= 3
 
 
+async def test_many_may_catch_up_at_once(server: CollectionServer) -> None:
+    """Two that are out of patience in one moment both end the reflector's turn."""
+    async with following(server) as running:
+        await running.streaming()
+        server.silent = True
+        await server.put("c")
+        await asyncio.gather(*(running.reflector.catch_up() for _ in range(30)))
+        assert running.picture.names == ["a", "b", "c"]
+
+
 async def test_catching_up_fails_when_the_version_is_not_reported(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.streaming()

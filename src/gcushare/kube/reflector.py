@@ -210,8 +210,8 @@ class Reflector(Generic[T]):
         return True
 
     def _end_turn(self) -> None:
-        """Have the reflector leave whatever it is at, and begin a new turn."""
-        if self._turn is not None:
+        """Have the reflector leave whatever it is at, and begin a new turn; nothing where another just had it so."""
+        if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
     async def _take_turn(self) -> None:

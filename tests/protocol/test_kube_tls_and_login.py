@@ -171,12 +171,14 @@ async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused
     program = LoginProgram(tmp_path, "credential(token=f'token-{number}-{os.environ[\"WHO\"]}')")
     server.on("GET", PATH, answer(200, POD), answer(200, POD), status(401, "Unauthorized"), answer(200, POD))
     user = program.user(env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
-    async with KubeClient(config_of(tmp_path, server.server, user)) as client:
+    (tmp_path / "ca.crt").write_bytes(b"an authority")
+    async with KubeClient(config_of(tmp_path, server.server, user, **{"certificate-authority": "ca.crt"})) as client:
         for _ in range(3):
             await client.get(PODS, "p", namespace="ns")
     tokens = [each.headers["Authorization"] for each in server.requests]
     assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2]]
-    assert program.calls[0]["spec"]["cluster"]["server"] == server.server
+    told = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
+    assert program.calls[0]["spec"]["cluster"] == told, "it need not know where the kubeconfig lies"
 
 
 async def test_a_token_about_to_expire_is_replaced_before_it_is_sent(server: ScriptedServer, tmp_path: Path) -> None:

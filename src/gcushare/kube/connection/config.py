@@ -163,11 +163,8 @@ def _from_files(files: Kubeconfig, sources: ConfigSources) -> KubeConfig:
 
 
 def _tls(resolved: Resolved) -> ssl.SSLContext:
-    placed, where = resolved.cluster, resolved.where
-    authority = _data_or_file(
-        placed.value.certificate_authority_data, placed.value.certificate_authority, placed.file, where
-    )
-    context = client_context(authority, where, verify=not placed.value.insecure_skip_tls_verify)
+    where = resolved.where
+    context = client_context(_authority(resolved), where, verify=not resolved.cluster.value.insecure_skip_tls_verify)
     user, user_file = resolved.user.value, resolved.user.file
     certificate = _data_or_file(user.client_certificate_data, user.client_certificate, user_file, where)
     key = _data_or_file(user.client_key_data, user.client_key, user_file, where)
@@ -178,6 +175,20 @@ def _tls(resolved: Resolved) -> ssl.SSLContext:
     if certificate is not None and key is not None:
         load_client_certificate(context, certificate, key, where)
     return context
+
+
+def _authority(resolved: Resolved) -> bytes | None:
+    cluster, file = resolved.cluster.value, resolved.cluster.file
+    return _data_or_file(cluster.certificate_authority_data, cluster.certificate_authority, file, resolved.where)
+
+
+def _cluster_info(resolved: Resolved) -> dict[str, str | bool]:
+    """What a credential program is told of the cluster: as kubectl tells it, a file's contents in place of its path."""
+    told = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
+    authority = _authority(resolved) if told.pop("certificate-authority", None) else None
+    if authority is not None:
+        told["certificate-authority-data"] = base64.b64encode(authority).decode()
+    return told
 
 
 def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
@@ -197,7 +208,7 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
         pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
         return FixedHeader(f"Basic {pair}")
     if user.exec is not None:
-        cluster = msgspec.to_builtins(resolved.cluster.value)
+        cluster = _cluster_info(resolved) if user.exec.provide_cluster_info else {}
         return ExecCredentials(user.exec, ExecPlace(where, placed.file.parent, cluster, context), clock)
     if user.auth_provider is not None:
         name = user.auth_provider.get("name")

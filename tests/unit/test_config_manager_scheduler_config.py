@@ -108,6 +108,12 @@ def test_tls_goes_into_the_file_itself_so_that_nothing_more_is_mounted() -> None
     assert "BEGIN KEY" not in repr(TLS_EXTENDER)
 
 
+def test_a_scheme_in_capitals_is_the_same_scheme() -> None:
+    loud = replace(TLS_EXTENDER, url="HTTPS://10.96.1.37:32766")
+    (entry,) = load_yaml(new_config(loud, parse_version("1.30"), ()).text)["extenders"]
+    assert entry["enableHTTPS"] is True
+
+
 def test_a_merge_appends_our_entry_and_keeps_every_byte_of_the_rest() -> None:
     merged = merged_config(ADMIN_CONFIG, "c", EXTENDER)
     assert merged.text.startswith(ADMIN_CONFIG)

@@ -289,7 +289,7 @@ def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed:
         notes.append(f"{observed.layout.target} was edited after gcushare changed it: those edits stay")
     if is_changed and observed.base is not None:
         notes.append(f"{observed.base.path} stays as it is; {path} has its contents and the extender")
-    if wanted.extender.url.startswith("https://") and wanted.extender.tls is None:
+    if wanted.extender.is_https and wanted.extender.tls is None:
         notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
     if is_changed and not wanted.restart:
         notes.append(_restart_note(observed.layout))

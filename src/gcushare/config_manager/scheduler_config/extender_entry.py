@@ -58,10 +58,15 @@ class ExtenderEntry:
             problems.append(f"weight {self.weight!r} must be 1 or more")
         if not 0 < self.timeout_s <= 60:
             problems.append(f"timeout {self.timeout_s!r} must be above 0 and at most 60 seconds")
-        if self.tls is not None and not self.url.lower().startswith("https:"):
+        if self.tls is not None and not self.is_https:
             problems.append(f"a TLS CA is given for extender URL {self.url!r}, which must then begin with https://")
         if problems:
             raise ConfigError(*problems)
+
+    @property
+    def is_https(self) -> bool:
+        """Whether it is called over TLS; the case of a scheme says nothing."""
+        return self.url.lower().startswith("https:")
 
     @property
     def url_prefix(self) -> str:
@@ -85,7 +90,6 @@ class ExtenderEntry:
 
 def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, Value]:
     """Write the entry in the words of ``written``."""
-    https = settings.url.startswith("https://")
     entry: dict[str, Value] = {
         "urlPrefix": settings.url_prefix,
         "filterVerb": "filter",
@@ -93,7 +97,7 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
         "preemptVerb": "preempt",
         "bindVerb": "bind",
         "weight": settings.weight,
-        "enableHttps" if written.has_old_words else "enableHTTPS": https,
+        "enableHttps" if written.has_old_words else "enableHTTPS": settings.is_https,
     }
     if settings.tls is not None:
         entry["tlsConfig"] = _tls_config(settings.tls)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from cryptography import x509
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import Health
 from gcushare.runtime.http import tls as tls_module
+from gcushare.runtime.http.rejected import Cause
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.http.tls import FollowedTls, TlsFiles
@@ -276,6 +277,30 @@ async def test_a_client_that_does_not_finish_its_handshake_is_cut_off(secret: Se
         assert await client.wait_closed() == b""
 
 
+async def test_of_many_clients_that_do_not_finish_their_handshakes_the_longest_make_room(secret: Secret) -> None:
+    secret.publish(secret.authority.issue("server"))
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(replace(secret.settings, max_connections=4)))
+        silent = [await stack.enter_async_context(connected(server)) for _ in range(10)]
+        for client in silent[:6]:
+            assert await client.wait_closed() == b""
+        assert server.rejected[Cause.HANDSHAKE] == 6
+        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+            assert got.status == 200
+        assert server.rejected[Cause.HANDSHAKE] == 7
+        assert await silent[6].wait_closed() == b""
+
+
+async def test_a_handshake_under_way_does_not_hold_up_the_end(secret: Secret) -> None:
+    secret.publish(secret.authority.issue("server"))
+    async with serving(secret.settings) as server, connected(server) as client:
+        async with calling(trusting(secret.authority)) as session, session.post(f"{server.url}/echo", data=b"x") as got:
+            assert got.status == 200, "the client before it was accepted as well"
+        async with asyncio.timeout(1):
+            await server.stop(0)
+            assert await client.wait_closed() == b""
+
+
 async def test_plain_http_on_the_tls_port_does_not_disturb_the_server(secret: Secret) -> None:
     secret.publish(secret.authority.issue("server"))
     async with serving(secret.settings) as server:
@@ -297,6 +322,8 @@ async def test_it_knows_itself_over_tls(secret: Secret, guarded: ServeSettings) 
     [
         test_a_renewed_certificate_holds_for_new_connections_and_open_ones_go_on,
         test_a_client_that_does_not_finish_its_handshake_is_cut_off,
+        test_of_many_clients_that_do_not_finish_their_handshakes_the_longest_make_room,
+        test_a_handshake_under_way_does_not_hold_up_the_end,
         test_plain_http_on_the_tls_port_does_not_disturb_the_server,
     ],
     ids=lambda scenario: str(scenario.__name__),

@@ -21,7 +21,8 @@ class Cause(Enum):
     CERTIFICATE = "certificate"
     """The client showed none, and needs one, or another client's."""
     HANDSHAKE = "handshake"
-    """TLS was not agreed on: an unknown authority, no certificate where one is required, or no TLS at all."""
+    """TLS was not agreed on: an unknown authority, no certificate where one is required, or no TLS at all; or it took
+    longest when others needed the place."""
 
 
 class RejectedCounts:

@@ -13,6 +13,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.http.body_limits import LARGEST, BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
+from gcushare.runtime.http.handshakes import HandshakeLimits, TlsListener
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.request_gate import make_gate
 from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathContext
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 _LINGER_S = 2.0
 # What requests in work get after the drain, once to end and once to take in that they are cancelled.
 _CANCEL_S = 0.1
-# How long a TLS connection may take to say goodbye.
-_TLS_GOODBYE_S = 1.0
+# How long a TLS handshake may take, which takes milliseconds where both sides want it.
+_HANDSHAKE_S = 3.0
 # Connections that the kernel completes while the loop is busy; Linux caps it at net.core.somaxconn.
 _BACKLOG = 1024
 # Below the deadline of a health check, so that the reason is ours.
@@ -48,6 +49,7 @@ class RunningServer:
         self._drain_s = 0.0
         self._stopping = asyncio.Event()
         self._listener: asyncio.Server | None = None
+        self._tls_listener: TlsListener | None = None
         self._follower: asyncio.Task[None] | None = None
         self.host = ""
         self.port = 0
@@ -87,15 +89,15 @@ class RunningServer:
         sock = _open_socket(settings.listen_address, settings.listen_port)
         self.host, self.port = sock.getsockname()[:2]
         tls = self._tls
-        self._listener = await loop.create_server(
-            lambda: GuardedConnection(self._connections, manager, self._fast_paths, loop=loop, **options),
-            sock=sock,
-            backlog=_BACKLOG,
-            ssl=None if tls is None else tls.context,
-            ssl_handshake_timeout=None if tls is None else settings.request_timeout,
-            ssl_shutdown_timeout=None if tls is None else _TLS_GOODBYE_S,
-        )
-        if tls is not None:
+
+        def make() -> asyncio.Protocol:
+            return GuardedConnection(self._connections, manager, self._fast_paths, loop=loop, **options)
+
+        if tls is None:
+            self._listener = await loop.create_server(make, sock=sock, backlog=_BACKLOG)
+        else:
+            limits = HandshakeLimits(count=settings.max_connections, each_s=min(_HANDSHAKE_S, settings.request_timeout))
+            self._tls_listener = TlsListener(sock, tls.context, limits, self._fast_paths.rejected, make)
             self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
             self._follower.add_done_callback(_report_follower)
         log.info("listening %s", fields(url=self.url, address=self.host))
@@ -108,6 +110,8 @@ class RunningServer:
         self._drain_s = drain_s
         if self._listener is not None:
             self._listener.close()
+        if self._tls_listener is not None:
+            await self._tls_listener.close()
         await self._runner.cleanup()
         await self._fast_paths.end()
         await self._connections.cut_all()

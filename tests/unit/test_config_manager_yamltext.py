@@ -38,6 +38,8 @@ def list_at(yaml: YamlText, *path: str | int) -> Sequence:
         pytest.param("a: [x,]\n", 'a: [x, "new",]\n', id="flow with a final comma"),
         pytest.param("a: []\n", 'a: ["new"]\n', id="empty flow"),
         pytest.param("a: &n !!seq []\n", 'a: &n !!seq ["new"]\n', id="empty flow with anchor and tag"),
+        pytest.param("a: &n # why\n  - x\n", "a: &n # why\n  - x\n  - new\n", id="anchor and comment before it"),
+        pytest.param("a: &n # [\n  []\n", 'a: &n # [\n  ["new"]\n', id="empty flow below its anchor"),
         pytest.param('{"a": [\n\t"x"\n]}', '{"a": [\n\t"x",\n\t"new"\n]}', id="JSON with tabs"),
         pytest.param('{"a":["x"]}', '{"a":["x", "new"]}', id="compact JSON"),
     ],
@@ -52,6 +54,11 @@ def test_an_item_is_appended_in_the_lists_own_style(before: str, after: str) -> 
     [
         pytest.param("a: 1\n", "a: 1\nk:\n- n: x\n", id="block"),
         pytest.param("- a: 1\n  b: 2\n", "- a: 1\n  b: 2\n  k:\n  - n: x\n", id="in a list item"),
+        pytest.param("--- &n !!map\na: 1\n", "--- &n !!map\na: 1\nk:\n- n: x\n", id="anchor and tag before it"),
+        pytest.param(
+            "- &n\n  &m a: 1\n", "- &n\n  &m a: 1\n  k:\n  - n: x\n", id="two anchors"
+        ),
+        pytest.param("- &n a: 1\n", "- &n a: 1\n  k:\n  - n: x\n", id="anchor of its first key"),
         pytest.param("{a: 1}", '{a: 1, "k": [{"n": "x"}]}', id="flow"),
         pytest.param('{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "k": [{"n": "x"}]\n}\n', id="JSON"),
         pytest.param("k:\n", 'k: [{"n": "x"}]\n', id="no value"),

@@ -33,7 +33,8 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value]"
 
 _PLAIN = re.compile(r"(?:--)?[A-Za-z/][\w./+=-]*(:[\w./+=-]+)*\Z")
 _NOT_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+(?:#[^\n]*\n\s*)*)*")
+"""Anchors and tags before a value, with the comments behind them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class YamlText:
         self._check_own(sequence)
         if sequence.flow:
             return self._flow_insert(sequence, sequence.items, flow_text(value))
-        indent = " " * self._column(sequence.start)
+        indent = " " * self._block_column(sequence)
         return self._insert_lines(last_character(sequence), block_item(value, indent))
 
     def with_key(self, mapping: Mapping, key: str, value: Value) -> YamlText:
@@ -91,7 +92,7 @@ class YamlText:
             return self._with_value(mapping, present, value)
         if mapping.flow:
             return self._flow_insert(mapping, [v for _, v in mapping.pairs], f"{json.dumps(key)}: {flow_text(value)}")
-        indent = " " * self._column(mapping.start)
+        indent = " " * self._block_column(mapping)
         return self._insert_lines(last_character(mapping), block_entry(key, value, indent))
 
     def with_scalar(self, scalar: Scalar, value: str) -> YamlText:
@@ -201,6 +202,15 @@ class YamlText:
 
     def _opening(self, node: Collection) -> int:
         return self.text.index("{" if isinstance(node, Mapping) else "[", self._value_start(node)) - node.start + 1
+
+    def _block_column(self, node: Collection) -> int:
+        """The column of its keys or dashes; an anchor or tag of its own stands on the line before them."""
+        start = self._value_start(node)
+        line_start = self.text.rfind("\n", node.start, start) + 1
+        if line_start == 0:
+            return self._column(node.start)
+        line = self.text[line_start:start]
+        return len(line) - len(line.lstrip(" "))
 
     def _column(self, position: int) -> int:
         line_start = self.text.rfind("\n", 0, position) + 1

@@ -169,6 +169,28 @@ async def test_an_edit_that_the_upgraded_scheduler_cannot_read_is_kept_aside(
     assert host.tree() == tree
 
 
+async def test_a_later_edit_does_not_overwrite_what_was_kept_of_an_earlier_one(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    first = edit(host, b"# the first\n")
+    await host.recover()
+    await host.apply()
+    second = edit(host, b"# the second\n")
+    lines = await host.recover()
+    (later,) = (tmp_path / "etc/kubernetes").glob("*.edited-*")
+    assert (host.get(CONFIG + ".edited"), later.read_bytes()) == (first, second)
+    assert any(later.name in line for line in lines)
+
+
+async def test_an_edit_is_kept_also_where_its_usual_name_is_a_link(tmp_path: Path) -> None:
+    host = await applied(tmp_path)
+    usual = tmp_path / (CONFIG + ".edited")[1:]
+    usual.symlink_to("/srv/scheduler/scheduler.yaml")
+    edited = edit(host, GOOD)
+    await host.recover()
+    (kept,) = usual.parent.glob("*.edited-*")
+    assert (kept.read_bytes(), usual.is_symlink()) == (edited, True)
+
+
 async def test_a_crash_at_any_change_of_an_upgrade_loses_no_edit(tmp_path: Path) -> None:
     prepared = host_with(tmp_path / "prepared", "kubeadm-1.22.yaml")
     await prepared.apply()

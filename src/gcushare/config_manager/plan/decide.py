@@ -273,11 +273,10 @@ def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
     """Keep a configuration that someone edited by hand, beside its old name."""
     edited = observed.own_edited
     state = observed.snapshot[edited.path] if edited is not None else None
-    if edited is None or state is None:
+    if edited is None or state is None or observed.aside is None:
         return []
-    aside = f"{edited.path}.edited"
-    notes.append(f"{edited.path} was edited by hand after gcushare wrote it: kept as {aside}")
-    return [WriteFile(path=aside, state=state)]
+    notes.append(f"{edited.path} was edited by hand after gcushare wrote it: kept as {observed.aside}")
+    return [WriteFile(path=observed.aside, state=state)]
 
 
 def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed: bool) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ class Observed:
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
     """Our configuration, when it has words of an admin's: edited after us, or adopted from such an edit before."""
+    aside: str | None
+    """Where ``own_edited`` is kept once it is read no more."""
     torn: tuple[str, ...]
     """Temporary files that a crash left behind."""
     notes: tuple[str, ...]
@@ -129,23 +131,25 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     _check_directory(layout, target)
     snapshot = {path: files.read(path) for path in layout.own_files} | {layout.target: target_state}
     record, notes = _read_record(snapshot[layout.record], layout)
-    pristine, has_trace, edited = _without_us(layout, target, snapshot, record)
+    pristine, has_trace, edited_since = _without_us(layout, target, snapshot, record)
     foreign = own_flag(pristine.flags, layout.own_configs)
     if foreign is not None:
         raise Refused(
             f"{layout.target}: --{foreign.name}={foreign.value} was set by another system that uses the same file "
             "name: uninstall or recover that one first"
         )
+    edited = _read_own_edited(layout, snapshot, record)
     return Observed(
         layout=layout,
         snapshot=snapshot,
         target=target,
         pristine=pristine,
         has_trace=has_trace,
-        edited_since=edited,
+        edited_since=edited_since,
         record=record,
         base=_read_base(files, layout, pristine) if with_base else None,
-        own_edited=_read_own_edited(layout, snapshot, record),
+        own_edited=edited,
+        aside=None if edited is None else _find_aside(files, edited),
         torn=_find_torn(files, layout),
         notes=notes,
     )
@@ -226,6 +230,19 @@ def _read_own_edited(layout: Layout, snapshot: Snapshot, record: Record | None) 
     if own is None or (sha256(own.content) in record.config_sha256 and not record.is_adopted):
         return None
     return BaseConfig(record.config, _text(own, record.config))
+
+
+def _find_aside(files: Files, edited: BaseConfig) -> str:
+    """Beside its name, under one of its contents' own where an earlier edit is kept there."""
+    usual = f"{edited.path}.edited"
+    content = edited.text.encode()
+    try:
+        kept = files.read(usual)
+    except Refused:
+        is_free = False  # a link, or a directory: not ours to replace
+    else:
+        is_free = kept is None or kept.content == content
+    return usual if is_free else f"{usual}-{sha256(content)[:8]}"
 
 
 def _read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:

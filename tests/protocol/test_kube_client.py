@@ -396,6 +396,8 @@ async def test_a_client_that_is_not_open_says_how_to_open_it(server: ScriptedSer
 class Rotating:
     """Hands out its headers one after the other, the next one when the last was refused."""
 
+    generation = 0
+
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
 

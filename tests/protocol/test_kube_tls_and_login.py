@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gcushare.core.errors import ConfigError, GcushareError, RetryableError
+from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
 from gcushare.kube.connection.tls import client_context
@@ -201,6 +203,41 @@ async def test_a_login_programs_client_certificate_is_used(authority: Authority,
     trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
     async with tls_server(authority, tmp_path, ask=True) as server:
         assert await ask(config_of(tmp_path, server.server, program.user(), **trusted)) == "p"
+
+
+def subject_of(request: web.Request) -> str:
+    """Whom the client's certificate names, of the connection that the request came over."""
+    assert request.transport is not None
+    (((_, name),),) = request.transport.get_extra_info("peercert")["subject"]
+    return str(name)
+
+
+async def test_a_renewed_client_certificate_is_shown_though_connections_are_kept(
+    authority: Authority, tmp_path: Path
+) -> None:
+    pairs = [
+        {"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()}
+        for certificate, key in (authority.issue(name) for name in ("old", "renewed"))
+    ]
+    program = LoginProgram(tmp_path, f"credential(**{pairs!r}[min(number, 2) - 1])")
+    trusted = {"certificate-authority-data": b64(authority.certificate_pem)}
+    seen: list[str] = []
+
+    async def expiring(request: web.Request) -> web.StreamResponse:
+        seen.append(f"{request.method} {subject_of(request)}")
+        is_over = len(seen) > 2 and subject_of(request) == "old"
+        return await (status(401, "Unauthorized") if is_over else answer(200, POD))(request)
+
+    async with tls_server(authority, tmp_path, ask=True) as server:
+        server.on("GET", f"{PATH}2", *[expiring] * 4)
+        server.on("POST", f"{PATH}2/binding", *[expiring] * 4)
+        config = config_of(tmp_path, server.server, program.user(), **trusted)
+        async with KubeClient(config) as client:
+            for _ in range(2):
+                await client.get(PODS, "p2", namespace="ns")
+                await client.bind_pod(PodRef("uid", "ns", "p2"), "node", {})
+    assert seen == ["GET old", "POST old", "GET old", "GET renewed", "POST renewed"]
+    assert len(program.calls) == 2
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,11 @@ from gcushare.core.errors import ConfigError
 class Credentials(Protocol):
     """Where the Authorization header comes from."""
 
+    @property
+    def generation(self) -> int:
+        """Counts the client certificates that new connections have shown: those made before it grew show an old one."""
+        ...
+
     async def header(self) -> str | None:
         """Return the header for the next request, None to send none.
 
@@ -30,6 +35,8 @@ class FixedHeader:
     None sends none: plain HTTP in tests, or a client certificate that says it all.
     """
 
+    generation = 0
+
     def __init__(self, header: str | None = None) -> None:
         self._header = header
 
@@ -47,6 +54,8 @@ class TokenFile:
     The kubelet replaces a service account's token by moving a symbolic link after 80 % of its life (an hour by
     default), so the file is looked at before each request: one stat on tmpfs, a few microseconds.
     """
+
+    generation = 0
 
     def __init__(self, path: Path) -> None:
         self._path = path

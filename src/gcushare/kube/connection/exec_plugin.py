@@ -80,7 +80,8 @@ class ExecPlace:
 class ExecCredentials:
     """Runs the program when there is no credential, it is about to expire, or the server refused it.
 
-    A client certificate that it answers with goes into the TLS context and counts from the next connection.
+    A client certificate that it answers with goes into the TLS context and counts from the next connection, which
+    ``generation`` tells.
     """
 
     def __init__(self, spec: ExecSpec, place: ExecPlace, clock: Clock) -> None:
@@ -92,6 +93,8 @@ class ExecCredentials:
         self._place = place
         self._clock = clock
         self._answer: _Answer | None = None
+        self._certificate: tuple[str, str] | None = None
+        self.generation = 0
         self._running = asyncio.Lock()
 
     async def header(self) -> str | None:
@@ -120,9 +123,11 @@ class ExecCredentials:
                 raise ConfigError(
                     f"{self._words} answered with a client certificate, but the server's address is no https"
                 )
-            load_client_certificate(
-                self._place.tls, answer.client_certificate_data.encode(), answer.client_key_data.encode(), self._words
-            )
+            certificate = (answer.client_certificate_data, answer.client_key_data)
+            if certificate != self._certificate:
+                load_client_certificate(self._place.tls, certificate[0].encode(), certificate[1].encode(), self._words)
+                self._certificate = certificate
+                self.generation += 1
         elif answer.token is None:
             raise ConfigError(f"{self._words} answered with neither a token nor a client certificate and its key")
         return answer

@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 _MAX_ERROR_BYTES = 64 * 1024
 _READ_CHUNK_BYTES = 256 * 1024
+_RETIRED_S = 600.0
+"""How long requests that were under way when a client certificate was renewed may go on: a watch for minutes."""
 
 TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
     aiohttp.ClientError,
@@ -102,6 +104,18 @@ class ApiTransport(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    """Kept connections, which all show one client certificate or none; ``direct`` goes past a proxy."""
+
+    session: aiohttp.ClientSession
+    direct: DirectPosts
+
+    async def close(self) -> None:
+        await self.direct.close()
+        await self.session.close()
+
+
 class Transport:
     """Sends requests to one API server over a pool of kept connections. Open it with ``async with``."""
 
@@ -110,11 +124,16 @@ class Transport:
         self._user_agent = user_agent
         self._limits = limits
         self._observer = observer
-        self._session: aiohttp.ClientSession | None = None
-        self._direct: DirectPosts | None = None
+        self._pools: _Pools | None = None
+        self._generation = 0
+        self._retired: list[tuple[float, _Pools]] = []
+        """Pools of a certificate that was renewed, with when: requests under way end on them."""
 
     async def open(self) -> None:
         """Make the connection pools; nothing is sent."""
+        self._pools = self._make_pools()
+
+    def _make_pools(self) -> _Pools:
         headers = (
             ("User-Agent", self._user_agent),
             ("Accept", "application/json"),
@@ -122,31 +141,31 @@ class Transport:
             ("Accept-Encoding", "identity"),
             *self._config.headers,
         )
-        if self._config.proxy is None:
-            config, limits = self._config, self._limits
-            context = None
-            if config.server.startswith("https://"):
-                context = config.ssl if config.ssl is not None else ssl.create_default_context()
-            target = Target(config.server, context, config.tls_server_name, headers)
-            self._direct = DirectPosts(target, limits.connect_s, limits.connections)
-        self._session = aiohttp.ClientSession(
+        config, limits = self._config, self._limits
+        context = None
+        if config.server.startswith("https://"):
+            context = config.ssl if config.ssl is not None else ssl.create_default_context()
+        target = Target(config.server, context, config.tls_server_name, headers)
+        direct = DirectPosts(target, limits.connect_s, limits.connections)
+        session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._limits.connections,
-                ssl=self._config.ssl if self._config.ssl is not None else True,
+                limit=limits.connections,
+                ssl=config.ssl if config.ssl is not None else True,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             read_bufsize=_READ_CHUNK_BYTES,
         )
+        return _Pools(session, direct)
 
     async def close(self) -> None:
         """Close every connection; repeatable."""
-        session, self._session = self._session, None
-        direct, self._direct = self._direct, None
-        if direct is not None:
-            await direct.close()
-        if session is not None:
-            await session.close()
+        pools = [pools for _, pools in self._retired]
+        if self._pools is not None:
+            pools.append(self._pools)
+        self._pools, self._retired = None, []
+        for each in pools:
+            await each.close()
 
     async def send(self, request: Request) -> bytes:
         """Send a request and return the body of its success.
@@ -170,30 +189,51 @@ class Transport:
         Raises:
             GcushareError: as ``send``.
         """
-        if self._direct is None:
+        if self._config.proxy is not None:
             await self.send(request)
             return
-        direct = self._direct
-        await self._with_credentials(lambda header: self._post_once(direct, request, header))
+        await self._with_credentials(lambda pools, header: self._post_once(pools, request, header))
 
-    async def _with_credentials(self, send: Callable[[str | None], Awaitable[T]]) -> T:
+    async def _with_credentials(self, send: Callable[[_Pools, str | None], Awaitable[T]]) -> T:
         """Send with the current credentials; after a 401 look for newer ones once."""
-        header = await self._config.credentials.header()
+        credentials = self._config.credentials
+        header = await credentials.header()
+        pools = await self._current_pools()
+        generation = self._generation
         try:
-            return await send(header)
+            return await send(pools, header)
         except UnauthorizedError:
             # A 401 comes before anything is done, so that even a write may be sent again.
-            self._config.credentials.reject(header)
-            fresh = await self._config.credentials.header()
-            if fresh == header:
+            if credentials.generation == generation:
+                credentials.reject(header)
+            fresh = await credentials.header()
+            if fresh == header and credentials.generation == generation:
                 raise
-        return await send(fresh)
+        return await send(await self._current_pools(), fresh)
 
-    async def _post_once(self, direct: DirectPosts, request: Request, header: str | None) -> None:
+    async def _current_pools(self) -> _Pools:
+        """The pools whose connections show the current client certificate."""
+        if self._pools is None:
+            raise RuntimeError("the client is not open: use it inside 'async with KubeClient(...)'")
+        if self._generation == self._config.credentials.generation:
+            return self._pools
+        self._generation = self._config.credentials.generation
+        now = time.monotonic()
+        self._retired.append((now, self._pools))
+        current = self._pools = self._make_pools()
+        over = [each for each in self._retired if each[0] <= now - _RETIRED_S]
+        self._retired = [each for each in self._retired if each not in over]
+        for _, pools in over:
+            await pools.close()
+        return current
+
+    async def _post_once(self, pools: _Pools, request: Request, header: str | None) -> None:
         started = time.monotonic()
         timeout_s = request.timeout_s or self._limits.request_s
         try:
-            code, failure = await direct.post(request.path, request.body or b"", _headers(request, header), timeout_s)
+            code, failure = await pools.direct.post(
+                request.path, request.body or b"", _headers(request, header), timeout_s
+            )
         except TRANSPORT_FAILURES as error:
             self._report(request, 0, started)
             raise error_of_transport(request.attempt, error) from error
@@ -214,16 +254,14 @@ class Transport:
 
     async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Return an answer that is a success, its body unread."""
-        return await self._with_credentials(lambda header: self._once(request, timeout, header))
+        return await self._with_credentials(lambda pools, header: self._once(pools, request, timeout, header))
 
     async def _once(
-        self, request: Request, timeout: aiohttp.ClientTimeout, header: str | None
+        self, pools: _Pools, request: Request, timeout: aiohttp.ClientTimeout, header: str | None
     ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            raise RuntimeError("the client is not open: use it inside 'async with KubeClient(...)'")
         started = time.monotonic()
         try:
-            response = await self._session.request(
+            response = await pools.session.request(
                 request.method,
                 URL(self._config.server + request.path, encoded=True),
                 data=request.body,

@@ -54,10 +54,8 @@ def test_an_item_is_appended_in_the_lists_own_style(before: str, after: str) -> 
     [
         pytest.param("a: 1\n", "a: 1\nk:\n- n: x\n", id="block"),
         pytest.param("- a: 1\n  b: 2\n", "- a: 1\n  b: 2\n  k:\n  - n: x\n", id="in a list item"),
-        pytest.param("--- &n !!map\na: 1\n", "--- &n !!map\na: 1\nk:\n- n: x\n", id="anchor and tag before it"),
-        pytest.param(
-            "- &n\n  &m a: 1\n", "- &n\n  &m a: 1\n  k:\n  - n: x\n", id="two anchors"
-        ),
+        pytest.param("# c\n--- &n !!map\na: 1\n", "# c\n--- &n !!map\na: 1\nk:\n- n: x\n", id="anchor and tag"),
+        pytest.param("- &n\n  &m a: 1\n", "- &n\n  &m a: 1\n  k:\n  - n: x\n", id="two anchors"),
         pytest.param("- &n a: 1\n", "- &n a: 1\n  k:\n  - n: x\n", id="anchor of its first key"),
         pytest.param("{a: 1}", '{a: 1, "k": [{"n": "x"}]}', id="flow"),
         pytest.param('{\n  "a": 1\n}\n', '{\n  "a": 1,\n  "k": [{"n": "x"}]\n}\n', id="JSON"),

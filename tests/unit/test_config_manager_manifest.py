@@ -82,9 +82,10 @@ def test_edit_and_removal_are_inverse_for_any_line_ends(
 ) -> None:
     text = corpus_text(name).decode().replace("\r\n", "\n").replace("\n", newline)
     manifest = parse_manifest(text.rstrip("\r\n") if cut else text, name)
-    edited = manifest.pointed_at(ConfigTarget(flag, CONFIG, tag))
+    target = ConfigTarget(flag, CONFIG, tag)
+    edited = manifest.pointed_at(target)
     was = [each.value for each in manifest.flags if each.name == flag]
-    assert edited.trace(OWN_FILES).tag == tag
+    assert edited.points_at(target)
     assert edited.without_trace(OWN_FILES, was[-1] if was else None).text == manifest.text
 
 

@@ -97,10 +97,9 @@ class ConfigTarget:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What of our change stands in a file; ``tag`` is empty where the kind of file has none."""
+    """What of our change stands in a file."""
 
     flag: Flag | None
-    tag: str
     parts: tuple[str, ...]
 
     @property

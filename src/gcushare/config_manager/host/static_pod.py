@@ -95,8 +95,7 @@ class PodManifest:
         mounts = [m for m in self._mounts() if str(m.get("name", "")).startswith(VOLUME_PREFIX)]
         # A flag alone may be another system's that uses the manual's file names; with our volume it is ours.
         parts = (["flag"] if flag and (volumes or mounts) else []) + ["mount"] * len(mounts) + ["volume"] * len(volumes)
-        tag = volumes[0].removeprefix(VOLUME_PREFIX) if volumes else ""
-        return Trace(flag if "flag" in parts else None, tag, tuple(parts))
+        return Trace(flag if "flag" in parts else None, tuple(parts))
 
     def points_at(self, target: ConfigTarget) -> bool:
         flag = effective(self.flags, target.flag)

@@ -64,7 +64,7 @@ class UnitFile:
 
     def trace(self, own_paths: frozenset[str]) -> Trace:
         flag = own_flag(self.flags, own_paths)
-        return Trace(flag, "", ("flag",) if flag else ())
+        return Trace(flag, ("flag",) if flag else ())
 
     def points_at(self, target: ConfigTarget) -> bool:
         flag = effective(self.flags, target.flag)

@@ -131,8 +131,8 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     _check_directory(layout, target)
     snapshot = {path: files.read(path) for path in layout.own_files} | {layout.target: target_state}
     record, notes = _read_record(snapshot[layout.record], layout)
-    pristine, has_trace, edited_since = _without_us(layout, target, snapshot, record)
-    foreign = own_flag(pristine.flags, layout.own_configs)
+    without_us = _without_us(layout, target, snapshot, record)
+    foreign = own_flag(without_us.pristine.flags, layout.own_configs)
     if foreign is not None:
         raise Refused(
             f"{layout.target}: --{foreign.name}={foreign.value} was set by another system that uses the same file "
@@ -143,11 +143,11 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         layout=layout,
         snapshot=snapshot,
         target=target,
-        pristine=pristine,
-        has_trace=has_trace,
-        edited_since=edited_since,
+        pristine=without_us.pristine,
+        has_trace=without_us.has_trace,
+        edited_since=without_us.edited_since,
         record=record,
-        base=_read_base(files, layout, pristine) if with_base else None,
+        base=_read_base(files, layout, without_us.pristine) if with_base else None,
         own_edited=edited,
         aside=None if edited is None else _find_aside(files, edited),
         torn=_find_torn(files, layout),
@@ -182,21 +182,28 @@ def _find_torn(files: Files, layout: Layout) -> tuple[str, ...]:
     return tuple(sorted(ours & present))
 
 
-def _without_us(
-    layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None
-) -> tuple[SchedulerFile, bool, bool]:
-    """Work out the target without our change, whether it has one, and whether it was edited after us."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WithoutUs:
+    """The target without our change; the fields are those of ``Observed``."""
+
+    pristine: SchedulerFile
+    has_trace: bool
+    edited_since: bool
+
+
+def _without_us(layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None) -> _WithoutUs:
     is_marked = target.trace(layout.own_configs).found
     is_recorded = record is not None and own_flag(target.flags, layout.own_configs) is not None
     if not is_marked and not is_recorded:
-        return target, False, False
+        return _WithoutUs(pristine=target, has_trace=False, edited_since=False)
     backup = snapshot[layout.backup]
     ours = sha256(target.text.encode())
     is_as_written = record is not None and ours in record.after_sha256
     if record is not None and is_as_written and backup and sha256(backup.content) == record.before_sha256:
-        return layout.parse(backup.content), True, False
+        return _WithoutUs(pristine=layout.parse(backup.content), has_trace=True, edited_since=False)
     was = record.flag_was if record is not None else _flag_in_backup(layout, target, backup)
-    return target.without_trace(layout.own_configs, was), True, True
+    pristine = target.without_trace(layout.own_configs, was)
+    return _WithoutUs(pristine=pristine, has_trace=True, edited_since=True)
 
 
 def _flag_in_backup(layout: Layout, target: SchedulerFile, backup: FileState | None) -> str | None:

@@ -183,12 +183,12 @@ def _authority(resolved: Resolved) -> bytes | None:
 
 
 def _cluster_info(resolved: Resolved) -> dict[str, str | bool]:
-    """What a credential program is told of the cluster: as kubectl tells it, a file's contents in place of its path."""
-    told = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
-    authority = _authority(resolved) if told.pop("certificate-authority", None) else None
+    """What a credential program learns of the cluster: as from kubectl, a file's contents in place of its path."""
+    info = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
+    authority = _authority(resolved) if info.pop("certificate-authority", None) else None
     if authority is not None:
-        told["certificate-authority-data"] = base64.b64encode(authority).decode()
-    return told
+        info["certificate-authority-data"] = base64.b64encode(authority).decode()
+    return info
 
 
 def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:

@@ -79,6 +79,30 @@ async def test_a_higher_priority_ends_just_what_stands_in_its_way(scheduling: Sc
     assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
 
 
+async def test_a_second_preemptor_has_a_victim_of_its_own_while_the_first_ones_is_still_leaving(
+    scheduling: Scheduling,
+) -> None:
+    """kube-scheduler proposes pods again that are leaving, and does not say whose room that is."""
+    await _ensure_priorities(scheduling)
+    await scheduling.create_nodes([node("node-1", 16, 16)])
+    low = ("low-1", "low-2")
+    await scheduling.create_pods(
+        [pod(name, 16, priorityClassName="low", terminationGracePeriodSeconds=3600) for name in low]
+    )
+    await scheduling.until_bound(*low)
+    for count, name in enumerate(("first", "second"), 1):
+        await scheduling.create_pods([pod(name, 16, priorityClassName="high")])
+
+        def are_leaving(count: int = count) -> bool:
+            return sum("deletionTimestamp" in scheduling.pod(each)["metadata"] for each in low) == count
+
+        await scheduling.pods.until(are_leaving, f"{count} of the less important pods are leaving")
+    for name in low:
+        await scheduling.client.delete(PODS, name, namespace="default", grace_s=0)
+    await scheduling.until_bound("first", "second")
+    assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
+
+
 @pytest.mark.parametrize(
     ("running", "units", "said"),
     [

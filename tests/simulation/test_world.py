@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,17 @@ def test_what_is_drawn_happens_before_the_calm_after_it() -> None:
         stretches = [(start_s, end_s) for start_s, (end_s, _) in zip(starts, schedule.rounds, strict=False)]
         for action in schedule.actions:
             assert any(start_s <= action.at_s < end_s for start_s, end_s in stretches), (schedule.seed, action.words())
+
+
+@pytest.mark.timeout(300)
+def test_an_old_scheduler_hears_of_a_nodes_labels() -> None:
+    # In seed 901348 one did not: a pod waited although a node had been given the label that it selects.
+    waits = create(30.0, "p0", 1)
+    picky = replace(waits, args={**waits.args, "zone": "a"})
+    relabels = [Action(at_s, "relabel", {"node": 0, "zone": zone}) for at_s, zone in ((20.0, "b"), (60.0, "a"))]
+    outcome = run(planned((picky, *relabels)), keeps_history=True)
+    assert outcome.violation is None
+    assert any("node-0 runs default/p0" in line for line in outcome.history)
 
 
 def test_simulated_time_does_not_go_back() -> None:

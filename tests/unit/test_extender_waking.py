@@ -177,6 +177,22 @@ async def test_who_was_woken_while_the_scheduler_did_not_reach_us_is_woken_again
         assert await bench.pass_(20 * ADOPT_S) == [], "something else does"
 
 
+async def test_a_woken_pod_that_was_offered_a_node_and_is_not_bound_is_woken_again_later_each_time(full: Bench) -> None:
+    """The answer may have been lost, and schedulers up to 1.26 try such a pod at the next event only."""
+    async with full.running():
+        full.ask("a", 8)
+        full.end("x")
+        assert await full.pass_(SOON_S) == ["a"]
+        waits = []
+        for _ in range(3):
+            assert full.ask("a", 8) == "fits"
+            waits.append(0.0)
+            while not await full.pass_(0.5):
+                waits[-1] += 0.5
+        assert waits == sorted(waits)
+        assert ANSWER_S < waits[0] < waits[-1] < 20
+
+
 async def test_room_that_went_and_came_back_is_new(full: Bench) -> None:
     async with full.running():
         full.ask("stuck", 8)

@@ -121,6 +121,21 @@ class RefusedGroup:
         return None
 
 
+@dataclass(slots=True, eq=False)
+class Claim:
+    """Room that is meant for a woken pod. ``ignored``: where else there was room then.
+
+    ``is_offered``: whether the scheduler came for it, and was offered nodes.
+    """
+
+    pod: RefusedPod
+    node: str
+    asked: frozenset[str] | None
+    ignored: frozenset[str]
+    until_s: float
+    is_offered: bool = False
+
+
 class RefusedPods:
     """All refused pods by uid, and their groups; both are bounded."""
 

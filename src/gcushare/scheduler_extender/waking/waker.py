@@ -29,7 +29,7 @@ from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import SchedulingRequest
-from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
+from gcushare.scheduler_extender.waking.refused_pods import Claim, RefusedGroup, RefusedPod, RefusedPods
 from gcushare.scheduler_extender.waking.tried_room import TriedRoom
 
 log = logging.getLogger(__name__)
@@ -66,17 +66,6 @@ _NODES_PER_GROUP = 256
 
 _NODES_PER_TURN = 512
 _CLEAN_S = 10.0
-
-
-@dataclass(slots=True, eq=False)
-class Claim:
-    """Room that is meant for a woken pod. ``ignored``: where else there was room then."""
-
-    pod: RefusedPod
-    node: str
-    asked: frozenset[str] | None
-    ignored: frozenset[str]
-    until_s: float
 
 
 @dataclass(slots=True)
@@ -154,7 +143,7 @@ class RoomWaker:
             pod.group.asked_s = now
             pod.group.remove(pod)
         if (claim := self._claims.get(uid)) is not None:
-            claim.until_s = now + ANSWER_S
+            claim.until_s, claim.is_offered = now + ANSWER_S, True
 
     def note_unbound(self, uid: str) -> None:
         """Remember a pod whose binding failed: old schedulers try it again only at the next event as well."""
@@ -285,10 +274,17 @@ class RoomWaker:
                 self._refused.group(request.shape, None).add(self._refused.remember(request))
 
     def _give_up(self, claim: Claim) -> None:
-        """Leave a pod alone that the scheduler does not come back for, until another node has room."""
+        """Leave a pod alone that the scheduler does not come back for, until another node has room.
+
+        Where it came, was offered nodes and did not bind the pod, our answer may not have reached it, after which
+        schedulers up to 1.26 wait for an event: such a pod is woken again, later each time.
+        """
         pod = claim.pod
         del self._claims[pod.uid]
         if pod.group is not None or self._state.ledger.assignment(pod.uid) is not None:
+            return
+        if claim.is_offered:
+            self._put_back(pod, claim.asked)
             return
         self.counters.unanswered += 1
         position = self._state.changes.position

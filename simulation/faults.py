@@ -92,11 +92,12 @@ class Happenings:
     def _change_unit(self, node: int, unit: str | None) -> None:
         plugin = self._world.plugins[f"node-{node}"]
         plugin.unit = unit
-        plugin.stop()
-        self._until(1.0, plugin.start)
+        self._stop_and_start(plugin, 1.0)
 
     def _roll_out(self, process: str, for_s: float) -> None:
-        program = self._world.program(process)
+        self._stop_and_start(self._world.program(process), for_s)
+
+    def _stop_and_start(self, program: Program, for_s: float) -> None:
         program.stop()
 
         def start() -> None:

@@ -190,11 +190,9 @@ class Scheduler:
 
     def _fits(self, pod: Stored, name: str) -> bool:
         """kube-scheduler's own filters: labels, cordons, and the sums of extended resources."""
-        node = self.nodes.objects[("", name)].doc
-        selector = pod.doc["spec"].get("nodeSelector", {})
-        labels = node["metadata"].get("labels", {})
-        if node["spec"].get("unschedulable") or any(labels.get(key) != value for key, value in selector.items()):
+        if not self._is_eligible(pod, name):
             return False
+        node = self.nodes.objects[("", name)].doc
         used: dict[str, int] = {}
         on_node = [
             each
@@ -210,6 +208,13 @@ class Scheduler:
             used.get(resource, 0) + amount <= int(allocatable.get(resource, "0"))
             for resource, amount in self._asks(pod).items()
         )
+
+    def _is_eligible(self, pod: Stored, name: str) -> bool:
+        """Whether a node's labels and cordon let a pod in: where not, no one's end would help."""
+        node = self.nodes.objects[("", name)].doc
+        selector = pod.doc["spec"].get("nodeSelector", {})
+        labels = node["metadata"].get("labels", {})
+        return not node["spec"].get("unschedulable") and all(labels.get(key) == each for key, each in selector.items())
 
     async def _ask(self, pod: Stored, names: list[str]) -> str:
         """Filter and prioritize; returns the node, or nothing where none fits."""
@@ -255,7 +260,8 @@ class Scheduler:
         memory = self.world.vendor.memory_resource
         proposals: dict[str, Any] = {}
         for _, name in sorted(self.nodes.objects):
-            if lower := [each for each in self._lower(pod, name) if memory in self._asks(each)]:
+            lower = [each for each in self._lower(pod, name) if memory in self._asks(each)]
+            if lower and self._is_eligible(pod, name):
                 proposals[name] = {"Pods": [{"UID": each.uid} for each in lower], "NumPDBViolations": 0}
         if not proposals:
             if nominated:

@@ -36,6 +36,7 @@ class _Task(asyncio.Task[Any]):
 
     def __init__(self, coro: Coroutine[Any, Any, Any], *, loop: SimulatedLoop, name: str, context: Context) -> None:
         self.number = _Task.upcoming
+        self.process = context.get(CURRENT)
         super().__init__(coro, loop=loop, name=name, context=context)
 
     def __hash__(self) -> int:
@@ -270,8 +271,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report what nothing caught."""
-        process = CURRENT.get()
+        """Report what nothing caught; who was to catch what a killed process leaves behind is gone with it."""
+        future = context.get("future")
+        process = future.process if isinstance(future, _Task) else CURRENT.get()
         if process is not None and not process.is_alive:
             return
         error = context.get("exception")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from simulation.drawing import ADMINS, FAULTS, USERS, make_schedule
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.loop import START_S, SimulatedLoop
+from simulation.process import Process
 from simulation.run import run
 from simulation.schedule import FIRST_S, Action
 from simulation.shrink import shrink
@@ -101,6 +103,24 @@ def test_an_old_scheduler_hears_of_a_nodes_labels() -> None:
     outcome = run(planned((picky, *relabels)), keeps_history=True)
     assert outcome.violation is None
     assert any("node-0 runs default/p0" in line for line in outcome.history)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_failure_that_nothing_caught_counts_unless_its_process_was_killed(*, is_killed: bool) -> None:
+    # In seed 961482 a task failed in the moment in which a replica was killed, and with it who waited for the task.
+    async def fail() -> None:
+        raise ConnectionResetError("reset")
+
+    failures: list[str] = []
+    loop, process = SimulatedLoop(failures.append), Process("extender-2")
+    task = loop.create_task(fail(), context=process.context)
+    loop.run(START_S + 1.0)
+    if is_killed:
+        loop.kill(process)
+    del task
+    process.tasks.clear()  # what has ended is swept from it now and then
+    gc.collect()
+    assert [each.partition(":")[0] for each in failures] == ([] if is_killed else ["extender-2"])
 
 
 def test_simulated_time_does_not_go_back() -> None:

@@ -24,6 +24,12 @@ class BackoffPolicy:
             raise ValueError(f"first_s must be above 0 and at most cap_s, got {self.first_s!r} and {self.cap_s!r}")
 
 
+def doubled_s(first_s: float, longest_s: float, failures: int) -> float:
+    """The wait after so many failures: ``first_s``, doubled with each, and no longer than ``longest_s``."""
+    # Bounded exponent: 2.0**1024 overflows after a long outage.
+    return min(longest_s, first_s * 2.0 ** min(failures, 60))
+
+
 class Backoff:
     """The waits of one loop. ``rng`` is injected: seeded in tests, ``random.Random()`` in programs."""
 
@@ -43,8 +49,7 @@ class Backoff:
 
     def next_delay_s(self, failure: Exception | None = None) -> float:
         """Count a failure and say how long to wait, no shorter than what the server asked for in ``failure``."""
-        # Bounded exponent: 2.0**1024 overflows after a long outage.
-        full_s = min(self._policy.cap_s, self._policy.first_s * 2.0 ** min(self._failures, 60))
+        full_s = doubled_s(self._policy.first_s, self._policy.cap_s, self._failures)
         self._failures += 1
         asked_s = failure.delay_s if isinstance(failure, RetryableError) else None
         return max(asked_s or 0.0, full_s * self._rng.uniform(0.5, 1.0))

@@ -23,7 +23,7 @@ from itertools import islice
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.pacing import TokenBucket, doubled_s
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
@@ -54,8 +54,7 @@ BURST_WRITES = 200
 _WRITES_AT_ONCE = 8
 _WRITE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
-_MOST_DOUBLINGS = 6
-"""Beyond this a pause is the longest anyway, and some day its float is too large."""
+_FIRST_PAUSE_S = 1.0
 
 _PLACED_PER_LOOK = 16
 _PASSED_PER_LOOK = 512
@@ -173,7 +172,7 @@ class RoomWaker:
 
     def _put_back(self, pod: RefusedPod, asked: frozenset[str] | None) -> None:
         """Let a pod that was not helped wait for a moment, longer each time, before it is woken."""
-        pod.not_before_s = self._clock.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** min(pod.failures, _MOST_DOUBLINGS))
+        pod.not_before_s = self._clock.monotonic() + doubled_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, pod.failures)
         pod.failures += 1
         group = self._refused.group(pod.request.shape, asked)
         group.add(pod)

@@ -97,14 +97,13 @@ class Scheduler:
         if now is None or before is None:
             self._move_all()
             return
-        old, new = before.doc, now.doc
-        if old["spec"] != new["spec"] or old["status"] != new["status"]:
+        if self._heeded(before.doc) != self._heeded(now.doc):
             self._move_all()
-        elif self.world.settings.old_scheduler:  # Those up to 1.26 heed labels, but no annotations.
-            if old["metadata"].get("labels") != new["metadata"].get("labels"):
-                self._move_all()
-        elif old["metadata"] != new["metadata"]:
-            self._move_all()
+
+    def _heeded(self, node: dict[str, Any]) -> tuple[Any, ...]:
+        """What of a node it compares: schedulers up to 1.26 heed labels, but no annotations."""
+        meta = node["metadata"]
+        return node["spec"], node["status"], meta.get("labels") if self.world.settings.old_scheduler else meta
 
     def _forget(self, uid: str) -> None:
         for known in (self._active, self._waiting, self._failures, self._assumed, self._by_uid):

@@ -22,7 +22,7 @@ check_cluster() {
     need helm "version 3 or 4, it installs the charts"
     case $(helm version --template '{{.Version}}' 2>/dev/null) in
     v3.*) list_options=(--all) apply_options=() ;;
-    # Version 4 lists every state without being told, and refuses to be. By itself it applies on the server, which leaves
+    # Version 4 lists every state, and refuses the flag. By itself it applies on the server, which leaves
     # a field to whoever patched it: the desired state that delete.sh sets would stay.
     v4.*) list_options=() apply_options=(--server-side=false) ;;
     *) fail "helm is not version 3 or 4" "install helm 3 or 4" ;;
@@ -210,7 +210,7 @@ load_on_nodes() {
         fi
         say "$sum $uid" >>"$marks"
     done <<<"$lines"
-    # The next run loads it anew: a kubelet short of disk space may have removed it meanwhile.
+    # The next run loads it again: a kubelet short of disk space may have removed it meanwhile.
     rm -f "$marks"
 }
 

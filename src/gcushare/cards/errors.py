@@ -26,7 +26,7 @@ class LibraryMissingError(LibraryNotOpenError):
 
 
 class CardMovedError(DeviceError):
-    """The library was opened again and numbers its cards anew: this one can be asked after the next list."""
+    """The library was opened again and numbers its cards otherwise: this one can be asked after the next list."""
 
     def __init__(self, index: int, uuid: str) -> None:
         super().__init__(f"card {index} ({uuid}) is elsewhere in the library's new list; it is asked at the next look")

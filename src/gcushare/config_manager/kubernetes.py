@@ -193,7 +193,7 @@ def _pem(path: Path | None) -> bytes:
 class ApiReports:
     """One key per node in the ConfigMap; merge patches, so that nodes do not overwrite each other.
 
-    A report may be lost: whoever replaces the ConfigMap, or makes it anew, takes the reports out of it. ``see`` what
+    A report may be lost: whoever replaces the ConfigMap, or makes it again, takes the reports out of it. ``see`` what
     stands there, and the next report is written again.
     """
 

@@ -3,7 +3,7 @@
 The library lives in a worker process. A call that hangs or crashes costs the worker and is blamed on the card it was
 about: that card's calls rest for a growing while, the others are asked again through a new worker at once.
 
-A library numbers its cards anew each time that it is opened. So a slot is first asked which card it holds, and a card
+A library numbers its cards each time that it is opened. So a slot is first asked which card it holds, and a card
 that is elsewhere now is asked nothing before the next list.
 """
 

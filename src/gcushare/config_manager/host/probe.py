@@ -49,7 +49,7 @@ class SchedulerProbe(Protocol):
     """Something that can see the scheduler of this node."""
 
     async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        """Look once; how the scheduler is, or that none runs, is told in words.
+        """Look once; what comes back says how the scheduler is, or that none runs.
 
         Raises:
             SchedulerUnseenError: it cannot be known now which one runs.

@@ -140,7 +140,7 @@ class PodMemoryMonitor:
         """By pod uid and card, the most that a process had since the look before.
 
         Accounts know the most of a process's whole life: where that grew, it was reached since then. On a card that the
-        look before did not read, or where there was none, nobody knows when it was.
+        look before did not read, or where there was none, it is not known when.
         """
         highest: dict[int, dict[int, tuple[str, int]]] = {}
         found: dict[str, dict[int, int]] = {}

@@ -1,15 +1,17 @@
-"""kube-scheduler: asks, retries, backs off, gives up until something happens, preempts, and restarts."""
+"""kube-scheduler: asks, retries, backs off, gives up until something happens, and restarts."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from simulation.preempting import CallError, Preemption
 from simulation.process import Process
-from simulation.store import Failure, Stored, merged
+from simulation.store import FINISHED, Stored
 from simulation.views import View
 
 if TYPE_CHECKING:
@@ -18,11 +20,6 @@ if TYPE_CHECKING:
 EXTENDER_TIMEOUT_S = 5.0
 FLUSH_S = 300.0
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 10.0
-FINISHED = ("Succeeded", "Failed")
-
-
-class CallError(Exception):
-    """The extender did not answer a call, or with an error."""
 
 
 class Scheduler:
@@ -46,7 +43,8 @@ class Scheduler:
         """Pods that fit nowhere, and since when."""
         self._failures: dict[str, int] = {}
         self._assumed: dict[str, tuple[str, dict[str, int]]] = {}
-        self._by_uid: dict[str, Stored] = {}
+        self.by_uid: dict[str, Stored] = {}
+        self._preemption = Preemption(self)
         self._wake = asyncio.Event()
         self.pods = View(world.loop, world.store, "pods", self.rng, matches=lambda _: True, on_change=self._pod_changed)
         self.nodes = View(
@@ -76,7 +74,7 @@ class Scheduler:
         if now is None:
             return
         uid, doc = now.uid, now.doc
-        self._by_uid[uid] = now
+        self.by_uid[uid] = now
         is_over = doc["status"].get("phase") in FINISHED
         if doc["spec"].get("nodeName"):
             self._assumed.pop(uid, None)
@@ -106,7 +104,7 @@ class Scheduler:
         return node["spec"], node["status"], meta.get("labels") if self.world.settings.old_scheduler else meta
 
     def _forget(self, uid: str) -> None:
-        for known in (self._active, self._waiting, self._failures, self._assumed, self._by_uid):
+        for known in (self._active, self._waiting, self._failures, self._assumed, self.by_uid):
             known.pop(uid, None)
 
     def _move_all(self) -> None:
@@ -127,14 +125,14 @@ class Scheduler:
         while True:
             now_s = self.world.loop.now_s
             due = [
-                (-self._by_uid[uid].doc["spec"].get("priority", 0), order, uid)
+                (-self.by_uid[uid].doc["spec"].get("priority", 0), order, uid)
                 for order, (uid, from_s) in enumerate(self._active.items())
                 if from_s <= now_s
             ]
             if due:
                 uid = min(due)[2]
                 del self._active[uid]
-                await self._schedule(self._by_uid[uid])
+                await self._schedule(self.by_uid[uid])
                 continue
             for uid, since_s in list(self._waiting.items()):
                 if now_s - since_s >= FLUSH_S:
@@ -149,24 +147,24 @@ class Scheduler:
 
     async def _schedule(self, pod: Stored) -> None:
         await asyncio.sleep(0.001)
-        names = [name for name in sorted(key[1] for key in self.nodes.objects) if self._fits(pod, name)]
+        names = [name for name in sorted(key[1] for key in self.nodes.objects) if self.fits(pod, name)]
         try:
             best = await self._ask(pod, names) if names else ""
         except CallError as error:
             self.world.note(f"scheduler: {'/'.join(pod.key)}: {error}")
             self._fail(pod.uid, is_error=True)
             return
-        if pod.uid not in self._by_uid:
+        if pod.uid not in self.by_uid:
             return
         if not best:
-            await self._preempt(pod)
+            await self._preemption.try_for(pod)
             self._fail(pod.uid, is_error=False)
             return
         self._assumed[pod.uid] = (best, self._asks(pod))
         self.world.loop.create_task(self._bind(pod, best), context=self.process.context)
 
     def _fail(self, uid: str, *, is_error: bool) -> None:
-        pod = self._by_uid.get(uid)
+        pod = self.by_uid.get(uid)
         if pod is None or pod.doc["spec"].get("nodeName"):
             return
         self._failures[uid] = self._failures.get(uid, 0) + 1
@@ -187,16 +185,22 @@ class Scheduler:
                 asked[name] = max(asked.get(name, 0), int(amount))
         return asked
 
-    def _fits(self, pod: Stored, name: str) -> bool:
-        """kube-scheduler's own filters: labels, cordons, and the sums of extended resources."""
-        if not self._is_eligible(pod, name):
+    def fits(self, pod: Stored, name: str, without: Collection[str] = ()) -> bool:
+        """kube-scheduler's own filters: labels, cordons, and the sums of extended resources.
+
+        Nominees that are no less important count as if they ran; who is in ``without``, by uid, as if gone.
+        """
+        if not self.is_eligible(pod, name):
             return False
         node = self.nodes.objects[("", name)].doc
         used: dict[str, int] = {}
+        priority = pod.doc["spec"].get("priority", 0)
         on_node = [
             each
-            for each in self._by_uid.values()
-            if each.doc["spec"].get("nodeName") == name and each.doc["status"].get("phase") not in FINISHED
+            for each in self.by_uid.values()
+            if each.doc["status"].get("phase") not in FINISHED
+            and each.uid not in without
+            and (each.doc["spec"].get("nodeName") or self._nomination(each, pod, priority)) == name
         ]
         asks = [*map(self._asks, on_node), *(asked for node_name, asked in self._assumed.values() if node_name == name)]
         for asked in asks:
@@ -208,7 +212,13 @@ class Scheduler:
             for resource, amount in self._asks(pod).items()
         )
 
-    def _is_eligible(self, pod: Stored, name: str) -> bool:
+    def _nomination(self, other: Stored, pod: Stored, priority: int) -> str:
+        """For which node another pod is nominated, if a pod of this priority has to leave it the room."""
+        if other.uid == pod.uid or other.uid in self._assumed or other.doc["spec"].get("priority", 0) < priority:
+            return ""
+        return str(other.doc["status"].get("nominatedNodeName") or "")
+
+    def is_eligible(self, pod: Stored, name: str) -> bool:
         """Whether a node's labels and cordon let a pod in: where not, no one's end would help."""
         node = self.nodes.objects[("", name)].doc
         selector = pod.doc["spec"].get("nodeSelector", {})
@@ -218,7 +228,7 @@ class Scheduler:
     async def _ask(self, pod: Stored, names: list[str]) -> str:
         """Filter and prioritize; returns the node, or nothing where none fits."""
         body = b'{"Pod":%s,"Nodes":null,"NodeNames":%s}' % (pod.raw, msgspec.json.encode(names))
-        answer = await self._call("filter", body)
+        answer = await self.call("filter", body)
         if answer.get("Error"):
             raise CallError(f"filter: {answer['Error']}")
         found = answer["NodeNames"] or []
@@ -228,7 +238,7 @@ class Scheduler:
         if len(found) == 1:
             return str(found[0])
         body = b'{"Pod":%s,"Nodes":null,"NodeNames":%s}' % (pod.raw, msgspec.json.encode(found))
-        scores = {each["Host"]: each["Score"] for each in await self._call("prioritize", body)}
+        scores = {each["Host"]: each["Score"] for each in await self.call("prioritize", body)}
         best = max(scores.values())
         return str(self.rng.choice(sorted(name for name, score in scores.items() if score == best)))
 
@@ -236,74 +246,18 @@ class Scheduler:
         meta = pod.doc["metadata"]
         names = {"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": pod.uid, "Node": node}
         try:
-            answer = await self._call("bind", msgspec.json.encode(names))
+            answer = await self.call("bind", msgspec.json.encode(names))
             problem = answer.get("Error", "")
         except CallError as error:
             problem = str(error)
         if problem:
             self.world.note(f"scheduler: bind of {'/'.join(pod.key)} to {node}: {problem}")
             self._assumed.pop(pod.uid, None)
-            if pod.uid in self._by_uid:
+            if pod.uid in self.by_uid:
                 self._fail(pod.uid, is_error=True)
             self._wake.set()
 
-    async def _preempt(self, pod: Stored) -> None:
-        """Let pods of a lower priority end on one node, where the extender agrees; those that are leaving as well.
-
-        As kube-scheduler it waits while such pods are leaving the node that the pod is nominated for, and takes the
-        nomination back where it has no one to propose.
-        """
-        nominated = pod.doc["status"].get("nominatedNodeName")
-        if nominated and any(each.doc["metadata"].get("deletionTimestamp") for each in self._lower(pod, nominated)):
-            return
-        memory = self.world.vendor.memory_resource
-        proposals: dict[str, Any] = {}
-        for _, name in sorted(self.nodes.objects):
-            lower = [each for each in self._lower(pod, name) if memory in self._asks(each)]
-            if lower and self._is_eligible(pod, name):
-                proposals[name] = {"Pods": [{"UID": each.uid} for each in lower], "NumPDBViolations": 0}
-        if not proposals:
-            if nominated:
-                self._nominate(pod, None)
-            return
-        body = b'{"Pod":%s,"NodeNameToMetaVictims":%s}' % (pod.raw, msgspec.json.encode(proposals))
-        try:
-            answer = (await self._call("preempt", body)).get("NodeNameToMetaVictims") or {}
-        except CallError:
-            return
-        if not answer or pod.uid not in self._by_uid:
-            return
-        node = min(answer, key=lambda name: (len(answer[name]["Pods"] or ()), name))
-        self.world.counts["preemptions"] += 1
-        self.world.note(f"scheduler: {'/'.join(pod.key)} preempts {len(answer[node]['Pods'] or ())} pods on {node}")
-        if not self._nominate(pod, node):
-            return
-        for victim in answer[node]["Pods"] or ():
-            found = self._by_uid.get(victim["UID"])
-            if found is not None:
-                self.world.users.delete(found.key, found.uid)
-
-    def _lower(self, pod: Stored, node: str) -> list[Stored]:
-        """The pods of a node that are less important than another, and not over."""
-        priority = pod.doc["spec"].get("priority", 0)
-        return [
-            each
-            for each in self._by_uid.values()
-            if each.doc["spec"].get("nodeName") == node
-            and each.doc["spec"].get("priority", 0) < priority
-            and each.doc["status"].get("phase") not in FINISHED
-        ]
-
-    def _nominate(self, pod: Stored, node: str | None) -> bool:
-        """Write for which node a pod is nominated; False where that fails, as when the pod is gone."""
-        patch = {"status": {"nominatedNodeName": node}}
-        try:
-            self.world.store.update("pods", pod.key, lambda doc: merged(doc, patch), "scheduler")
-        except Failure:
-            return False
-        return True
-
-    async def _call(self, verb: str, body: bytes) -> Any:
+    async def call(self, verb: str, body: bytes) -> Any:
         """Call the extender through its Service."""
         path = f"{self.world.vendor.url_prefix}/{verb}"
         self.world.counts[f"{verb} calls"] += 1

@@ -13,6 +13,8 @@ Doc: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
 
+FINISHED = ("Succeeded", "Failed")
+"""The phases of pods that are over."""
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _FIRST_VERSION = 100
 

@@ -1,4 +1,4 @@
-"""Two pods preempt one after the other, while the scheduler proposes the first one's victim once more."""
+"""Pods preempt: one after the other, while the first one's victim is proposed again, and beside one that is spared."""
 
 from __future__ import annotations
 
@@ -31,3 +31,14 @@ def test_each_preemptor_has_a_victim_of_its_own_and_neither_waits_for_the_others
     ran_s = [float(at_s) for at_s, _, words in happened if words.startswith(RUNS)]
     assert len(ran_s) == 2
     assert max(ran_s) < 53 + GRACE_S + 5, "not one grace period after the other"
+
+
+@pytest.mark.timeout(300)
+def test_the_older_of_two_that_are_equal_is_spared_where_the_sums_let_it() -> None:
+    storm = (pod(30.0, "older", 0), pod(31.0, "younger", 0), pod(50.0, "first", 100))
+    outcome = run(planned(storm), keeps_history=True)
+
+    assert outcome.violation is None
+    assert any("default/first preempts 1 pods" in line for line in outcome.history)
+    deleted = [line.split()[-5] for line in outcome.history if "api: deleted pods" in line]
+    assert deleted[0] == "default/younger"

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from gcushare.kube.connection.transport import Request
+from simulation.admission import AdmissionPolicies
 from simulation.store import Doc, Failure, Key, Store, Stored, merged
 from simulation.watches import Matches
 
@@ -60,8 +61,9 @@ def _always(_: Doc) -> bool:
 class ApiServer:
     """Answers requests from the store. ``pick`` draws a number below its argument, for answers that may be old."""
 
-    def __init__(self, store: Store, pick: Callable[[int], int]) -> None:
+    def __init__(self, store: Store, pick: Callable[[int], int], policies: AdmissionPolicies) -> None:
         self.store = store
+        self._policies = policies
         self._pick = pick
         self._pages: dict[str, tuple[list[Stored], int]] = {}
         self._tokens = 0
@@ -142,6 +144,8 @@ class ApiServer:
         self.store.update("pods", target.key, bind, by)
 
     def _patch(self, target: Target, patch: Doc, by: str) -> Stored:
+        if target.plural == "pods" and self._policies.refuses(target.name):
+            raise Failure(403, "Forbidden", f"admission webhook denied the request: {target.name} must not change")
         asked: Doc = dict(patch.get("metadata") or {})
         old = self.store.get(target.plural, target.key)
         if "uid" in asked and asked.pop("uid") != old.uid:

@@ -6,6 +6,7 @@ Each changes a program that was just built, or an answer of it, in the way in wh
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -149,6 +150,15 @@ class NeverCorrects(Bug):
         _replace(app.observed.reconciler.writer._patcher, "patch_record", write)
 
 
+class ForgetsInitCards(Bug):
+    """Every other look forgets the whole cards that only an init container had."""
+
+    def plant_in_plugin(self, app: PluginApp) -> None:
+        store, looks = app.observed.store, itertools.count()
+        shown = store.partly_shown_in
+        _replace(store, "partly_shown_in", lambda pods: shown(pods) if next(looks) % 2 else [])
+
+
 class LeaksTasks(Bug):
     """The plugin begins something at each change of a pod that never ends."""
 
@@ -189,6 +199,7 @@ BUGS: dict[str, type[Bug]] = {
     "refuses all": RefusesAll,
     "dies of a name": DiesOfAName,
     "never corrects": NeverCorrects,
+    "forgets init cards": ForgetsInitCards,
     "leaks tasks": LeaksTasks,
     "gives twice": GivesTwice,
 }

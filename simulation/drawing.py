@@ -38,6 +38,8 @@ FAULTS = {
     "silent podresources": 0.4,
     "ignore preference": 0.5,
 }
+LONG_FAULTS = {"refuse writes"}
+"""Those that calm does not end."""
 QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
 """As many go as come: in hours, pods that find no room would else only become more."""
 STORM = ((USERS, (0.3, 1.0, 4.0)), (ADMINS, (20.0, 60.0, 400.0)), (FAULTS, (0.7, 2.0, 6.0, 100.0)))
@@ -89,6 +91,8 @@ class _Drawing:
     def __init__(self, rng: random.Random, settings: Settings) -> None:
         self._rng = rng
         self._settings = settings
+        self._rare = random.Random(f"{settings.seed}/rare")
+        """Of its own, so that what was drawn before there was any of this is drawn still."""
         self._names = 0
         self._processes = [
             *(f"extender-{n}" for n in range(settings.replicas)),
@@ -104,12 +108,14 @@ class _Drawing:
         elif self._rng.random() < 0.35:
             yield from self._missed_terms(from_s, until_s)
         yield from self._stretch(from_s, until_s, STORM)
+        yield from self._policies(from_s, until_s)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
         for _ in range(self._rng.choice([0, 40, 160])):
             yield Action(round(from_s + 300.0 * self._rng.random(), 3), "delete", self._delete())
         yield from self._stretch(from_s, until_s, QUIET)
+        yield from self._policies(from_s, until_s)
 
     def _stretch(self, from_s: float, until_s: float, what: Paces) -> Iterator[Action]:
         """Each stretch has a pace of its own for each kind of trouble."""
@@ -123,6 +129,13 @@ class _Drawing:
                 kind = rng.choices(list(kinds), list(kinds.values()))[0]
                 yield Action(round(at_s, 3), kind, getattr(self, f"_{kind.replace(' ', '_')}")())
                 at_s += rng.expovariate(1 / pace_s)
+
+    def _policies(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """In some stretches, somebody's policy refuses writes to a tenth of the pods, for up to hours."""
+        rng = self._rare
+        if rng.random() < 0.3:
+            args = {"last": str(rng.randrange(10)), "for_s": rng.choice([60.0, 1800.0, 9000.0])}
+            yield Action(round(rng.uniform(from_s, until_s), 3), "refuse writes", args)
 
     def _stale_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Answers get lost, and lists are begun again and take long: what is read is older than what was known."""
@@ -189,6 +202,8 @@ class _Drawing:
             "grace": rng.choice([0, 1, 5, 30]),
             "zone": rng.choice(["", "", "", "a"]),
         }
+        if whole and self._rare.random() < 0.3:
+            made["init"] = self._rare.choice([1, 2, 3])
         if several:
             made["units"] = [rng.choice([1, 2, 3]), rng.choice([1, 2, 3])]
         return made

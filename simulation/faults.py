@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from simulation.drawing import FAULTS
+from simulation.drawing import FAULTS, LONG_FAULTS
 from simulation.program import Program
 from simulation.schedule import Action
 from simulation.weather import Odds
@@ -55,11 +55,12 @@ class Happenings:
             "silent library": self._silent_library,
             "silent podresources": self._silent_podresources,
             "ignore preference": self._ignore_preference,
+            "refuse writes": self._refuse_writes,
         }
 
     def begin(self, action: Action) -> None:
         """Do what an action says."""
-        if action.kind in FAULTS:
+        if action.kind in FAULTS or action.kind in LONG_FAULTS:
             self._world.faults[action.kind] += 1
         self._by_kind[action.kind](**action.args)
 
@@ -220,6 +221,12 @@ class Happenings:
 
     def _ignore_preference(self, node: int, for_s: float) -> None:
         self._flag_kubelet(node, "ignores_preference", for_s)
+
+    def _refuse_writes(self, last: str, for_s: float) -> None:
+        """Of pods whose names end so; calm does not end it, as nothing else depends on such pods."""
+        policies = self._world.policies
+        policies.begin(last)
+        self._world.loop.call_world(for_s, policies.end, last)
 
     def _flag_kubelet(self, node: int, name: str, for_s: float) -> None:
         kubelet = self._world.kubelets[f"node-{node}"]

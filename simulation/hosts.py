@@ -25,6 +25,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import VENDORS_BY_NAME
+from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
 from simulation.host_schedule import HOSTS, HostSchedule
@@ -119,7 +120,7 @@ class HostsWorld:
         self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
         self.store = Store(self._changed)
         self.rng = random.Random(f"hosts world/{self.seed}")
-        self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange))
+        self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange, AdmissionPolicies(self.loop)))
         self.wanted = Mode.APPLY
         self.url = "http://10.96.1.37:32766"
         self.is_extender_away = False

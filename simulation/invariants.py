@@ -48,6 +48,8 @@ class Invariants:
         self.lost: set[str] = set()
         """Pods whose ids a kubelet forgot with its checkpoint."""
         self.waiting_since_s: dict[str, float] = {}
+        self._corrections: dict[str, list[tuple[CardGrant, ...]]] = {}
+        """What plugins wrote over a pod's record since anyone else did, by uid."""
 
     # At each write
 
@@ -101,6 +103,8 @@ class Invariants:
             now = None if change.kind == DELETED else pod_assignment(pod, self._world.vendor)
         except GcushareError:
             now = None
+        if change.kind == DELETED:
+            self._corrections.pop(uid, None)
         if before is not None:
             self._count(before, -1)
         if now is not None:
@@ -109,6 +113,10 @@ class Invariants:
         else:
             self.held.pop(uid, None)
         was_bound = change.old is not None and bool(change.old.doc["spec"].get("nodeName"))
+        if was_bound and change.kind != DELETED:
+            grants = [each.grants if each is not None else () for each in (before, now)]
+            if grants[0] != grants[1]:
+                self._check_correction(change, grants[1])
         if now is not None and not was_bound:
             self.waiting_since_s.pop(uid, None)
             self._check_binding(now, change)
@@ -118,6 +126,21 @@ class Invariants:
         elif before is not None and now is None and change.by == "a user" and change.kind != DELETED:
             for grant in before.grants:
                 self._excuse((before.node, grant.index), change.version)
+
+    def _check_correction(self, change: Change, grants: tuple[CardGrant, ...]) -> None:
+        """What a plugin corrected stays so; one that writes the same for the third time found its own record wrong."""
+        uid = change.new.uid
+        if not change.by.startswith("plugin/"):
+            self._corrections.pop(uid, None)
+            return
+        written = self._corrections.setdefault(uid, [])
+        written.append(grants)
+        if written.count(grants) > 2:
+            words = f"cards {[each.index for each in grants]}" if grants else "no cards"
+            self._world.fail(
+                "a correct record is left alone",
+                f"{change.by} records {words} of {change.new.key[1]} for the third time",
+            )
 
     def _excuse(self, key: CardKey, version: int) -> None:
         self._excused[key] = (version, self._world.loop.now_s)

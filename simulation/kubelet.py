@@ -14,7 +14,7 @@ from simulation.node_status import NodeStatus
 from simulation.plugin_calls import call_plugin
 from simulation.process import Process
 from simulation.sockets import CallFailed, PluginSocket, SocketDirectory
-from simulation.store import Doc, Failure, Stored
+from simulation.store import FINISHED, Doc, Failure, Stored
 from simulation.views import View
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SHOWN_AFTER_S = (0.006, 0.025)
 """podresources shows an allocation this long after Allocate's answer."""
-FINISHED = ("Succeeded", "Failed")
 
 
 class Kubelet:
@@ -275,5 +274,6 @@ class Kubelet:
                 raise
 
     def _words(self, uid: str) -> str:
-        units = self.world.units_held(self, uid)
-        return ", ".join(f"{count} of card {card}" for card, count in sorted(units.items())) or "no card"
+        units, whole = self.world.units_held(self, uid), self.world.whole_cards_held(self, uid)
+        words = [f"{count} of card {card}" for card, count in sorted(units.items())]
+        return ", ".join([*words, *(f"card {card}" for card in sorted(whole))]) or "no card"

@@ -21,7 +21,7 @@ class Users:
         self._made: dict[str, Doc] = {}
 
     def create(self, name: str, whole: int, units: list[int], init: int, priority: int, grace: int, zone: str) -> None:
-        """Create a pod; ``units`` are those of each container, ``init`` of an init container."""
+        """Create a pod; ``units`` are each container's, ``init`` an init container's: cards beside ``whole``."""
         vendor = self._world.vendor
         memory = vendor.memory_resource
         limits: list[Doc] = [{memory: str(each)} for each in units] or [{vendor.whole_card_resource: str(whole)}]
@@ -34,7 +34,8 @@ class Users:
             "nodeSelector": {"zone": zone} if zone else {},
         }
         if init:
-            spec["initContainers"] = [{"name": "init-0", "resources": {"limits": {memory: str(init)}}}]
+            asked = vendor.whole_card_resource if whole else memory
+            spec["initContainers"] = [{"name": "init-0", "resources": {"limits": {asked: str(init)}}}]
         self._create(name, spec)
 
     def _create(self, name: str, spec: Doc) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request import Policies, RejectedRequest
 from gcushare.wire.objects import NODE, POD
+from simulation.store import FINISHED
 
 if TYPE_CHECKING:
     from simulation.invariants import Invariants
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 BOUND_WITHIN_S = 90.0
 """In calm, a pod that fits is bound within this."""
+REFUSED_FOR_S = 150.0
+"""After a policy refused writes to a pod, for so long nothing is expected of it: a minute's pause, and what follows."""
 
 
 class SettledInvariants:
@@ -71,20 +74,28 @@ class SettledInvariants:
         world = self._world
         pods = {each.uid: each for each in world.store.all("pods").values()}
         for uid in sorted({uid for uid, _, _ in kubelet.devices.held}):
-            units = world.units_held(kubelet, uid)
-            if not units or uid in self._records.lost:
+            units, whole = world.units_held(kubelet, uid), world.whole_cards_held(kubelet, uid)
+            if uid in self._records.lost:
                 continue
-            if uid not in pods or pods[uid].doc["status"].get("phase") in ("Succeeded", "Failed"):
+            if uid not in pods or pods[uid].doc["status"].get("phase") in FINISHED:
                 continue  # From the checkpoint; the next admission frees them.
+            if world.policies.refused_within(pods[uid].key[1], REFUSED_FOR_S):
+                continue
             held = self._records.held.get(uid)
+            if whole and whole != {grant.index for grant in (held.grants if held is not None else ()) if grant.whole}:
+                words = "no record" if held is None else f"a record of {[each.index for each in held.grants]}"
+                self._fail_kubelet(f"{pods[uid].key[1]} has {sorted(whole)} whole on {kubelet.node}, and {words}")
+            if not units:
+                continue
             recorded = {grant.index: grant.units for grant in held.grants} if held is not None else {}
             # What init containers held that is free again is nobody's business: then only the cards have to be right.
             is_all = sum(recorded.values()) == sum(units.values())
             if recorded.keys() != units.keys() or (is_all and recorded != units):
-                world.fail(
-                    "what a kubelet holds is in the ledger",
-                    f"{pods[uid].key[1]} holds {units} on {kubelet.node}, and its record says {recorded}",
-                )
+                name = pods[uid].key[1]
+                self._fail_kubelet(f"{name} holds {units} on {kubelet.node}, and its record says {recorded}")
+
+    def _fail_kubelet(self, words: str) -> None:
+        self._world.fail("what a kubelet holds is in the ledger", words)
 
     def _check_sizes(self) -> None:
         """Records settle within the cards, but where cards shrank under their pods or a kubelet lost its checkpoint."""
@@ -92,8 +103,10 @@ class SettledInvariants:
         for node, index in sorted(self._records.on_card):
             size = self._records.sizes.get(node, {}).get(index)
             units = self._records.units((node, index), size or 0)
-            pods = {uid for uid, each in self._records.held.items() if each.node == node}
-            is_sure = size is not None and not pods & self._records.lost
+            here = {uid: each.pod for uid, each in self._records.held.items() if each.node == node}
+            pods = here.keys()
+            is_refused = any(world.policies.refused_within(each.name, REFUSED_FOR_S) for each in here.values())
+            is_sure = size is not None and not pods & self._records.lost and not is_refused
             if is_sure and units > (size or 0):
                 really = sum(world.units_held(world.kubelets[node], uid).get(index, 0) for uid in pods)
                 if really <= (size or 0):
@@ -112,8 +125,10 @@ class SettledInvariants:
             since_s = world.loop.now_s - self._records.waiting_since_s.get(uid, world.loop.now_s)
             if isinstance(waiting, RejectedRequest) or since_s < BOUND_WITHIN_S:
                 continue
+            if world.policies.refused_within(waiting.pod.name, REFUSED_FOR_S):
+                continue
             for name, node in sorted(truth.ledger.nodes.items()):
-                if node.fits(waiting.cards) and world.scheduler._fits(pods[uid], name):
+                if node.fits(waiting.cards) and world.scheduler.fits(pods[uid], name):
                     world.fail(
                         "a pod that fits is bound within a bound",
                         f"{waiting.pod} has waited for {since_s:.0f} s, and {name} has room for it",

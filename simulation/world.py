@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.kubelet.device_ids import cards_of_ids
+from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.bugs import Bug, find_bug
 from simulation.cards import Machine, make_machine
@@ -60,7 +62,8 @@ class World:
         self.bugs: Bug = find_bug(schedule.planted)
         rng = self.rng("api")
         self.store = Store(self._changed)
-        self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange))
+        self.policies = AdmissionPolicies(self.loop)
+        self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange, self.policies))
         self.invariants = Invariants(self)
         self._settled = SettledInvariants(self, self.invariants)
         self.users, self.admins = Users(self), Admins(self)
@@ -107,11 +110,17 @@ class World:
 
     def units_held(self, kubelet: Kubelet, uid: str) -> dict[int, int]:
         """What a pod holds at its kubelet: units of memory by card; ids of init containers count once."""
-        memory = self.vendor.memory_resource
-        ids = frozenset[str]().union(
-            *(held for (holder, _, of), held in kubelet.devices.held.items() if holder == uid and of == memory)
-        )
-        return cards_of_ids(ids)
+        return cards_of_ids(self._ids_held(kubelet, uid, self.vendor.memory_resource))
+
+    def whole_cards_held(self, kubelet: Kubelet, uid: str) -> set[int]:
+        """The cards that a pod holds whole at its kubelet, those of its init containers among them."""
+        ids = self._ids_held(kubelet, uid, self.vendor.whole_card_resource)
+        return {decode_whole_card_id(device_id) for device_id in ids}
+
+    @staticmethod
+    def _ids_held(kubelet: Kubelet, uid: str, resource: str) -> frozenset[str]:
+        held = kubelet.devices.held.items()
+        return frozenset[str]().union(*(ids for (holder, _, of), ids in held if holder == uid and of == resource))
 
     @property
     def digest(self) -> str:

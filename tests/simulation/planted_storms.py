@@ -17,6 +17,7 @@ PROGRAMS_LIVE = "no process ends by any input"
 NOTHING_LEAKS = "nothing leaks"
 IDS_GIVEN_ONCE = "an id is given once"
 REASONS = "every refused pod has a reason"
+RECORDS_STAY = "a correct record is left alone"
 KUBELETS_ARE_RECORDED = "what a kubelet holds is in the ledger"
 PODS_ARE_BOUND = "a pod that fits is bound within a bound"
 LEDGER_IS_TRUE = "the ledger equals the API server's truth within a bounded lag"
@@ -33,17 +34,29 @@ class Storm:
     invariant: str
     actions: tuple[Action, ...]
     nodes: tuple[tuple[int, ...], ...] = TWO_CARDS
+    mode: Mode = Mode.MEMORY
+    length_s: float = 140.0
+
+    def schedule(self, planted: str = "") -> Schedule:
+        """The run of it, with a bug."""
+        return planned(self.actions, planted, self.nodes, self.mode, self.length_s)
 
 
-def planned(actions: tuple[Action, ...], planted: str = "", nodes: tuple[tuple[int, ...], ...] = TWO_CARDS) -> Schedule:
-    """A run of only these actions, in the order of their times."""
+def planned(
+    actions: tuple[Action, ...],
+    planted: str = "",
+    nodes: tuple[tuple[int, ...], ...] = TWO_CARDS,
+    mode: Mode = Mode.MEMORY,
+    length_s: float = 140.0,
+) -> Schedule:
+    """A run of only these actions, in the order of their times; calm comes after this length."""
     drawn = make_schedule(0, rounds=1, planted=planted)
     settings = replace(
-        drawn.settings, nodes=nodes, vendor="enflame", mode=Mode.MEMORY, old_scheduler=True, clock_drift=0.0,
+        drawn.settings, nodes=nodes, vendor="enflame", mode=mode, old_scheduler=True, clock_drift=0.0,
         replicas=len(EXTENDERS), lease=OUR_LEASE,
     )  # fmt: skip
     ordered = tuple(sorted(actions, key=lambda action: action.at_s))
-    return replace(drawn, settings=settings, actions=ordered, rounds=((140.0, 270.0),))
+    return replace(drawn, settings=settings, actions=ordered, rounds=((length_s, length_s + 130.0),))
 
 
 def digest_of_a_short_run(seed: int) -> str:
@@ -56,6 +69,12 @@ def create(at_s: float, name: str, units: int, grace: int = 1) -> Action:
     """A pod of one container."""
     args: dict[str, Any] = {"whole": 0, "init": 0, "priority": 0, "grace": grace, "zone": ""}
     return Action(at_s, "create", {"name": name, "units": [units], **args})
+
+
+def create_whole(at_s: float, name: str, cards: int, init: int = 0) -> Action:
+    """A pod of so many whole cards, and an init container of others."""
+    args: dict[str, Any] = {"whole": cards, "init": init, "priority": 0, "grace": 1, "zone": ""}
+    return Action(at_s, "create", {"name": name, "units": [], **args})
 
 
 def created(count: int, units: int) -> tuple[Action, ...]:
@@ -127,6 +146,13 @@ STORMS = {
     "never corrects": Storm(
         KUBELETS_ARE_RECORDED,
         (Action(30.0, "ignore preference", {"node": 0, "for_s": 60.0}), create(31.0, "p1", 2)),
+    ),
+    "forgets init cards": Storm(
+        RECORDS_STAY,
+        (Action(29.0, "ignore preference", {"node": 0, "for_s": 5.0}), create_whole(30.0, "p1", 1, init=2)),
+        EIGHT_CARDS,
+        mode=Mode.BOTH,
+        length_s=600.0,
     ),
     "refuses all": Storm(PODS_ARE_BOUND, (create(30.0, "p1", 8),)),
     "keeps the dead": Storm(

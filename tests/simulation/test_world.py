@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulation.drawing import ADMINS, FAULTS, USERS, make_schedule
+from simulation.drawing import ADMINS, FAULTS, LONG_FAULTS, USERS, make_schedule
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.loop import START_S, SimulatedLoop
 from simulation.process import Process
@@ -43,7 +43,7 @@ def test_a_storm_leaves_every_invariant_standing(seed: int) -> None:
 @pytest.mark.parametrize("bug", STORMS)
 def test_an_invariant_bites(bug: str) -> None:
     storm = STORMS[bug]
-    outcome = run(planned(storm.actions, bug, storm.nodes))
+    outcome = run(storm.schedule(bug))
     assert outcome.violation is not None
     assert outcome.violation.invariant == storm.invariant
 
@@ -52,7 +52,7 @@ def test_an_invariant_bites(bug: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", STORMS)
 def test_without_the_bug_the_same_storm_leaves_all_invariants_standing(bug: str) -> None:
-    assert run(planned(STORMS[bug].actions, nodes=STORMS[bug].nodes)).violation is None
+    assert run(STORMS[bug].schedule()).violation is None
 
 
 @pytest.mark.timeout(300)
@@ -81,7 +81,7 @@ def test_a_failing_schedule_is_cut_to_what_fails_and_its_history_can_be_read() -
 
 def test_every_kind_of_action_can_be_drawn_and_left_out() -> None:
     drawn = {action.kind for seed in range(60) for action in make_schedule(seed).actions}
-    assert drawn == {*USERS, *ADMINS, *FAULTS}
+    assert drawn == {*USERS, *ADMINS, *FAULTS, *LONG_FAULTS}
     assert run(planned(())).violation is None
 
 
@@ -103,6 +103,16 @@ def test_an_old_scheduler_hears_of_a_nodes_labels() -> None:
     outcome = run(planned((picky, *relabels)), keeps_history=True)
     assert outcome.violation is None
     assert any("node-0 runs default/p0" in line for line in outcome.history)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("last", "is_refused"), [("2", True), ("1", False)])
+def test_a_pod_that_a_policy_keeps_from_being_woken_is_woken_after_it(last: str, *, is_refused: bool) -> None:
+    policy = Action(20.0, "refuse writes", {"last": last, "for_s": 180.0})
+    outcome = run(planned((policy, *STORMS["never wakes"].actions)), keeps_history=True)
+    assert outcome.violation is None
+    runs = next(line for line in outcome.history if "node-0 runs default/p2" in line)
+    assert (float(runs.split()[0]) > 200.0) is is_refused
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

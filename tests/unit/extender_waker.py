@@ -18,6 +18,9 @@ from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_docu
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
+SOON_S = 2.0
+"""What is promised: a pod that fits is asked about again within this time."""
+
 
 class Written:
     """Takes what is noted on pods; ``error`` befalls the next notes."""
@@ -49,6 +52,13 @@ class Bench:
             self.state, named=NamedNodes(20), refusals=self.waker.note_refused, offers=self.waker.note_offered
         )
         self._ages = count()
+
+    @classmethod
+    def filled(cls) -> Bench:
+        """One node of one card, and a pod that has all of it."""
+        bench = cls(16)
+        bench.hold("x", 16)
+        return bench
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -1,0 +1,118 @@
+"""The worker process of a library: what ends it, what does not, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.worker.process import WorkerProcess
+from gcushare.core.errors import DeviceError
+from tests.manual_clock import ManualClock
+from tests.native.libraries import install_fake
+from tests.protocol.test_cards_worker import source_of, wait_for_end
+
+
+def open_files() -> list[int]:
+    return sorted(int(each.name) for each in Path("/proc/self/fd").iterdir())
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Let this process open only so many files more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_files()) + 8, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(count):
+            os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("left", [0, 2, 3, 4])
+def test_where_no_file_can_be_opened_no_process_is_started_and_no_file_stays_open(left: int) -> None:
+    before = open_files()
+    with descriptors_left(left), pytest.raises(DeviceError, match=r"cannot be started: .*Too many open files"):
+        WorkerProcess(LibrarySpec(kind="efml", library="/nonexistent"))
+    assert open_files() == before
+
+
+async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with source_of(install_fake("efml", tmp_path), clock) as source:
+        first, second = (await source.list_cards()).cards
+        killed = source.worker_pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        assert "SIGKILL" in (await source.health(first)).reason
+        assert (await source.health(second)).healthy
+        assert source.worker_pid not in (killed, None)
+
+
+async def test_signals_meant_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:
+    async with source_of(install_fake("efml", tmp_path)) as source:
+        card = (await source.list_cards()).cards[0]
+        pid = source.worker_pid
+        assert pid is not None
+        for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+            os.kill(pid, number)
+            assert (await source.health(card)).healthy
+            assert source.worker_pid == pid
+
+
+async def test_a_closed_source_leaves_no_process_and_answers_no_more(tmp_path: Path) -> None:
+    async with source_of(install_fake("efml", tmp_path)) as source:
+        await source.list_cards()
+        pid = source.worker_pid
+        assert pid is not None
+        await source.close()
+        with pytest.raises(DeviceError, match="closed"):
+            await source.list_cards()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_worker_stuck_in_a_call_dies_with_its_parent(tmp_path: Path) -> None:
+    fake = install_fake("efml", tmp_path)
+    script = (
+        "import asyncio, sys\n"
+        "from gcushare.cards.worker.client import IsolatedSource\n"
+        "from gcushare.cards.libraries import LibrarySpec\n"
+        "async def main():\n"
+        "    source = IsolatedSource(LibrarySpec(kind='efml', library=sys.argv[1]))\n"
+        "    await source.list_cards()\n"
+        "    print(source.worker_pid, flush=True)\n"
+        "    await source.wait_event(600.0)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", script, str(fake.path)]
+    parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    worker = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    await wait_for_end(worker)
+
+
+async def test_a_worker_is_small(tmp_path: Path) -> None:
+    async with source_of(install_fake("nvml", tmp_path)) as source:
+        await source.list_cards()
+        status = Path(f"/proc/{source.worker_pid}/status").read_text()
+    resident_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    assert resident_kib < 48 * 1024

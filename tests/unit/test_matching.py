@@ -53,6 +53,14 @@ def test_a_pod_whose_room_was_handed_out_already_comes_behind_one_whose_was_not(
     assert match([displaced, other], 4, {0: 16, 1: 3}) is displaced
 
 
+def test_a_pod_that_the_kubelet_forgot_is_meant_only_where_no_other_can_be() -> None:
+    forgotten = replace(candidate("forgotten", 4, cards=(0,), assumed=1), is_forgotten=True)
+    other = candidate("other", 4, cards=(1,), assumed=2)
+    assert match([forgotten, other], 4, {0: 16, 1: 4}) is other
+    assert match([forgotten, other], 4, {0: 16, 1: 3}) is other, "what is free on another's card is not for it"
+    assert match([forgotten, candidate("larger", 8)], 4, {0: 16}) is forgotten
+
+
 def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:
     gone, other = candidate("gone", 1, cards=(7,), assumed=1), candidate("other", 1, cards=(0,), assumed=2)
     assert match([gone, other], 1, {0: 1}) is other

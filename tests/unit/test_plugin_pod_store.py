@@ -104,6 +104,35 @@ def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned
     assert (record.card_indexes, record.assigned) == ((1,), False)
 
 
+def test_a_running_pod_that_the_kubelet_forgot_keeps_its_record() -> None:
+    store = store_of(pod("forgotten", 4, card=0, assigned=True), pod("new", 4, card=1))
+    reconcile(store, {})
+    meant = match(store.candidates(), 4, {0: 16, 1: 16})
+    assert meant is not None
+    assert meant.pod.name == "new"
+    reconcile(store, {"d/new": {"c0": {0: 4}}})
+    assert written(store) == {"new": ((0,), (1,))}
+
+
+def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is() -> None:
+    store = store_of(pod("forgotten", 4, card=0, assigned=True))
+    reconcile(store, {})
+    meant = match(store.candidates(), 4, {0: 16, 1: 16})
+    assert meant is not None
+    assert (meant.pod.name, meant.card_indexes) == ("forgotten", (0,))
+    reconcile(store, {"d/forgotten": {"c0": {1: 4}}})
+    assert written(store) == {"forgotten": ((1,), (0,))}
+
+
+def test_whose_units_were_handed_out_is_no_pod_that_the_kubelet_forgot() -> None:
+    store = store_of(pod("a", 4, card=1), pod("meant", 4, card=1), pod("z", 4, card=1, assigned=True))
+    reconcile(store, {})
+    store.note_allocated("uid-meant", "c0", {1: 4}, 0.0)
+    reconcile(store, {"d/meant": {"c0": {0: 4}}})
+    displaced = {each.pod.name for each in store.candidates() if each.is_displaced}
+    assert displaced == {"a"}, "z is younger, and runs"
+
+
 def test_a_guess_too_young_for_the_kubelets_record_stands() -> None:
     store = store_of(pod("a", 4), pod("b", 4))
     store.note_allocated("uid-a", "c0", {0: 4}, 0.0)

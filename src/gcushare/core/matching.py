@@ -20,7 +20,7 @@ class Candidate:
 
     ``card_indexes`` are the cards kept for it, empty for a pod without an assignment. ``served`` counts its containers
     that were given ids, in the kubelet's order. ``is_displaced``: what was kept for it was handed out, and to whom is
-    not known yet.
+    not known yet. ``is_forgotten``: its record says that it was given its cards, and the kubelet knows of none.
     """
 
     pod: PodRef
@@ -29,6 +29,7 @@ class Candidate:
     assume_time_ns: int = 0
     served: int = 0
     is_displaced: bool = False
+    is_forgotten: bool = False
 
     @property
     def next_units(self) -> int:
@@ -46,9 +47,12 @@ class Candidate:
 def order_candidates(candidates: Iterable[Candidate], units: int, *, whole: bool = False) -> list[Candidate]:
     """The pods that a call for ``units`` can mean, likeliest first.
 
-    A pod half served comes first, then by assume time (pods without an assignment last), then creation, then uid.
+    A pod half served comes first, then by assume time (pods without an assignment last), then creation, then uid. One
+    that the kubelet forgot with its checkpoint runs where its record says: it is meant only where no other can be, for
+    older kubelets admit such pods again when they start.
     """
     meant = [c for c in candidates if c.next_units == units and c.request.cards.whole == whole]
+    meant = [c for c in meant if not c.is_forgotten] or meant
     return sorted(
         meant, key=lambda c: (c.served == 0, c.assume_time_ns == 0, c.assume_time_ns, c.pod.created, c.pod.uid)
     )

@@ -114,6 +114,14 @@ class PodEntry:
         return bool(self.promise) and not self.held and not self.is_in_doubt
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether its record says that it was given its cards, and the kubelet knows of none: its checkpoint was lost.
+
+        It runs on, on those cards. Only a kubelet that admits it again gives it others.
+        """
+        return self.is_waiting and self.record is not None and self.record.assigned and not self.record_error
+
+    @property
     def served(self) -> int:
         """How many of its asking containers were served, in the kubelet's order.
 
@@ -171,7 +179,7 @@ class PodEntry:
         """The pod as matching sees it; one of memory that is half served is bound to the card that it already holds."""
         cards = self.promise if self.is_whole else self.held_cards or self.promise
         assume_time = self.record.assign_time_ns if self.record else 0
-        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_displaced)
+        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_displaced, self.is_forgotten)
 
 
 def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
@@ -233,7 +241,7 @@ def exchange_promises(entries: Collection[PodEntry]) -> None:
     Pods of equal requests only ever change places, so all of them fit as they were planned. Again until no one is left
     to change with: after a restart the records tell of several changes at once, one of which makes way for the next.
     """
-    waiting = sorted((e for e in entries if e.is_waiting), key=age)
+    waiting = sorted((e for e in entries if e.is_waiting and not e.is_forgotten), key=age)
     moved = sorted((e for e in entries if e.promise and e.is_complete), key=age)
     while any(_change_places(each, waiting) for each in moved):
         pass

@@ -233,7 +233,8 @@ class PodStore:
         loose = [(pending.whole, pending.counts) for pending in self._pending if not self._is_placed(pending)]
         found: list[str] = []
         if loose:
-            for entry in sorted((e for e in self._entries.values() if e.is_waiting), key=age, reverse=True):
+            waiting = (e for e in self._entries.values() if e.is_waiting)
+            for entry in sorted(waiting, key=lambda e: (not e.is_forgotten, age(e)), reverse=True):
                 share = (entry.is_whole, entry.first_share)
                 if share in loose:
                     loose.remove(share)

@@ -114,9 +114,9 @@ class Invariants:
             self.held.pop(uid, None)
         was_bound = change.old is not None and bool(change.old.doc["spec"].get("nodeName"))
         if was_bound and change.kind != DELETED:
-            grants = [each.grants if each is not None else () for each in (before, now)]
-            if grants[0] != grants[1]:
-                self._check_correction(change, grants[1])
+            grants = now.grants if now is not None else ()
+            if grants != (before.grants if before is not None else ()):
+                self._check_correction(change, before, grants)
         if now is not None and not was_bound:
             self.waiting_since_s.pop(uid, None)
             self._check_binding(now, change)
@@ -127,12 +127,22 @@ class Invariants:
             for grant in before.grants:
                 self._excuse((before.node, grant.index), change.version)
 
-    def _check_correction(self, change: Change, grants: tuple[CardGrant, ...]) -> None:
-        """What a plugin corrected stays so; one that writes the same for the third time found its own record wrong."""
+    def _check_correction(self, change: Change, before: Assignment | None, grants: tuple[CardGrant, ...]) -> None:
+        """A plugin that writes the same for the third time found its own record wrong.
+
+        Where the kubelet knows no more of a pod that runs, no one can know better than its record.
+        """
         uid = change.new.uid
         if not change.by.startswith("plugin/"):
             self._corrections.pop(uid, None)
             return
+        if before is not None and before.assigned and uid in self.lost:
+            kubelet = self._world.kubelets[before.node]
+            if not self._world.units_held(kubelet, uid) and not self._world.whole_cards_held(kubelet, uid):
+                self._world.fail(
+                    "a correct record is left alone",
+                    f"{change.by} changes that of {change.new.key[1]}, which runs and which the kubelet forgot",
+                )
         written = self._corrections.setdefault(uid, [])
         written.append(grants)
         if written.count(grants) > 2:

@@ -18,7 +18,7 @@ from simulation.run import run
 from simulation.schedule import FIRST_S, Action
 from simulation.shrink import shrink
 
-from tests.simulation.planted_storms import STORMS, create, digest_of_a_short_run, planned
+from tests.simulation.planted_storms import STORMS, create, created, digest_of_a_short_run, planned
 
 SEEDS = (2, 31, 800845)
 """In the last a plugin that registers again, with a call under way, is asked to stop."""
@@ -113,6 +113,17 @@ def test_a_pod_that_a_policy_keeps_from_being_woken_is_woken_after_it(last: str,
     assert outcome.violation is None
     runs = next(line for line in outcome.history if "node-0 runs default/p2" in line)
     assert (float(runs.split()[0]) > 200.0) is is_refused
+
+
+@pytest.mark.timeout(300)
+def test_running_pods_that_a_kubelet_forgot_keep_their_records() -> None:
+    # In seed 1010198 each new pod of their size was taken for one of them, and changed cards with it.
+    others = tuple(create(60.0 + 5 * number, f"q{number}", 1) for number in range(4))
+    loses = Action(45.0, "restart kubelet", {"node": 0, "for_s": 2.0, "loses": True})
+    storm = (*created(8, 1), loses, Action(50.0, "ignore preference", {"node": 0, "for_s": 40.0}), *others)
+    outcome = run(planned(storm), keeps_history=True)
+    assert outcome.violation is None
+    assert sum("node-0 runs default/q" in line for line in outcome.history) == 4
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

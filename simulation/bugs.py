@@ -151,12 +151,13 @@ class NeverCorrects(Bug):
 
 
 class ForgetsInitCards(Bug):
-    """Every other look forgets the whole cards that only an init container had."""
+    """Every other look forgets the whole cards that only an init container had, and that they were written down."""
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         store, looks = app.observed.store, itertools.count()
         shown = store.partly_shown_in
         _replace(store, "partly_shown_in", lambda pods: shown(pods) if next(looks) % 2 else [])
+        _replace(store, "note_written", lambda _write: None)
 
 
 class LeaksTasks(Bug):

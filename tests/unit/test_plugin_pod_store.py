@@ -114,6 +114,32 @@ def test_a_running_pod_that_the_kubelet_forgot_keeps_its_record() -> None:
     assert written(store) == {"new": ((0,), (1,))}
 
 
+@pytest.mark.parametrize("is_echoed", [True, False])
+def test_a_corrected_pod_that_the_kubelet_forgot_keeps_its_correction(*, is_echoed: bool) -> None:
+    store = store_of(pod("a", 4, card=0))
+    reconcile(store, {"d/a": {"c0": {1: 4}}})
+    (write,) = store.writes(UUIDS, UNITS, 1)
+    store.note_written(write)
+    if is_echoed:
+        store.apply(with_annotations(pod("a", 4), write.annotations))
+    reconcile(store, {})
+    assert written(store) == {}
+    assert [c.card_indexes for c in store.candidates()] == [(1,)]
+
+
+def test_who_is_planned_beside_a_corrected_pod_does_not_change_places_with_it() -> None:
+    store = store_of(pod("a", 4, card=0))
+    shown = {"d/a": {"c0": {1: 4}}}
+    reconcile(store, shown)
+    (write,) = store.writes(UUIDS, UNITS, 1)
+    store.note_written(write)
+    store.apply(with_annotations(pod("a", 4), write.annotations))
+    store.apply(pod("b", 4, card=1))
+    reconcile(store, shown)
+    assert written(store) == {}
+    assert [c.card_indexes for c in store.candidates()] == [(1,)]
+
+
 def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is() -> None:
     store = store_of(pod("forgotten", 4, card=0, assigned=True))
     reconcile(store, {})

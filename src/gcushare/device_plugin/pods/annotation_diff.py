@@ -35,8 +35,11 @@ def compute_write(
 ) -> RecordWrite | None:
     """What one pod's record must say; None where it says the truth, or where that is not known yet.
 
-    Due are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged.
+    Due are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged. Of a
+    pod that the kubelet forgot no one knows better than its record.
     """
+    if entry.is_forgotten:
+        return None
     record = entry.record
     recorded = record.card_indexes if record is not None else ()
     is_served = entry.is_complete

@@ -45,6 +45,8 @@ class PodEntry:
     """The cards that are kept for it: its record's, or those of a pod of its kind that was given its own."""
     written: tuple[int, ...] = ()
     """The cards that were last written into its record from here: their echo is no news."""
+    is_recorded_here: bool = False
+    """Whether it was served completely, and its record was written from here since."""
     held: dict[str, CardCounts] = field(default_factory=dict)
     unconfirmed: set[str] = field(default_factory=set)
     record_error: str = ""
@@ -98,6 +100,15 @@ class PodEntry:
             self.promise = cards
         self.record, self.annotations, self.record_error = record, annotations, record_error
 
+    def note_written(self, cards: tuple[int, ...], *, is_served: bool) -> None:
+        """Remember what was written into its record, and for a pod that was ``is_served`` completely or still waits.
+
+        What was planned for a served one is over then: who is bound later was placed beside it as it stands.
+        """
+        self.written = cards
+        if is_served:
+            self.promise, self.is_recorded_here = cards, True
+
     @property
     def claims_cards(self) -> bool:
         """Whether its record says that it was given its cards, or may have before it became unreadable."""
@@ -119,7 +130,8 @@ class PodEntry:
 
         It runs on, on those cards. Only a kubelet that admits it again gives it others.
         """
-        return self.is_waiting and self.record is not None and self.record.assigned and not self.record_error
+        is_recorded = self.is_recorded_here or (self.record is not None and self.record.assigned)
+        return is_recorded and not (self.held or self.is_in_doubt or self.record_error)
 
     @property
     def served(self) -> int:

@@ -386,7 +386,7 @@ class PodStore:
         """Remember what was just written, before its echo comes back by the watch."""
         entry = self._entries.get(write.pod.uid)
         if entry is not None:
-            entry.written = write.cards
+            entry.note_written(write.cards, is_served=write.assigned)
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
         """Units per card that are held here, pending allocations included; of a whole card all of its ``sizes``."""

@@ -263,6 +263,19 @@ async def test_room_that_is_kept_no_more_wakes_who_was_kept_out(how: str) -> Non
         assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
 
 
+async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_is_bound_elsewhere() -> None:
+    bench = Bench(16, nodes=2)
+    bench.hold("x", 16, "node-1")
+    bench.hold("y", 16, "node-2")
+    async with bench.running():
+        assert bench.ask("a", 8, ["node-2"]) == "refused"
+        bench.end("x")
+        bench.state.see_pod(nominated("node-1"))
+        assert "a" not in await bench.pass_(2 * ADOPT_S), "the scheduler asks about no node for it"
+        bench.hold("nominee", 0, "node-2")
+        assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
+
+
 async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> None:
     bench = Bench(16)
     async with bench.running():

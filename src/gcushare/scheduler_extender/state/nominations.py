@@ -68,6 +68,8 @@ class Nominations:
         self._monotonic = monotonic
         self._announce = announce
         self._nominees: dict[str, Nominee] = {}
+        self.released: set[str] = set()
+        """Nodes where room is kept for one nominee less, since somebody last took them from here."""
         self.leaving: set[str] = set()
         """Pods with cards whose deletion was asked for."""
 
@@ -104,7 +106,7 @@ class Nominations:
     def forget(self, uid: str) -> None:
         """The pod is bound, or gone; repeatable."""
         if (known := self._nominees.pop(uid, None)) is not None:
-            self._announce(known.node)
+            self._release(known.node)
 
     def announce_ended(self) -> None:
         """Announce the nominees whose time is up, each once; preempt may still start the time again."""
@@ -112,7 +114,11 @@ class Nominations:
         for uid, nominee in self._nominees.items():
             if not nominee.is_over and now_s >= nominee.ends_s():
                 self._nominees[uid] = replace(nominee, is_over=True)
-                self._announce(nominee.node)
+                self._release(nominee.node)
+
+    def _release(self, node: str) -> None:
+        self.released.add(node)
+        self._announce(node)
 
     def closed_to(self, request: SchedulingRequest) -> frozenset[str]:
         """The nodes that would fit a pod if nothing were kept there; few, and mostly none."""

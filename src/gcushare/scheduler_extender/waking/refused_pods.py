@@ -53,6 +53,9 @@ class RefusedGroup:
     ignored: set[str] = field(default_factory=set)
     """Nodes that had room when the scheduler left such a pod alone: no room for it before they were full again."""
     pods: dict[str, RefusedPod] = field(default_factory=dict)
+    released: set[str] = field(default_factory=set)
+    """Nodes where room is kept for one nominee less: the scheduler may have left them out for its sum alone, and tries
+    no other pod when a nominee is bound elsewhere. They count as asked about."""
     room: set[str] = field(default_factory=set)
     """Nodes asked about that can hold one of the pods now."""
     position: int = -1
@@ -85,6 +88,7 @@ class RefusedGroup:
     def note_no_room(self, position: int) -> None:
         """Take in that none of the nodes had room at this position."""
         self.room.clear()
+        self.released.clear()
         self.position = position
         self.since_s = None
 
@@ -108,9 +112,11 @@ class RefusedGroup:
 
     def names_among(self, nodes: Iterable[str], changed: Collection[str] | None) -> Collection[str]:
         """The group's nodes among those that changed; None for all of them."""
+        if self.asked is None:
+            return list(nodes) if changed is None else changed
         if changed is None:
-            return list(nodes) if self.asked is None else self.asked
-        return changed if self.asked is None else [name for name in changed if name in self.asked]
+            return self.asked | self.released
+        return [name for name in changed if name in self.asked or name in self.released]
 
     def first(self) -> RefusedPod | None:
         """The pod whose turn is first; None where none is left."""

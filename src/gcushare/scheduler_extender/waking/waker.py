@@ -243,7 +243,9 @@ class RoomWaker:
         since: dict[tuple[int, int], set[str] | None] = {}
         self._refused.drop_empty_groups()
         self._state.nominations.announce_ended()
+        released, self._state.nominations.released = self._state.nominations.released, set()
         for group in list(self._refused.groups.values()):
+            group.released |= released
             span = (group.position, changes.position)
             if span[0] == span[1]:
                 continue

@@ -113,10 +113,9 @@ class Invariants:
         else:
             self.held.pop(uid, None)
         was_bound = change.old is not None and bool(change.old.doc["spec"].get("nodeName"))
-        if was_bound and change.kind != DELETED:
-            grants = now.grants if now is not None else ()
-            if grants != (before.grants if before is not None else ()):
-                self._check_correction(change, before, grants)
+        grants_before, grants = (each.grants if each is not None else () for each in (before, now))
+        if was_bound and change.kind != DELETED and grants_before != grants:
+            self._check_correction(change, before, now)
         if now is not None and not was_bound:
             self.waiting_since_s.pop(uid, None)
             self._check_binding(now, change)
@@ -127,10 +126,11 @@ class Invariants:
             for grant in before.grants:
                 self._excuse((before.node, grant.index), change.version)
 
-    def _check_correction(self, change: Change, before: Assignment | None, grants: tuple[CardGrant, ...]) -> None:
+    def _check_correction(self, change: Change, before: Assignment | None, now: Assignment | None) -> None:
         """A plugin that writes the same for the third time found its own record wrong.
 
-        Where the kubelet knows no more of a pod that runs, no one can know better than its record.
+        Where the kubelet knows no more of a pod that runs, no one can know better than its record. What is kept for a
+        pod that waits may change as often as others are admitted.
         """
         uid = change.new.uid
         if not change.by.startswith("plugin/"):
@@ -143,6 +143,9 @@ class Invariants:
                     "a correct record is left alone",
                     f"{change.by} changes that of {change.new.key[1]}, which runs and which the kubelet forgot",
                 )
+        if now is not None and not now.assigned:
+            return
+        grants = now.grants if now is not None else ()
         written = self._corrections.setdefault(uid, [])
         written.append(grants)
         if written.count(grants) > 2:

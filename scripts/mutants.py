@@ -45,6 +45,7 @@ GROUPS = {
             "test_whole_card_ids.py",
             "test_extender_several_cards.py",
             "test_ledger.py",
+            "test_node_state.py",
         ),
     ),
     "ledger": Group(
@@ -56,6 +57,7 @@ GROUPS = {
             "test_extender_several_cards.py",
             "test_placement_scores.py",
             "test_preemption_room.py",
+            "test_node_state.py",
         ),
     ),
     "preemption": Group(
@@ -71,6 +73,8 @@ GROUPS = {
 
 EXPLAINED = {
     r"core\.ledger\.x_describe_shortage": "words of a message; its figures are compared in the ledger's tests",
+    r"core\.nodes\.xǁ(CardState|NodeState)ǁ__init__": "replaced by what the first cards say, before anyone reads it",
+    r"core\.nodes\.xǁNodeStateǁrecount": "words of a message, and what stands in it for a card that was not counted",
     r"kubelet\.device_ids\.x_(check_fits_kubelet|explain_foreign_id)": "words of a message",
 }
 """Patterns of mutants' names whose change no answer shows, with the reason."""

@@ -24,7 +24,7 @@ def pytest_configure() -> None:
     settings.register_profile(
         "mutants",
         settings.get_profile("any machine"),
-        max_examples=30,
+        max_examples=200,
         phases=(Phase.explicit, Phase.generate),
         derandomize=True,
         database=None,

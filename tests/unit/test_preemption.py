@@ -77,6 +77,40 @@ def crowded_nodes(draw: st.DrawFn, most_cards: int = 3) -> tuple[NodeState, list
     return node, [pod for pod in pods if draw(st.integers(0, 4))]
 
 
+@st.composite
+def full_nodes(draw: st.DrawFn) -> tuple[NodeState, list[PodRef]]:
+    """A node of equal cards that are all full, and those of its pods that may end, most of them on two cards."""
+    count = draw(st.integers(2, 4))
+    node = node_with(cards(*[8] * count))
+    for number in range(draw(st.integers(2, 6))):
+        indexes = draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=2, unique=True))
+        units = draw(st.sampled_from([2, 4, 8]))
+        created = f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z"
+        states = [node.cards[index] for index in indexes]
+        whole = draw(st.integers(0, 3)) == 0 and not any(state.pods for state in states)
+        if any(state.whole for state in states):
+            continue
+        grants = [(index, 8 if whole else units) for index in indexes]
+        node.add(holds(f"p{number}", *grants, priority=draw(st.integers(0, 2)), created=created, whole=whole))
+    victims = [each for each in victims_of(node) if draw(st.integers(0, 4))]
+    for index, state in node.cards.items():
+        if state.free:
+            node.add(holds(f"stays{index}", (index, draw(st.integers(1, state.free)))))
+    return node, victims
+
+
+@given(full_nodes(), st.sampled_from([1, 4, 6, 8]), st.integers(1, 3), st.booleans(), st.booleans())
+def test_on_full_cards_too_the_set_is_the_one_that_trying_every_set_finds(
+    crowd: tuple[NodeState, list[PodRef]], units: int, count: int, whole: bool, count_first: bool
+) -> None:
+    node, victims = crowd
+    request = asks_whole(count) if whole else asks(units, count)
+
+    chosen = choose_victims(node, request, victims, count_first=count_first)
+
+    assert names(chosen) == names(by_brute_force(node, request, victims, count_first=count_first))
+
+
 @given(crowded_nodes(), st.integers(1, 16), st.booleans(), st.booleans())
 def test_the_chosen_set_is_the_one_that_trying_every_set_finds(
     crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool, count_first: bool
@@ -133,6 +167,14 @@ def test_one_pod_that_frees_enough_beside_a_free_card_is_better_than_two() -> No
 
 def test_a_pod_of_two_cards_ends_before_two_pods_of_one() -> None:
     node = node_with(cards(16, 16), holds("a", (0, 8)), holds("b", (1, 8)), holds("wide", (0, 8), (1, 8)))
+
+    assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["wide"]
+
+
+def test_one_old_pod_of_two_cards_ends_before_two_young_ones_of_one() -> None:
+    old, young = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+    singles = [holds(f"n{index}", (index, 8), created=young) for index in (2, 3)]
+    node = node_with(cards(8, 8, 8, 8), holds("wide", (0, 8), (1, 8), created=old), *singles)
 
     assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["wide"]
 

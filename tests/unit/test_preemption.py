@@ -179,6 +179,39 @@ def test_one_old_pod_of_two_cards_ends_before_two_young_ones_of_one() -> None:
     assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["wide"]
 
 
+def test_where_each_end_breaks_a_budget_an_important_pod_of_two_cards_ends_before_three() -> None:
+    others = [holds(name, (0, 2)) for name in ("kept", "n2", "n3")]
+    rest = [holds("n4", (1, 2)), holds("s1", (1, 1)), holds("s2", (2, 1))]
+    node = node_with(cards(8, 8, 8), holds("wide", (0, 2), (1, 2), priority=1), *others, *rest)
+    victims = [pod for pod in victims_of(node) if pod.name in ("wide", "n2", "n3", "n4")]
+
+    assert names(choose_victims(node, asks(4, 3), victims, count_first=True)) == ["n3", "wide"]
+    assert names(choose_victims(node, asks(4, 3), victims)) == ["n2", "n3", "n4"]
+
+
+def test_two_unimportant_pods_end_before_an_important_one_of_two_cards() -> None:
+    full = [holds("w2", (2, 8), whole=True), holds("w3", (3, 8), whole=True)]
+    node = node_with(
+        cards(8, 8, 8, 8), holds("wide", (0, 4), (1, 4), priority=1), holds("n0", (0, 4)), holds("n1", (1, 4)), *full
+    )
+    victims = [pod for pod in victims_of(node) if pod.name in ("wide", "w3", "n1")]
+
+    assert names(choose_victims(node, asks(1, 2), victims)) == ["n1", "w3"]
+
+
+def test_one_pod_of_one_card_ends_before_one_of_two_that_is_as_important() -> None:
+    node = node_with(
+        cards(8, 8, 8, 8),
+        holds("p0", (0, 2), (2, 2), priority=1),
+        holds("kept", (0, 2)),
+        holds("p2", (1, 8), priority=1, whole=True),
+        *(holds(f"s{index}", (index, 1)) for index in (0, 2, 3)),
+    )
+    victims = [pod for pod in victims_of(node) if pod.name in ("p0", "p2")]
+
+    assert names(choose_victims(node, asks(4, 3), victims)) == ["p2"]
+
+
 def test_of_two_pods_of_several_cards_the_younger_ends() -> None:
     wide = {"old": "2026-01-01T00:00:00Z", "young": "2026-01-02T00:00:00Z"}
     for order in (("old", "young"), ("young", "old")):

@@ -37,6 +37,7 @@ def test_what_a_node_says_of_holders_without_records_counts_as_any_pods_cards_do
     assert [(state.used, state.mode) for state in node.cards.values()] == [(12, CardMode.SHARED), (16, CardMode.WHOLE)]
     assert (node.used, node.largest_free, node.empty_cards) == (28, 4, 0)
     assert sorted(str(each.pod) for each in node.assignments.values()) == ["/odd", "d/a"]
+    assert all(ledger.assignment(uid) is each for uid, each in node.assignments.items())
     with pytest.raises(Refused):
         ledger.reserve(pod("b"), "n", asks(5), BINPACK)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.ledger import Ledger
-from gcushare.core.nodes import Assignment, CardGrant, NodeState
+from gcushare.core.nodes import Assignment, CardGrant, CardState, NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
@@ -100,6 +102,31 @@ def test_a_change_on_the_same_node_is_announced_once() -> None:
     ledger.apply(held("a", "node-1", (0, 2)))
     ledger.apply(held("a", "node-1", (0, 3)))
     assert heard == ["node-1", "node-1"]
+
+
+def test_equally_good_whole_cards_are_ranked_for_the_pod_that_asks() -> None:
+    asked: list[CardRequest] = []
+
+    def highest_first(state: CardState, request: CardRequest) -> tuple[int, int]:
+        asked.append(request)
+        return -state.index, 0
+
+    chosen = choose_cards(node_of(8, 8), asks_whole(), highest_first)
+    assert chosen is not None
+    assert [each.index for each in chosen] == [1]
+    assert set(asked) == {asks_whole()}
+
+
+def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> None:
+    groups = zip(cards(8, 8, 8), ("a", "a", ""), strict=True)
+    linked = [replace(each, card=replace(each.card, link_group=group)) for each, group in groups]
+    free, used = NodeState("free"), NodeState("used")
+    for node in (free, used):
+        node.set_cards(linked, GIB_UNIT)
+    free.add(held("x", "free", (2, 8)))
+    used.add(held("x", "used", (0, 8)))
+    score = POLICIES["spread"].score_node
+    assert score(free, asks_whole(2)) > score(used, asks_whole(2))
 
 
 def test_whole_cards_that_are_not_enough_are_none() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.preemption.nominations import LeavingShares
 from gcushare.core.preemption.victims import EXACT_WORK, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards
@@ -199,6 +200,16 @@ def test_two_unimportant_pods_end_before_an_important_one_of_two_cards() -> None
     assert names(choose_victims(node, asks(1, 2), victims)) == ["n1", "w3"]
 
 
+def test_how_few_important_pods_would_do_decides_nothing_among_unimportant_ones() -> None:
+    small = [holds(f"{name}{index}", (index, 2)) for index in (0, 1) for name in "ab"]
+    smaller = [holds(f"{name}{index}", (index, 3)) for index in (2, 3) for name in "abc"]
+    important = [holds(f"i{index}", (index, 8), priority=2) for index in (4, 5)]
+    sizes = cards(8, 8, 9, 9, 8, 8)
+    node = node_with(sizes, holds("wide", (0, 4), (1, 4)), *small, *smaller, *important)
+
+    assert names(choose_victims(node, asks(8, 2), victims_of(node))) == ["a0", "a1", "b0", "b1", "wide"]
+
+
 def test_one_pod_of_one_card_ends_before_one_of_two_that_is_as_important() -> None:
     node = node_with(
         cards(8, 8, 8, 8),
@@ -290,9 +301,27 @@ def test_ending_pods_of_a_card_that_takes_none_helps_no_one(blocked: InventoryCa
 
 def test_only_cards_that_the_pod_allows_are_freed() -> None:
     node = node_with(cards(16, 16), holds("a", (0, 16)), holds("b", (1, 16)))
-    choosy = replace(asks(4), selection=CardSelection(use=("1",)))
+    for index, name in (("0", "a"), ("1", "b")):
+        choosy = replace(asks(4), selection=CardSelection(use=(index,)))
 
-    assert names(choose_victims(node, choosy, victims_of(node))) == ["b"]
+        assert names(choose_victims(node, choosy, victims_of(node))) == [name]
+
+
+@pytest.mark.parametrize(("units", "ended"), [(5, None), (4, ["w"])])
+def test_units_kept_for_a_pod_of_which_no_card_is_known_stay_kept_on_a_card_freed_whole(
+    units: int, ended: list[str] | None
+) -> None:
+    unplaced = Assignment(PodRef("uid-u", "default", "u"), "node-1", (), unplaced=4)
+    node = node_with(cards(8), holds("w", (0, 8), whole=True), unplaced)
+
+    assert names(choose_victims(node, asks(units), victims_of(node))) == ended
+
+
+def test_a_card_that_two_leaving_pods_have_whole_is_free_once_both_have_gone() -> None:
+    node = node_with(cards(8), *(holds(name, (0, 8), whole=True) for name in ("w1", "w2")))
+    assert LeavingShares(node, ["uid-w1"]).count_staying(node.cards[0]) == 1
+    assert LeavingShares(node, ["uid-w1"]).stays_whole(node.cards[0])
+    assert not LeavingShares(node, ["uid-w1", "uid-w2"]).stays_whole(node.cards[0])
 
 
 def test_a_victim_that_holds_nothing_here_is_not_counted_on() -> None:

@@ -1,4 +1,4 @@
-"""Admission policies of a cluster's own: they refuse writes to some pods, for hours where nobody looks."""
+"""Admission policies of a cluster's own: they refuse writes to some pods, for up to hours."""
 
 from __future__ import annotations
 

@@ -113,8 +113,7 @@ class Invariants:
         else:
             self.held.pop(uid, None)
         was_bound = change.old is not None and bool(change.old.doc["spec"].get("nodeName"))
-        grants_before, grants = (each.grants if each is not None else () for each in (before, now))
-        if was_bound and change.kind != DELETED and grants_before != grants:
+        if was_bound and change.kind != DELETED:
             self._check_correction(change, before, now)
         if now is not None and not was_bound:
             self.waiting_since_s.pop(uid, None)
@@ -133,6 +132,9 @@ class Invariants:
         pod that waits may change as often as others are admitted.
         """
         uid = change.new.uid
+        grants_before, grants = (each.grants if each is not None else () for each in (before, now))
+        if grants_before == grants:
+            return
         if not change.by.startswith("plugin/"):
             self._corrections.pop(uid, None)
             return
@@ -145,7 +147,6 @@ class Invariants:
                 )
         if now is not None and not now.assigned:
             return
-        grants = now.grants if now is not None else ()
         written = self._corrections.setdefault(uid, [])
         written.append(grants)
         if written.count(grants) > 2:

@@ -257,7 +257,7 @@ class Kubelet:
     async def _write_status(self, stored: Stored, status: Doc) -> None:
         def change(doc: Doc) -> Doc:
             # A phase that is final stays, as with the kubelet's: a write of before may come after it.
-            is_over = doc["metadata"]["uid"] != stored.uid or doc["status"].get("phase") in ("Succeeded", "Failed")
+            is_over = doc["metadata"]["uid"] != stored.uid or doc["status"].get("phase") in FINISHED
             return doc if is_over else {**doc, "status": {**doc["status"], **status}}
 
         await self.write(lambda: self.world.store.update("pods", stored.key, change, self.process.name))

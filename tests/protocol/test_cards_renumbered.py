@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from gcushare.cards.errors import CardMovedError
-from tests.native.libraries import install_fake
+from gcushare.cards.worker.client import IsolatedSource
+from gcushare.core.cards import Card
+from tests.native.libraries import FakeLibrary, install_fake
 from tests.protocol.test_cards_worker import source_of
 
 
@@ -24,13 +28,20 @@ async def test_a_replaced_card_is_another_card(tmp_path: Path) -> None:
     assert (reading.healthy, reading.reason) == (False, "the library no longer lists the card")
 
 
-async def test_a_resting_card_that_moved_to_another_position_is_listed_once(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
+@asynccontextmanager
+async def last_of_three_rests(folder: Path) -> AsyncIterator[tuple[FakeLibrary, IsolatedSource, tuple[Card, ...]]]:
+    """A library of three cards, whose last one crashed when it was asked."""
+    fake = install_fake("efml", folder)
     fake.control("cards 3")
     async with source_of(fake) as source:
         cards = (await source.list_cards()).cards
         fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
         await source.health(cards[2])
+        yield fake, source, cards
+
+
+async def test_a_resting_card_that_moved_to_another_position_is_listed_once(tmp_path: Path) -> None:
+    async with last_of_three_rests(tmp_path) as (fake, source, _):
         moved = [f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for slot in range(2)]
         fake.control("cards 3", *moved)  # card 0 fell off, the others moved down; position 2 rests
         report = await source.list_cards()
@@ -38,12 +49,7 @@ async def test_a_resting_card_that_moved_to_another_position_is_listed_once(tmp_
 
 
 async def test_the_card_that_took_a_resting_ones_position_is_listed_at_the_next_look(tmp_path: Path) -> None:
-    fake = install_fake("efml", tmp_path)
-    fake.control("cards 3")
-    async with source_of(fake) as source:
-        cards = (await source.list_cards()).cards
-        fake.control("cards 3", "crash EfmlGetDevIsHealth 2")
-        await source.health(cards[2])
+    async with last_of_three_rests(tmp_path) as (fake, source, cards):
         moved = [f"set uuid {slot} GCU-UUID-{(slot + 1) % 3:04d}" for slot in range(3)]
         fake.control("cards 3", *moved)
         await source.list_cards()

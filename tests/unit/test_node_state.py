@@ -71,7 +71,7 @@ def test_a_card_that_a_pod_has_whole_has_no_room_until_it_goes() -> None:
 
 
 def test_nothing_is_taken_back_for_a_pod_that_holds_nothing() -> None:
-    assert node_of(8).remove("uid-nobody") is None
+    assert node_of(8).remove("uid-absent") is None
 
 
 def test_a_node_that_is_gone_and_comes_back_serves_what_it_served() -> None:

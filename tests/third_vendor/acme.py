@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
+from gcushare.vendors.vendor import ClaimNames, DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
 
 VENDOR = Vendor(
     name="acme",
@@ -17,6 +17,12 @@ VENDOR = Vendor(
     whole_card_socket="acmenpu.sock",
     url_prefix="/npushare-scheduler",
     library=LibraryBinding(name="acmeml", module="gcushare.cards.acme_library"),
+    claims=ClaimNames(
+        driver="acme.gcushare.io",
+        memory_class="npu-memory.gcushare.io",
+        whole_class="npu.gcushare.io",
+        template_prefix="npu-memory",
+    ),
     record=RecordKeys(
         card_index="acme.example/npu-index",
         card_units="acme.example/npu-units",

@@ -1,6 +1,14 @@
 """NVIDIA GPU in the words of Aliyun's gpushare."""
 
-from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, InspectForm, LibraryBinding, RecordKeys, Vendor
+from gcushare.vendors.vendor import (
+    ClaimNames,
+    DeviceNodes,
+    EnvironmentNames,
+    InspectForm,
+    LibraryBinding,
+    RecordKeys,
+    Vendor,
+)
 
 VENDOR = Vendor(
     name="aliyun",
@@ -15,6 +23,12 @@ VENDOR = Vendor(
     whole_card_socket="aliyungpu.sock",
     url_prefix="/gpushare-scheduler",
     library=LibraryBinding(name="nvml", module="gcushare.cards.nvidia.nvml"),
+    claims=ClaimNames(
+        driver="aliyun.gcushare.io",
+        memory_class="gpu-mem.gcushare.io",
+        whole_class="gpu.gcushare.io",
+        template_prefix="gpu-mem",
+    ),
     inspect=InspectForm(cards="devs", is_detailed=False),
     record=RecordKeys(
         card_index="ALIYUN_COM_GPU_MEM_IDX",

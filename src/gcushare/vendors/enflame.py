@@ -1,6 +1,6 @@
 """Enflame GCU: the words of the GCUShare manual."""
 
-from gcushare.vendors.vendor import DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
+from gcushare.vendors.vendor import ClaimNames, DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
 
 VENDOR = Vendor(
     name="enflame",
@@ -15,6 +15,12 @@ VENDOR = Vendor(
     whole_card_socket="enflamegcu.sock",
     url_prefix="/gcushare-scheduler",
     library=LibraryBinding(name="efml", module="gcushare.cards.enflame.efml"),
+    claims=ClaimNames(
+        driver="enflame.gcushare.io",
+        memory_class="gcu-memory.gcushare.io",
+        whole_class="gcu.gcushare.io",
+        template_prefix="gcu-memory",
+    ),
     record=RecordKeys(
         card_index="enflame.com/gcu-device-id",
         card_units="enflame.com/gcu-device-memory",

@@ -60,6 +60,21 @@ class InspectForm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimNames:
+    """Names of this family in Dynamic Resource Allocation, for nodes that serve cards as claims.
+
+    ``driver``: in ResourceSlices, attributes and allocation results, and the socket's folder beside the kubelet's.
+    ``memory_class`` and ``whole_class``: the DeviceClasses of memory shares and of whole cards.
+    ``template_prefix``: what the names of the ResourceClaimTemplates that we make begin with (``core.claims``).
+    """
+
+    driver: str
+    memory_class: str
+    whole_class: str
+    template_prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor:
     """All that differs between two families of cards. A new one is described in docs/architecture.md."""
 
@@ -81,6 +96,7 @@ class Vendor:
     url_prefix: str
     """Where the extender serves this family: the path before ``/filter``, ``/bind`` and ``/inspect``."""
     library: LibraryBinding
+    claims: ClaimNames
     inspect: InspectForm = InspectForm()
     record: RecordKeys
     environment: EnvironmentNames

@@ -1,0 +1,43 @@
+"""Names of the ResourceClaimTemplates that a pod's memory request is turned into.
+
+The admission policy writes such a name into the pod and the claims controller makes the template that it names: the
+name alone says what is asked for. ``gcu-memory-5`` is five units of one card, ``gcu-memory-5-cards-2`` five units of
+each of two cards.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_UNITS = 10**9
+"""More than any card has in any unit (a card of 192 GiB is 196,608 MiB): a larger number is a mistake or an attack."""
+MAX_CARDS = 32
+"""Results that one claim may have, by Kubernetes' own limit."""
+
+_SIZE = re.compile(r"-([1-9][0-9]{0,9})(?:-cards-([1-9][0-9]?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSize:
+    """What a claim asks for: ``units`` of each of ``cards`` different cards."""
+
+    units: int
+    cards: int = 1
+
+    def template_name(self, prefix: str) -> str:
+        """The name of the template for this size; ``prefix`` is the vendor's."""
+        name = f"{prefix}-{self.units}"
+        return name if self.cards == 1 else f"{name}-cards-{self.cards}"
+
+
+def parse_template_name(name: str, prefix: str) -> ClaimSize | None:
+    """Read a template's name; None if it is not one of ours, or if its numbers are out of bounds."""
+    if not name.startswith(prefix):
+        return None
+    match = _SIZE.fullmatch(name, len(prefix))
+    if match is None:
+        return None
+    size = ClaimSize(int(match[1]), int(match[2] or 1))
+    is_canonical = size.template_name(prefix) == name
+    return size if is_canonical and size.units <= MAX_UNITS and size.cards <= MAX_CARDS else None

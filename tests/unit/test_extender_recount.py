@@ -47,7 +47,7 @@ def test_a_cached_answer_that_does_not_follow_from_the_cards_is_found_and_repair
 
     (drift,) = recount(state)
     assert isinstance(drift, FigureDrift)
-    assert drift.words.startswith("(7, 0, 0, 16, 0) counted, (16, 0, 0, 16, 0) true")
+    assert drift.text.startswith("(7, 0, 0, 16, 0) counted, (16, 0, 0, 16, 0) true")
     assert largest(state) == 16
 
 

@@ -251,7 +251,7 @@ def test_a_second_reservation_of_a_node_is_not_set_aside() -> None:
     ledger.reserve(pod("a"), "n", asks(4), BINPACK)
     ledger.park("uid-a")
     ledger.reserve(pod("a"), "n", asks(4), BINPACK)
-    with pytest.raises(ConflictError, match=r"pod default/a .*uid-a.* has cards of node 'n' set aside already"):
+    with pytest.raises(ConflictError, match=r"pod default/a .*uid-a.* already has a parked reservation on node 'n'"):
         ledger.park("uid-a")
 
 

@@ -208,7 +208,7 @@ class LedgerMachine(RuleBasedStateMachine):
         held = self.model.held[uid]
         key = f"{uid}@{held.node}"
         if key in self.model.held:
-            with pytest.raises(ConflictError, match="set aside already"):
+            with pytest.raises(ConflictError, match="already has a parked reservation"):
                 self.ledger.park(uid)
             return
         assert self.ledger.park(uid) == key

@@ -1,7 +1,8 @@
-"""Cards and inventories: what hardware a node has and how much of it may be granted.
+"""Cards and inventories: which hardware a node has and how much of it may be granted.
 
-A card is a `Card`, as its vendor's library names it; an `InventoryCard`, with its health and what it offers, from the
-monitor on; in the ledger a `nodes.CardState`, with what it holds. Other types of it are forms on the wire.
+Three types describe a card. `Card` is the hardware as the vendor's library reports it. `InventoryCard` adds health and
+what the card offers; the monitor creates it. `nodes.CardState` is the card in the ledger, with what pods hold of it.
+All other types of a card are wire formats.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from gcushare.core.wording import utc_text
 SERVES_MEMORY = "memory"
 SERVES_WHOLE = "whole"
 BOTH_MODES = (SERVES_MEMORY, SERVES_WHOLE)
-"""What a node's plugin may hand out of its cards: memory units, whole cards, or either."""
+"""What a node's plugin may hand out: memory units, whole cards, or both."""
 
 
 class Health(enum.Enum):
-    """Whether new pods may be placed on a card; the values are the kubelet's words."""
+    """Whether new pods may be placed on a card. The values are those of the kubelet's device plugin API."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -28,12 +29,12 @@ class Health(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One physical accelerator, as its vendor's library names it.
+    """One physical accelerator, as its vendor's library reports it.
 
-    ``index`` is the minor number (``/dev/gcu0`` is 0); ``uuid`` names the hardware: the same index with another uuid
-    is another card. ``numa_node`` is None, ``link_group`` "" where they are unknown; cards of one link group
-    have a direct link or one switch between them. ``limit_problem``: why its vendor cannot limit what a process
-    allocates on it, "" where it can or no one asked.
+    ``index`` is the minor number (``/dev/gcu0`` is 0). ``uuid`` identifies the hardware: the same index with another
+    uuid is another card. ``numa_node`` is None and ``link_group`` is "" if unknown; cards of one link group share a
+    direct link or one switch. ``limit_problem`` says why the vendor cannot limit what a process allocates on this
+    card; it is "" if it can, or if that was not checked.
     """
 
     index: int
@@ -49,10 +50,10 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closure:
-    """That a card takes no new pods of one use: containers of a pod that is gone may still have it in the other.
+    """A card that takes no new pods of one use, because containers of a deleted pod may still use it in the other.
 
-    ``use`` is the one that it is closed to, ``SERVES_MEMORY`` or ``SERVES_WHOLE``. ``until``: when it opens at the
-    latest, in seconds since the epoch; 0 while that is open, because the node still sees the pod.
+    ``use`` is what the card is closed to: ``SERVES_MEMORY`` or ``SERVES_WHOLE``. ``until`` is when it reopens at the
+    latest, in seconds since the epoch; 0 while the node still sees the pod, so that no time is known.
     """
 
     use: str
@@ -61,7 +62,7 @@ class Closure:
 
 
 def describe_closure(closure: Closure) -> str:
-    """Say to what a card is closed, for which pod, and until when."""
+    """Describe a closure for people: closed to which use, because of which pod, until when."""
     use = "pods that share" if closure.use == SERVES_MEMORY else "pods that want it whole"
     end = f"until {utc_text(closure.until)} at the latest" if closure.until else "as long as the node sees them"
     return f"closed to {use}, {end}, for containers of {closure.pod}, which was deleted by force"
@@ -69,10 +70,10 @@ def describe_closure(closure: Closure) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnrecordedHolder:
-    """A pod to which the kubelet gave cards and of which no record can be written on the pod itself.
+    """A pod that holds cards from the kubelet but cannot carry a record of them.
 
-    Its request is one that is not granted, or the plugin does not see it. ``pod`` is ``namespace/name``, else what the
-    kubelet calls it; ``units`` are those of memory by card index, ``whole`` the cards that it has whole.
+    Either its request is one that we refuse, or the plugin cannot see the pod. ``pod`` is ``namespace/name``, or the
+    kubelet's name for it. ``units`` are memory units by card index, ``whole`` the cards that it holds whole.
     """
 
     pod: str
@@ -82,11 +83,11 @@ class UnrecordedHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryCard:
-    """A card of a node with its health, and what it offers.
+    """A card of a node, with its health and what it offers.
 
-    ``units`` may be granted, ``reserved_units`` are kept back for the driver; both are 0 until the node's plugin has
-    decided on them. ``cordoned`` is an admin's decision (no new pods); ``health`` is the hardware's. Pods that run
-    there stay in both. ``closures`` keep one use out for a while, and are in the order in which they end.
+    ``units`` may be granted; ``reserved_units`` are withheld for the driver. Both are 0 until the node's plugin has
+    decided on them. An admin cordons a card, the hardware makes it unhealthy: either way it takes no new pods, and
+    running pods stay. ``closures`` exclude one use for a while, ordered by when they end.
     """
 
     card: Card
@@ -113,7 +114,7 @@ class InventoryCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutCard:
-    """A card that the node has but does not share, and why (MIG is on, say)."""
+    """A card that the node has but does not share, and why, for example because MIG is on."""
 
     index: int
     uuid: str
@@ -122,10 +123,10 @@ class LeftOutCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The cards of one node, by index, with the unit in which they are granted. Cards of one node may differ.
+    """The cards of one node, ordered by index, and the unit in which they are granted. Cards of one node may differ.
 
-    ``modes``: what of them the plugin hands out, ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both. ``unrecorded``: who holds
-    cards beside the pods whose own records say so.
+    ``modes`` is what the plugin hands out: ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both. ``unrecorded`` are the pods
+    that hold cards without a record of their own.
     """
 
     unit: MemoryUnit
@@ -141,18 +142,18 @@ class Inventory:
 
     @property
     def units_by_card(self) -> dict[int, int]:
-        """The units of each card, by its index: all that a pod has of one that it holds whole."""
+        """Units by card index: what a pod has of a card that it holds whole."""
         return {card.index: card.units for card in self.cards}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUse:
-    """What one card is really doing and how its driver runs it, where the library reports it; None where it does not.
+    """A card's measurements and driver modes. A field is None if the library does not report it.
 
-    ``performance_state`` is 0 at full clocks and larger when slower; ``compute_mode`` says how many processes may use
-    the card, in NVML's words. ``processes`` maps a host process id to the bytes of card memory it holds; empty where
-    no process is on the card.
-    ``peaks``: the most that each of them ever held since it was started, where the library keeps accounts.
+    ``performance_state`` is 0 at full clocks and larger when slower. ``compute_mode`` is NVML's name for how many
+    processes may use the card. ``processes`` maps host process ids to bytes of card memory; it is empty if no process
+    uses the card. ``peaks`` maps them to the most memory that each has held since its start, if the library accounts
+    for it.
     """
 
     memory_used_bytes: int | None = None

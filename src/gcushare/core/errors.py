@@ -1,4 +1,4 @@
-"""The project's errors, grouped by what whoever catches them can do.
+"""The project's errors, grouped by what the caller can do about them.
 
 Every message says what failed, shows the offending value with ``repr``, names what is accepted and what to do.
 """
@@ -27,7 +27,7 @@ class RemoteContractError(ContractError):
 
 
 class RetryableError(GcushareError):
-    """The same call may succeed later; ``delay_s`` is the least useful wait, None when the caller should choose."""
+    """The same call may succeed later. ``delay_s`` is the shortest useful wait in seconds; None: the caller chooses."""
 
     def __init__(self, message: str, *, delay_s: float | None = None) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class RetryableError(GcushareError):
 
 
 class ConflictError(GcushareError):
-    """The object changed meanwhile: read it again and decide again."""
+    """The object changed since it was read: read it again and decide again."""
 
 
 class NotFoundError(GcushareError):
@@ -43,11 +43,11 @@ class NotFoundError(GcushareError):
 
 
 class ForbiddenError(GcushareError):
-    """The API server refused the caller's rights: grant them, retrying does not help."""
+    """The caller lacks a right on the API server. Grant it; retrying does not help."""
 
 
 class DeviceError(GcushareError):
-    """A card, or the vendor's library that speaks for it, failed."""
+    """A card or its vendor's library failed."""
 
 
 class Refused(GcushareError):

@@ -1,7 +1,7 @@
-"""The ledger: every number about cards that anyone sees comes from here.
+"""The ledger: the one accounting of cards. Every number about cards that is shown comes from here.
 
-Its state is a function of what was last said of each node and each pod, whatever the order. Facts (``apply``) are
-counted even where they exceed a card, for the hardware is right; grants (``reserve``) never exceed one.
+Its state depends only on the latest report of each node and each pod, not on their order. Facts (``apply``) are counted
+even if they exceed a card, because the node knows better. Grants (``reserve``) never exceed a card.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gcushare.core.units import MemoryUnit
 
 _UNRECORDED = "unrecorded:"
 _NEVER_ENDED = 2**31
-"""Above every priority that Kubernetes knows: which pod it is cannot be said for certain, so it is never a victim."""
+"""Above every Kubernetes priority: the pod cannot be identified for certain, so it must never be a victim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A difference between what the ledger counts for a pod and what a fresh count says."""
+    """A difference between what the ledger counts for a pod and what a recount says."""
 
     uid: str
     counted: Assignment | None
@@ -33,17 +33,17 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class FigureDrift:
-    """Sums of a node, or an order of nodes, that were not those of the assignments; ``words`` says how."""
+    """Sums of a node, or a ranking of nodes, that did not match the assignments. ``text`` describes the difference."""
 
     where: str
-    words: str
+    text: str
 
 
 class Ledger:
-    """Nodes, cards and assignments by pod uid. Not for several threads: one owner applies, reserves and asks.
+    """Nodes, cards and assignments by pod uid. Not thread-safe: one task owns it.
 
-    An assignment is *reserved* from ``reserve`` until ``apply`` confirms it or ``roll_back`` returns it, and
-    *observed* after ``apply``. ``listen`` reports which node changed, after each change.
+    An assignment is *reserved* from ``reserve`` until ``apply`` confirms it or ``roll_back`` returns it. After
+    ``apply`` it is *observed*. Listeners (``listen``) are called with each changed node.
     """
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class Ledger:
         modes: Collection[str] = BOTH_MODES,
         unrecorded: Iterable[UnrecordedHolder] = (),
     ) -> None:
-        """Say which cards a node has now, and what its plugin hands out of them: memory, whole cards, or both.
+        """Set a node's cards, and whether its plugin offers memory, whole cards or both.
 
-        Repeatable. Pods already counted there stay counted; of ``unrecorded`` holders those of before are replaced.
+        Repeatable. Pods counted there stay counted. The ``unrecorded`` holders replace the previous ones.
         """
         node = self._nodes.setdefault(name, NodeState(name))
         node.set_cards(cards, unit, modes)
@@ -73,7 +73,7 @@ class Ledger:
         self._notify(node)
 
     def remove_node(self, name: str) -> None:
-        """Say that a node is gone; its pods stay counted until they are forgotten, in case it comes back."""
+        """Remove a node. Its pods stay counted until they are forgotten, in case the node comes back."""
         node = self._nodes.get(name)
         if node is not None:
             self._replace_unrecorded(node, ())
@@ -82,7 +82,7 @@ class Ledger:
             self._notify(node)
 
     def apply(self, assignment: Assignment) -> None:
-        """Count what a pod holds as observed; replaces what was counted or reserved for the same uid."""
+        """Count what a pod is observed to hold. Replaces what was counted or reserved for its uid."""
         uid = assignment.pod.uid
         self._reserved.discard(uid)
         self.drop_parked(uid)
@@ -94,7 +94,7 @@ class Ledger:
         self._add(assignment)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone or finished: return its units, observed or reserved; repeatable."""
+        """Return everything that a pod holds or has reserved, because it is gone or finished. Repeatable."""
         self._reserved.discard(uid)
         self.drop_parked(uid)
         self._remove(uid)
@@ -110,13 +110,13 @@ class Ledger:
         *,
         left: RoomLeft = NOTHING_KEPT,
     ) -> Assignment:
-        """Choose the request's cards and hold them until ``apply`` confirms or ``roll_back`` returns them.
+        """Choose cards for the request and reserve them until ``apply`` confirms or ``roll_back`` returns them.
 
-        ``left``: what of the cards is not kept for pods that go before this one.
+        ``left`` limits what the pod may take of cards on which room is kept for pods that go first.
 
         Raises:
             ConflictError: the pod already holds cards.
-            Refused: the node is unknown or no cards of it can hold the request.
+            Refused: the node is unknown, or its cards cannot hold the request.
         """
         if (held := self._node_of.get(pod.uid)) is not None:
             raise ConflictError(f"pod {pod} ({pod.uid}) already holds cards of node {held!r}")
@@ -133,13 +133,13 @@ class Ledger:
         return assignment
 
     def stamp(self, uid: str, assign_time_ns: int) -> Assignment:
-        """Write the time of binding into a reservation, once it is known."""
+        """Set the time of binding of a reservation."""
         node = self._nodes[self._node_of[uid]]
         node.assignments[uid] = stamped = replace(node.assignments[uid], assign_time_ns=assign_time_ns)
         return stamped
 
     def roll_back(self, uid: str) -> bool:
-        """Return a reservation that will not come true; False when it was confirmed or forgotten meanwhile."""
+        """Return a reservation whose binding failed. False if it was confirmed or forgotten in the meantime."""
         if uid not in self._reserved:
             return False
         self._reserved.discard(uid)
@@ -147,17 +147,18 @@ class Ledger:
         return True
 
     def park(self, uid: str) -> str:
-        """Keep a reservation under a key of its own, so that the pod can be given cards elsewhere; returns the key.
+        """Move a reservation to a key of its own, so that the pod can reserve cards elsewhere. Returns the key.
 
-        For a pod that may turn out to hold either. What is then observed of the pod ends both.
+        Use it when a binding's outcome is unknown: the pod may hold either reservation. The next observation of the pod
+        ends both.
 
         Raises:
-            ConflictError: one was set aside on this node already: it is that one that should have been taken back.
+            ConflictError: this node already has a parked reservation of the pod; unpark that one instead.
         """
         held = self._nodes[self._node_of[uid]].assignments[uid]
         key = _parked_key(uid, held.node)
         if key in self._reserved:
-            raise ConflictError(f"pod {held.pod} ({uid}) has cards of node {held.node!r} set aside already")
+            raise ConflictError(f"pod {held.pod} ({uid}) already has a parked reservation on node {held.node!r}")
         self.roll_back(uid)
         self._reserved.add(key)
         self._add(replace(held, pod=replace(held.pod, uid=key)))
@@ -165,7 +166,7 @@ class Ledger:
         return key
 
     def unpark(self, uid: str, node_name: str) -> str | None:
-        """Have what was set aside on a node again under the pod's uid; returns its key, None when there is none."""
+        """Move a parked reservation back to the pod's uid. Returns its key, or None if there is none."""
         key = _parked_key(uid, node_name)
         if key not in self._reserved:
             return None
@@ -176,7 +177,7 @@ class Ledger:
         return key
 
     def drop_parked(self, uid: str) -> None:
-        """Return what was set aside for a pod: it is known now where it is, or that it is gone."""
+        """Return a pod's parked reservations, because its node is known now or the pod is gone."""
         for key in self._parked.pop(uid, ()):
             self.roll_back(key)
 
@@ -184,12 +185,12 @@ class Ledger:
 
     @property
     def nodes(self) -> dict[str, NodeState]:
-        """Every node by name, the unknown ones that pods name included; for reading only."""
+        """Every node by name, including unknown nodes that pods name. Read only."""
         return self._nodes
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Uids whose binding is under way."""
+        """Uids of the pods whose binding is under way."""
         return frozenset(self._reserved)
 
     def is_reserved(self, uid: str) -> bool:
@@ -197,23 +198,23 @@ class Ledger:
         return uid in self._reserved
 
     def assignment(self, uid: str) -> Assignment | None:
-        """What a pod holds, observed or reserved."""
+        """What a pod holds or has reserved."""
         name = self._node_of.get(uid)
         return self._nodes[name].assignments[uid] if name is not None else None
 
     def assignments(self) -> Iterator[Assignment]:
-        """Everything that is held, in no particular order."""
+        """All assignments, in no particular order."""
         for node in self._nodes.values():
             yield from node.assignments.values()
 
     def find_drift(self, uid: str, observed: Assignment | None) -> Drift | None:
-        """Compare what is counted for a pod with what it is known to hold; a reservation under way is no drift."""
+        """Compare what is counted for a pod with what was observed. A reservation under way is not a drift."""
         counted = self.assignment(uid)
         is_known = uid in self._reserved or (counted is not None and counted.unrecorded)
         return None if is_known or counted == observed else Drift(uid, counted, observed)
 
     def recount_node(self, name: str) -> FigureDrift | None:
-        """Count a node's sums again from its assignments; says what was wrong before, None where nothing was."""
+        """Recompute a node's sums from its assignments. Returns what was wrong before, or None if nothing was."""
         node = self._nodes.get(name)
         wrong = [] if node is None else node.recount()
         if node is None or not wrong:
@@ -226,7 +227,7 @@ class Ledger:
         self._listeners.append(listener)
 
     def _replace_unrecorded(self, node: NodeState, holders: Iterable[UnrecordedHolder]) -> None:
-        """Count what the node says of holders whose pods have no record, in place of what it said before."""
+        """Count the holders without a record that the node reports, in place of its previous report."""
         known = [uid for uid, held in node.assignments.items() if held.unrecorded]
         for uid in known:
             node.remove(uid)
@@ -263,7 +264,7 @@ class Ledger:
 
 
 def _unrecorded_assignment(node: NodeState, holder: UnrecordedHolder) -> Assignment:
-    """What such a holder has, under a uid of its own: a pod's real one may be in the ledger too, without cards."""
+    """A holder's grants under a uid of our own, because the ledger may also have the pod's real uid, without cards."""
     namespace, _, name = holder.pod.rpartition("/")
     pod = PodRef(f"{_UNRECORDED}{node.name}/{holder.pod}", namespace, name, priority=_NEVER_ENDED)
     sizes = {index: state.total for index, state in node.cards.items()}
@@ -282,11 +283,11 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         wanted, served = ("whole cards", "memory") if request.whole else ("card memory", "whole cards")
         return f"node {node.name} serves no {wanted}: its device plugin hands out {served} only (--mode)"
     if request.whole:
-        word = "card" if request.cards == 1 else "cards"
+        noun = "card" if request.cards == 1 else "cards"
         allowed = sum(state.can_hold(request) for state in node.cards.values())
         chosen = ", of those that the pod allows" if request.selection is not None else ""
         return (
-            f"needs {request.cards} whole {word} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
+            f"needs {request.cards} whole {noun} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
         )
     able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card.card)]
     units, index = max(able, default=(0, 0))

@@ -1,8 +1,9 @@
-"""Matching: the kubelet asks for N units and names no pod; which pod's which container is that?
+"""Matching: the kubelet asks for N units without naming a pod. Which container of which pod is it for?
 
-The kubelet admits one pod at a time and asks for its containers in order, init containers first. So a pod of which
-some containers were served is next, and of every other pod only its first requesting container can be meant. Among
-pods of equal size the order is a guess (the kubelet's order is not that of binding), which the record's check corrects.
+The kubelet admits one pod at a time and asks for its containers in order, init containers first. So a pod that has some
+of its containers served comes next, and for any other pod only its first requesting container qualifies. Among pods of
+equal size the choice is a guess, because the kubelet does not admit in the order of binding. The plugin checks it
+against podresources afterwards and corrects the record.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from gcushare.core.requests import PodRequest
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod bound to this node whose containers do not all hold ids yet.
+    """A pod bound to this node that has containers without device ids.
 
-    ``card_indexes`` are the cards kept for it, empty for a pod without an assignment. ``served`` counts its containers
-    that were given ids, in the kubelet's order. ``is_displaced``: what was kept for it was handed out, and to whom is
-    not known yet. ``is_forgotten``: its record says that it was given its cards, and the kubelet knows of none.
+    ``card_indexes`` are the cards reserved for it; empty if it has no assignment. ``served`` counts the containers that
+    already hold ids, in the kubelet's order. ``is_displaced``: its units went to another pod, not yet known which.
+    ``is_forgotten``: its record says that it holds its cards, but the kubelet does not know of it.
     """
 
     pod: PodRef
@@ -33,7 +34,7 @@ class Candidate:
 
     @property
     def next_units(self) -> int:
-        """Units (or whole cards) of the container that the kubelet asks for next; 0 when all are served."""
+        """Units (or whole cards) that the kubelet will ask for next; 0 if every container is served."""
         if self.served >= len(self.request.containers):
             return 0
         container = self.request.containers[self.served]
@@ -45,26 +46,26 @@ class Candidate:
 
 
 def order_candidates(candidates: Iterable[Candidate], units: int, *, whole: bool = False) -> list[Candidate]:
-    """The pods that a call for ``units`` can mean, likeliest first.
+    """The pods that a call for ``units`` may be for, most likely first.
 
-    A pod half served comes first, then by assume time (pods without an assignment last), then creation, then uid. One
-    that the kubelet forgot with its checkpoint runs where its record says: it is meant only where no other can be, for
-    older kubelets admit such pods again when they start.
+    A partly served pod comes first; then by assume time (pods without an assignment last), creation time, uid. A pod
+    that the kubelet forgot along with its checkpoint already runs on its recorded card. It is returned only if no other
+    pod qualifies, because older kubelets admit such pods again when they start.
     """
-    meant = [c for c in candidates if c.next_units == units and c.request.cards.whole == whole]
-    meant = [c for c in meant if not c.is_forgotten] or meant
+    matching = [c for c in candidates if c.next_units == units and c.request.cards.whole == whole]
+    matching = [c for c in matching if not c.is_forgotten] or matching
     return sorted(
-        meant, key=lambda c: (c.served == 0, c.assume_time_ns == 0, c.assume_time_ns, c.pod.created, c.pod.uid)
+        matching, key=lambda c: (c.served == 0, c.assume_time_ns == 0, c.assume_time_ns, c.pod.created, c.pod.uid)
     )
 
 
 def match(
     candidates: Iterable[Candidate], units: int, free: Mapping[int, int], *, whole: bool = False
 ) -> Candidate | None:
-    """The pod that a call for ``units`` (or whole cards) most likely means, given the free ids per card index.
+    """The pod that a call for ``units`` (or whole cards) is most likely for, given the free ids per card index.
 
-    Among equals one whose recorded cards have room is taken before one whose have not: whichever of them the kubelet
-    really means, no third pod's card is touched.
+    Among equals, a pod with room on its recorded cards goes before one without. Whichever of them the kubelet has in
+    mind, the answer then takes nothing from a third pod's card.
     """
     ordered = order_candidates(candidates, units, whole=whole)
     return next((c for c in ordered if has_room(c, units, free)), ordered[0] if ordered else None)

@@ -1,4 +1,4 @@
-"""The state of one node in the ledger: its cards, what they hold, and the figures that questions are answered from."""
+"""The state of one node in the ledger: its cards, what pods hold of them, and cached sums for fast answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gcushare.core.units import MemoryUnit
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """A pod by its identity; ``uid`` decides, a name may be reused. ``created`` is the API server's RFC 3339 text."""
+    """A pod's identity. Compare by ``uid``, because names are reused. ``created`` is the API server's RFC 3339 text."""
 
     uid: str
     namespace: str
@@ -27,7 +27,7 @@ class PodRef:
 
 @dataclass(frozen=True, slots=True)
 class CardGrant:
-    """``units`` of one card, or all of it when ``whole``."""
+    """``units`` of one card, or all of the card if ``whole``."""
 
     index: int
     units: int
@@ -36,10 +36,10 @@ class CardGrant:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The card or cards that a pod holds on a node. ``assigned`` says that the node side has confirmed it.
+    """The cards that a pod holds on a node. ``assigned``: the node has confirmed them.
 
-    ``unplaced``: the units of memory that a bound pod will have on a card of which it is not known which; it has no
-    grants then. ``unrecorded``: the node reports it, and no record of the pod does.
+    ``unplaced`` are the memory units of a bound pod whose card is unknown; such a pod has no grants. ``unrecorded``:
+    the node reports these grants, but the pod has no record of them.
     """
 
     pod: PodRef
@@ -59,7 +59,7 @@ _NOTHING = (0, 0, 0)
 
 
 class CardMode(enum.Enum):
-    """How a card is in use; shared and whole exclude each other."""
+    """How a card is used. Shared and whole use exclude each other."""
 
     FREE = "free"
     SHARED = "shared"
@@ -67,7 +67,7 @@ class CardMode(enum.Enum):
 
 
 class CardState:
-    """One card of a node with what it holds. ``card`` is None for a card that pods name but the node does not have."""
+    """One card of a node and what pods hold of it. ``card`` is None if pods name a card that the node does not have."""
 
     __slots__ = (
         "card",
@@ -90,16 +90,16 @@ class CardState:
         self.whole = 0
         self.pods = 0
         self.kept = 0
-        """Units that pods of this node may turn out to have here, whose cards are not known yet."""
+        """Units reserved here for pods of this node whose card is unknown: it may turn out to be this one."""
         self.is_unconfirmed = False
-        """Whether a pod of this node is about to be recorded on another card, so that free room may be its own."""
+        """Whether a pod of this node is about to move to another card in its record, so that free room may be its."""
         self.serves_memory = self.serves_whole = True
-        """What the node's plugin hands out of this card."""
+        """Which uses the node's plugin offers this card for."""
         self.takes_memory = self.takes_whole = False
-        """Whether new pods of either use may come here at all; asked for at each change of the node, so kept."""
+        """Whether new pods of each use are accepted. Cached, because every change of the node asks for it."""
 
     def offer(self, card: InventoryCard | None, *, memory: bool, whole: bool) -> None:
-        """Say what the card is now, None where the node has it no more, and what of it is handed out."""
+        """Set the card's present state (None: the node no longer has it) and which uses it is offered for."""
         self.card, self.serves_memory, self.serves_whole = card, memory, whole
         self.takes_memory = memory and card is not None and card.takes(SERVES_MEMORY)
         self.takes_whole = whole and card is not None and card.units > 0 and card.takes(SERVES_WHOLE)
@@ -116,68 +116,68 @@ class CardState:
 
     @property
     def free(self) -> int:
-        """Units that no pod holds, on any card, healthy or not; 0 where a pod holds the whole card."""
+        """Units that no pod holds, healthy or not; 0 if a pod holds the whole card."""
         return 0 if self.whole else max(0, self.total - self.used)
 
     @property
     def held(self) -> int:
-        """Units that pods hold; all of them of a whole card. May exceed ``total`` when a node shrank."""
+        """Units that pods hold; all units if one pod holds the card whole. May exceed ``total`` after a card shrank."""
         if self.whole and self.pods == 1 and self.card is not None:
             return self.total
         return max(self.used, self.total) if self.whole else self.used
 
     def share(self, grant: CardGrant) -> int:
-        """Units of this card that a grant takes: all where it is whole, whatever its record says.
+        """Units of this card that a grant takes. A whole grant takes them all, whatever its record says.
 
-        A record of several whole cards names one size for all of them, the largest.
+        A record of several whole cards has one size for all of them: the largest.
         """
         return self.total if grant.whole and self.card is not None else grant.units
 
     @property
     def grantable(self) -> int:
-        """Units that a new pod may be given here: none on a card that takes none, or of a node that is unconfirmed."""
+        """Units that a new pod may get here; 0 if the card takes no new pods or the node is unconfirmed."""
         return 0 if self.is_unconfirmed or not self.takes_memory else max(0, self.room_without())
 
     def room_without(self, units: int = 0, wholes: int = 0) -> int:
-        """Units for a new pod once pods have gone that hold ``units`` here and, so many of them, the card whole.
+        """Units for a new pod once pods have left that held ``units`` here, and ``wholes`` of them the whole card.
 
-        0 while another pod holds it whole; below 0 where the card shrank under its pods. What is kept for pods of which
-        no card is known stays kept, whoever goes.
+        0 while another pod holds the card whole; negative if the card shrank below what its pods hold. Units reserved
+        for pods whose card is unknown stay reserved.
         """
         return 0 if self.whole > wholes else self.total - self.used + units - self.kept
 
     @property
     def is_empty(self) -> bool:
-        """Whether a pod may be given this card whole."""
+        """Whether a pod may get this card whole."""
         return self.takes_whole and not (self.pods or self.kept or self.is_unconfirmed)
 
     def serves(self, request: CardRequest) -> bool:
-        """Whether the node's plugin hands out of this card what the request is for, whoever uses it now."""
+        """Whether the node's plugin offers this card for the request's use, regardless of the pods that hold it now."""
         return self.serves_whole if request.whole else self.serves_memory
 
     def takes(self, request: CardRequest) -> bool:
-        """Whether new pods of this use may come here now, if there is room."""
+        """Whether the card takes new pods of this use, provided it has room."""
         return self.takes_whole if request.whole else self.takes_memory
 
     def could_hold(self, request: CardRequest) -> bool:
-        """Whether this card could be one of the request's if every pod ended, and what closes it to a use as well."""
+        """Whether this card could serve the request once every pod has ended and every closure has expired."""
         card = self.card
         return card is not None and card.is_usable and card.units >= max(1, request.units) and request.allows(card.card)
 
     def can_hold(self, request: CardRequest) -> bool:
-        """Whether this card can be one of the request's cards."""
+        """Whether this card can serve the request now."""
         if not (self.is_empty if request.whole else self.grantable >= request.units):
             return False
         return request.selection is None or self.card is None or request.selection.allows(self.card.card)
 
 
 class NodeState:
-    """One node's cards by index, its assignments by pod uid, and cached answers that cost nothing to ask.
+    """One node's cards by index, its assignments by pod uid, and cached sums.
 
-    ``largest_free``: the most units one card can grant; ``largest_shared_free``: the same among cards in shared use;
-    ``empty_cards``: cards that can be granted whole. They follow every change; reading them is a look-up.
-    ``serves_memory`` and ``serves_whole``: what the node's plugin hands out; a pod that holds the other, from before
-    the plugin learned that, stays counted.
+    ``largest_free`` is the most units that one card can grant, ``largest_shared_free`` the same among cards in shared
+    use, ``empty_cards`` the number of cards that can be granted whole. Every change updates them, so reading them costs
+    a lookup. ``serves_memory`` and ``serves_whole`` say what the node's plugin offers. A pod that got its cards under
+    another mode of the plugin stays counted.
     """
 
     __slots__ = (
@@ -207,12 +207,12 @@ class NodeState:
         self.assignments: dict[str, Assignment] = {}
         self.largest_free = self.largest_shared_free = self.empty_cards = self.total = self.used = 0
         self.unplaced: dict[str, int] = {}
-        """Units of the pods of which no card is known, by uid; each may turn out to have them on any card."""
+        """Units of the pods whose card is unknown, by uid. Each may turn out to hold them on any card."""
 
     def set_cards(
         self, cards: Iterable[InventoryCard], unit: MemoryUnit | None, modes: Collection[str] = BOTH_MODES
     ) -> None:
-        """Replace the node's cards; what pods hold stays counted, also on cards that are gone."""
+        """Replace the node's cards. What pods hold stays counted, even on cards that are gone."""
         self.serves_memory, self.serves_whole = SERVES_MEMORY in modes, SERVES_WHOLE in modes
         offered = {card.index: card for card in cards}
         for index in offered.keys() - self.cards.keys():
@@ -223,14 +223,14 @@ class NodeState:
         self._refresh()
 
     def drop_cards(self) -> None:
-        """Forget the node's cards (the node is gone); pods that still name it stay counted."""
+        """Remove the node's cards because the node is gone. Pods that still name it stay counted."""
         for state in self.cards.values():
             state.offer(None, memory=self.serves_memory, whole=self.serves_whole)
         self.known, self.unit = False, None
         self._refresh()
 
     def add(self, assignment: Assignment) -> None:
-        """Count an assignment; the pod must not be counted here yet."""
+        """Count an assignment of a pod that is not counted here yet."""
         self.assignments[assignment.pod.uid] = assignment
         if assignment.unplaced:
             self.unplaced[assignment.pod.uid] = assignment.unplaced
@@ -239,7 +239,7 @@ class NodeState:
         self._refresh()
 
     def remove(self, uid: str) -> Assignment | None:
-        """Give an assignment's units back; None when the pod holds nothing here."""
+        """Return an assignment's units. None if the pod holds nothing here."""
         assignment = self.assignments.pop(uid, None)
         if assignment is None:
             return None
@@ -253,11 +253,11 @@ class NodeState:
         return assignment
 
     def share(self, assignment: Assignment) -> int:
-        """Units that a pod holds here, over all its cards; see `CardState.share`."""
+        """Units that a pod holds here on all its cards; see `CardState.share`."""
         return sum(self.cards[grant.index].share(grant) for grant in assignment.grants)
 
     def fits(self, request: CardRequest) -> bool:
-        """Whether enough cards can hold the request; a comparison unless the pod is choosy."""
+        """Whether enough cards can hold the request. Costs one comparison unless the pod selects cards."""
         if request.selection is not None or (request.cards > 1 and not request.whole):
             return sum(state.can_hold(request) for state in self.cards.values()) >= request.cards
         if request.whole:
@@ -265,7 +265,7 @@ class NodeState:
         return self.largest_free >= request.units > 0
 
     def recount(self) -> list[str]:
-        """Count the cards and the cached answers again from the assignments; says in words what was wrong before."""
+        """Recompute all sums from the assignments. Returns a description of each sum that was wrong before."""
         counted = {index: (state.used, state.whole, state.pods) for index, state in self.cards.items()}
         figures = self._figures()
         for state in self.cards.values():
@@ -285,7 +285,7 @@ class NodeState:
         return wrong
 
     def copy(self) -> NodeState:
-        """An independent copy for trying a plan: assignments are values and are shared."""
+        """An independent copy on which to try a plan. Assignments are immutable, so they are shared."""
         twin = NodeState(self.name)
         offered = (state.card for state in self.cards.values() if state.card is not None)
         twin.set_cards(offered, self.unit, self.modes)
@@ -298,17 +298,17 @@ class NodeState:
         return twin
 
     def serves(self, request: CardRequest) -> bool:
-        """Whether the node's plugin hands out what the request is for: memory, or whole cards."""
+        """Whether the node's plugin offers what the request is for: memory or whole cards."""
         return self.serves_whole if request.whole else self.serves_memory
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """What the node's plugin hands out, in the words of the inventory."""
+        """What the node's plugin offers, as the inventory writes it."""
         served = ((SERVES_MEMORY, self.serves_memory), (SERVES_WHOLE, self.serves_whole))
-        return tuple(word for word, is_served in served if is_served)
+        return tuple(mode for mode, is_served in served if is_served)
 
     def is_void(self) -> bool:
-        """Whether nothing is known of the node and nothing names it, so that it can be dropped."""
+        """Whether the node is unknown and no pod names it, so that it can be dropped."""
         return not self.known and not self.assignments
 
     def _count(self, grant: CardGrant) -> None:
@@ -345,9 +345,9 @@ class NodeState:
         self.empty_cards, self.total, self.used = empty_cards, total, used
 
     def find_unplaced(self) -> tuple[int, ...]:
-        """The units of each pod whose card is not known, but for those whose card the node itself reports.
+        """The units of each pod whose card is unknown, except pods whose card the node itself reports.
 
-        Which card such a pod gets is the node's choice, so its units are kept free on every card that could take it.
+        The node chooses the card of such a pod, so its units are reserved on every card that could take it.
         """
         reported = {str(held.pod) for held in self.assignments.values() if held.unrecorded}
         return tuple(
@@ -357,11 +357,11 @@ class NodeState:
         )
 
     def _has_unconfirmed_excess(self) -> bool:
-        """Whether a card is recorded beyond its size while one of its pods has not been admitted yet.
+        """Whether records exceed a card's size while one of its pods is not admitted yet.
 
-        The kubelet admits pods of equal size in any order: one of them is corrected to this card before the other's
-        record leaves it. Until then the room that the first one left belongs to the second, and a third pod that is
-        given it is refused by the kubelet. An excess that pods really hold is no reason to wait: it would not end.
+        The kubelet admits pods of equal size in any order. So one pod's record may be corrected to this card before
+        another pod's record leaves it. Until then the room that the first pod left belongs to the second, and the
+        kubelet would refuse a third pod there. If pods really hold the excess, nothing waits: it would never end.
         """
         overfull = {s.index for s in self.cards.values() if s.card is not None and s.held > s.card.units}
         return bool(overfull) and any(

@@ -1,8 +1,8 @@
 """What a pod asks for: units per container, and the effective request of the whole pod.
 
 Source of the effective request: Kubernetes' rule for init containers and sidecars. App containers run together, so
-they add up; an init container runs alone, beside the sidecars (init containers that restart always) started before
-it; the pod needs the larger of the two. All containers of a pod share its card or cards.
+they add up. An init container runs alone, together with the sidecars (init containers that always restart) that
+started before it. The pod needs the larger of the two. All containers of a pod share its card or cards.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gcushare.core.quantities import parse_count
 from gcushare.core.topology import CLOSE
 
 MAX_REQUESTING_CONTAINERS = 64
-"""Each costs the plugin two calls of the kubelet and a walk over the pods; real ones have a handful."""
+"""Each costs two kubelet calls and a walk over the node's pods. Real pods have a handful."""
 MAX_POD_UNITS = 10_000_000
-"""Far more than any node has, and little enough that sums over a cluster stay within what JSON readers take."""
+"""More than any node has, and small enough that a cluster's sum stays an exact integer in every JSON reader."""
 
 
 class ContainerKind(enum.Enum):
@@ -42,7 +42,7 @@ class ContainerResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNames:
-    """The resources of one vendor that mean something to us."""
+    """The resources of one vendor that we grant."""
 
     memory: str
     count: str
@@ -51,23 +51,23 @@ class ResourceNames:
 
 @dataclass(frozen=True, slots=True)
 class CardSelection:
-    """A pod author's choice of cards; each word is a card's uuid, index or model. Empty ``use`` means any."""
+    """A pod author's choice of cards. Each entry is a card's uuid, index or model; an empty ``use`` means any card."""
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
 
     def allows(self, card: Card) -> bool:
-        """Whether a card is one of those that the author chose."""
-        words = {str(card.index), card.uuid, card.model} - {""}
-        return (not self.use or not words.isdisjoint(self.use)) and words.isdisjoint(self.avoid)
+        """Whether the author's choice includes this card."""
+        names = {str(card.index), card.uuid, card.model} - {""}
+        return (not self.use or not names.isdisjoint(self.use)) and names.isdisjoint(self.avoid)
 
 
 @dataclass(frozen=True, slots=True)
 class CardRequest:
-    """What placement has to find on one node: ``cards`` cards with ``units`` free units each, or that many whole ones.
+    """What placement must find on one node: ``cards`` cards with ``units`` free units each, or ``cards`` whole cards.
 
-    For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy``, a name of
-    ``placement.WHOLE_CARD_POLICIES``, says which are taken; the default's where no whole cards are requested.
+    For whole cards ``units`` is 0: a whole card is granted whatever its size. ``whole_policy`` (a name from
+    ``placement.WHOLE_CARD_POLICIES``) chooses among them; it is the default if no whole cards are requested.
     """
 
     units: int
@@ -77,13 +77,13 @@ class CardRequest:
     whole_policy: str = CLOSE
 
     def allows(self, card: Card) -> bool:
-        """Whether the pod's author lets this be one of its cards."""
+        """Whether the pod's author allows this card."""
         return self.selection is None or self.selection.allows(card)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What one container holds: ``units`` of memory in all, or ``whole_cards``; never both."""
+    """What one container asks for: ``units`` of memory in total, or ``whole_cards``; never both."""
 
     name: str
     kind: ContainerKind
@@ -92,13 +92,13 @@ class ContainerRequest:
 
     @property
     def amount(self) -> int:
-        """What the kubelet asks for: units, or whole cards."""
+        """The number of device ids that the kubelet asks for: units, or whole cards."""
         return self.whole_cards or self.units
 
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """A pod's request: its containers with cards in the order in which the kubelet admits them, and the sum."""
+    """A pod's request: the containers that ask for cards, in the kubelet's admission order, and their sum."""
 
     containers: tuple[ContainerRequest, ...]
     cards: CardRequest
@@ -119,12 +119,13 @@ def parse_pod_request(
 ) -> PodRequest | None:
     """Read a pod's request; None when no container asks for a card.
 
-    ``containers`` are init containers first, then app containers, as in the pod's spec. ``is_bound``: the pod runs, or
-    will in a moment, so that what counts is what the kubelet gives it, not whether it would have been granted.
+    ``containers`` are the init containers, then the app containers, each in the order of the pod's spec. If
+    ``is_bound``, limits on what we grant are not checked: the kubelet gives the pod its devices in any case, and they
+    must be counted.
 
     Raises:
         RemoteContractError: a quantity is malformed, or requests differ from limits.
-        Refused: well-formed, but nothing that this system grants.
+        Refused: the request is well-formed, but this system does not grant it.
     """
     requesting = tuple(
         request
@@ -164,7 +165,7 @@ def parse_pod_request(
 
 
 def effective_request(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
-    """Fold container amounts into what the pod holds at its peak."""
+    """Combine container amounts into what the pod holds at its peak; see the module's docstring for the rule."""
     running = sidecars = peak_of_init = 0
     for kind, amount in amounts:
         match kind:
@@ -179,7 +180,7 @@ def effective_request(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
 
 
 def split_over_cards(units: int, card_indexes: Collection[int]) -> dict[int, int]:
-    """Divide units equally over cards; what does not divide goes to the lowest indexes, one unit each."""
+    """Divide units equally over cards. The lowest indexes get one unit of the remainder each."""
     if not card_indexes:
         return {}
     share, rest = divmod(units, len(card_indexes))

@@ -1,8 +1,8 @@
-"""Which of a node's cards a pod is given whole: those close together, or those that spare the tight groups.
+"""Chooses whole cards for a pod: cards close together, or cards that leave close groups to other pods.
 
-Closeness has two levels: a link group (cards with a direct link or one switch between them) lies within a NUMA node,
-where the machine reports them. Where it reports none all cards are equally close. Cards that are equally close are
-ordered by a rank, the least first, and then by index.
+Closeness has two levels: link groups (cards with a direct link or one switch between them) within NUMA nodes. If the
+machine reports neither, all cards are equally close. Equally close cards are ordered by a rank, the lowest first, and
+then by index.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ _Key = tuple[int, int, list[tuple[tuple[int, ...], int]]]
 
 
 def by_index(_card: Card) -> tuple[int, ...]:
-    """The rank where nothing else is preferred."""
+    """The rank to use if only the index matters."""
     return ()
 
 
 def choose_close_cards(cards: Sequence[Card], count: int, rank: Rank = by_index) -> tuple[int, ...] | None:
-    """Choose ``count`` cards that are as close as can be; None when there are fewer.
+    """Choose the ``count`` closest cards. None if there are fewer cards.
 
-    The tightest group that is large enough is used up first, so that larger ones stay whole for pods that need them;
-    equal groups are ordered by their first card. Where no group is large enough, whole groups are joined, the
-    largest first.
+    The smallest group that is large enough goes first, so that larger groups stay intact for pods that need them. Equal
+    groups are ordered by their first card. If no group is large enough, whole groups are joined, largest first.
     """
     if count <= 0 or len(cards) < count:
         return None
@@ -44,10 +43,9 @@ def choose_close_cards(cards: Sequence[Card], count: int, rank: Rank = by_index)
 
 
 def choose_loose_cards(cards: Sequence[Card], count: int, rank: Rank = by_index) -> tuple[int, ...] | None:
-    """Choose ``count`` cards for a pod to which it does not matter how near they are; None when there are fewer.
+    """Choose ``count`` cards for a pod that does not need them close together. None if there are fewer cards.
 
-    Cards without a link are used up first, then the smallest link groups, wherever they are, so that the others stay
-    for pods that need them.
+    Cards without a link go first, then the smallest link groups, so that larger groups stay for pods that need them.
     """
     if count <= 0 or len(cards) < count:
         return None
@@ -55,7 +53,7 @@ def choose_loose_cards(cards: Sequence[Card], count: int, rank: Rank = by_index)
 
 
 def closeness(cards: Sequence[Card], count: int) -> int:
-    """How close ``count`` of these cards, two or more, can be: 2 in one link group, 1 in one NUMA node, else 0."""
+    """How close ``count`` of these cards (two or more) can be: 2 in one link group, 1 in one NUMA node, else 0."""
     for level, groups in ((2, _by_link(cards, by_index)), (1, _by_numa(cards, by_index))):
         if any(len(group) >= count for group in groups):
             return level
@@ -77,7 +75,7 @@ def _tightest_first(cards: Sequence[Card], rank: Rank) -> Callable[[Sequence[Car
 
 
 def _by_link(cards: Sequence[Card], rank: Rank) -> list[list[Card]]:
-    """The link groups, split by NUMA node; a card whose links are unknown is alone."""
+    """The link groups, split by NUMA node. A card with unknown links forms a group of its own."""
     return _grouped(cards, lambda card: (card.numa_node, card.link_group or card.index), rank)
 
 

@@ -1,4 +1,4 @@
-"""Sums over all nodes of a ledger, kept up to date by looking only at the nodes that changed."""
+"""Sums over all nodes of a ledger, updated from the nodes that changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ Counted = TypeVar("Counted", int, str, CardMode)
 
 @dataclass(slots=True)
 class UnitTotals:
-    """The sums of the nodes that count in one unit.
+    """The sums of all nodes that use one memory unit.
 
-    ``free_of_cards``: how many cards have how many grantable units; what a fragmented cluster shows. ``modes``: how
-    many cards are free, shared or held whole; ``unusable``: sick or cordoned ones, whatever their mode.
-    ``sizes_of_cards``: how many usable cards have how many units; ``empty_of_nodes`` and ``usable_of_nodes``: how many
-    nodes have how many cards that a pod may be given whole, now and if every pod ended. ``unrecorded``: units that pods
-    hold that only the node reports; ``unplaced``: those of bound pods whose card is not known; ``closed``: how many
-    cards are closed to which use for pods that are gone.
+    Histograms: ``free_of_cards`` counts cards by grantable units (it shows fragmentation), ``sizes_of_cards`` counts
+    usable cards by units, ``modes`` counts cards by use. ``empty_of_nodes`` and ``usable_of_nodes`` count nodes by the
+    number of cards that a pod may get whole: now, and if every pod ended. ``unusable`` are sick or cordoned cards in
+    any mode. ``unrecorded`` are units that only the node reports, ``unplaced`` those of bound pods whose card is
+    unknown. ``closed`` counts cards by the use that they are closed to.
     """
 
     nodes: int = 0
@@ -44,39 +43,39 @@ class UnitTotals:
 
     @property
     def free(self) -> int:
-        """Units that new pods may be given, over all usable cards."""
+        """Units that new pods may get, over all usable cards."""
         return sum(units * count for units, count in self.free_of_cards.items())
 
     @property
     def largest_free(self) -> int:
-        """The most units that one card can still give."""
+        """The most units that one card can still grant."""
         return max(self.free_of_cards, default=0)
 
     def fragmentation(self, request_units: int) -> float:
-        """The share of the free units that a request of this size cannot use, 0.0 to 1.0; 0.0 where nothing is free."""
+        """The share (0.0 to 1.0) of the free units that a request of this size cannot use; 0.0 if nothing is free."""
         free = self.free
         lost = sum(units * count for units, count in self.free_of_cards.items() if units < request_units)
         return lost / free if free else 0.0
 
     def sizes(self) -> list[int]:
-        """The powers of two up to the largest card: sizes that are worth asking about, however little is free now."""
+        """The powers of two up to the largest card, as sizes for which to report fragmentation."""
         largest = max(self.largest_free, max(self.sizes_of_cards, default=0))
         return [1 << power for power in range(largest.bit_length())]
 
     def fits(self, request: CardRequest) -> bool:
-        """Whether some node has room for a plain request: whole cards, or memory of one card, whichever it is."""
+        """Whether some node has room for a request without a card selection: whole cards, or memory of one card."""
         if request.whole:
             return max(self.empty_of_nodes, default=0) >= request.cards
         return self.largest_free >= request.units
 
     def can_ever_fit(self, request: CardRequest) -> bool:
-        """Whether some node would have room for a plain request if every pod ended."""
+        """Whether some node would have room for such a request if every pod ended."""
         if request.whole:
             return max(self.usable_of_nodes, default=0) >= request.cards
         return max(self.sizes_of_cards, default=0) >= request.units
 
     def fits_in_sum(self, request: CardRequest) -> bool:
-        """Whether the free units, or the empty cards, would do if all of them were in one place."""
+        """Whether the free units (or empty cards) would be enough if all of them were in one place."""
         if request.whole:
             return sum(cards * nodes for cards, nodes in self.empty_of_nodes.items()) >= request.cards
         return self.free >= request.units * request.cards
@@ -99,7 +98,7 @@ class UnitTotals:
 
 
 def _count(counts: Counter[Counted], found: Iterable[Counted], sign: int) -> None:
-    """Add or take away; what counts nothing is left out, so that the greatest key is one that is there."""
+    """Add to or subtract from the counts. Keys with a count of 0 are removed, so that ``max`` finds an existing one."""
     for each in found:
         counts[each] += sign
         if not counts[each]:
@@ -108,7 +107,7 @@ def _count(counts: Counter[Counted], found: Iterable[Counted], sign: int) -> Non
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one node adds."""
+    """One node's contribution to the sums."""
 
     unit: str
     total: int
@@ -126,7 +125,7 @@ class _Part:
 
 
 class ClusterTotals:
-    """The totals of a ledger by unit name; empty for nodes whose unit is unknown."""
+    """The totals of a ledger by unit name; the name is "" for nodes with an unknown unit."""
 
     def __init__(self, ledger: Ledger, changes: ChangeLog) -> None:
         self._ledger = ledger
@@ -136,12 +135,12 @@ class ClusterTotals:
         self._by_unit: dict[str, UnitTotals] = {}
 
     def by_unit_within(self, most: int) -> dict[str, UnitTotals] | None:
-        """The totals now; None where more than ``most`` nodes changed since they were asked for last."""
+        """The present totals; None if more than ``most`` nodes changed since the last call."""
         changed = self._changed()
         return None if len(self._ledger.nodes if changed is None else changed) > most else self.by_unit()
 
     def by_unit(self) -> dict[str, UnitTotals]:
-        """The totals now."""
+        """The present totals. Costs a recount of the nodes that changed since the last call."""
         changed, self._position = self._changed(), self._changes.position
         names = self._parts.keys() | self._ledger.nodes.keys() if changed is None else changed
         for name in names:
@@ -149,7 +148,7 @@ class ClusterTotals:
         return self._by_unit
 
     def _changed(self) -> Collection[str] | None:
-        """The nodes that changed since the last answer; None where all may have."""
+        """The nodes that changed since the last answer; None if any may have changed."""
         return self._changes.since(self._position) if self._position >= 0 else None
 
     def _replace(self, name: str, node: NodeState | None) -> None:

@@ -1,4 +1,4 @@
-"""Words for messages that several programs write alike."""
+"""Parts of messages that several programs write in the same way."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def some_names(names: Sequence[str], most: int) -> str:
 
 
 def index_text(cards: Iterable[int]) -> str:
-    """Card indexes as records and the log have them: ``0,3``."""
+    """Card indexes as records and logs show them: ``0,3``."""
     return ",".join(map(str, cards))
 
 
 _LAST_SECOND = 253_402_300_799
-"""The end of the year 9999, the last that a date has words for."""
+"""The end of the year 9999, the last one that ``datetime`` can represent."""
 
 
 def utc_text(seconds: int) -> str:

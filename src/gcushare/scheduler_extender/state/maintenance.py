@@ -64,7 +64,7 @@ def _report(state: VendorState, drifts: Sequence[Drift | FigureDrift]) -> None:
     log.warning("ledger repaired %s", fields(vendor=state.vendor.name, drifts=len(drifts)))
     for drift in drifts[:_MAX_LOGGED]:
         if isinstance(drift, FigureDrift):
-            log.warning("drift %s", fields(vendor=state.vendor.name, node=drift.where, wrong=drift.words))
+            log.warning("drift %s", fields(vendor=state.vendor.name, node=drift.where, wrong=drift.text))
             continue
         log.warning(
             "drift %s",

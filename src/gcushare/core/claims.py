@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gcushare.core.units import MemoryUnit
+
 MAX_UNITS = 10**9
 """More than any card has in any unit (a card of 192 GiB is 196,608 MiB): a larger number is a mistake or an attack."""
 MAX_CARDS = 32
@@ -41,3 +43,12 @@ def parse_template_name(name: str, prefix: str) -> ClaimSize | None:
     size = ClaimSize(int(match[1]), int(match[2] or 1))
     is_canonical = size.template_name(prefix) == name
     return size if is_canonical and size.units <= MAX_UNITS and size.cards <= MAX_CARDS else None
+
+
+def unit_bytes(unit: MemoryUnit) -> int:
+    """The bytes that one unit is in slices and claims: a whole number, so that a claim's amount is a multiple of it.
+
+    ``units * unit_bytes(unit)``, not ``unit.bytes_of(units)``, is what a claim asks for: a GB has no whole thousandth,
+    and the scheduler would round the latter up to another unit.
+    """
+    return unit.bytes_of(1)

@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.slices import ResourceSlice
 from gcushare.wire.objects import Event, Lease, Node, Pod
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ PODS = Resource("api/v1", "pods", Pod)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
 EVENTS = Resource("api/v1", "events", Event)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)
+RESOURCE_SLICES = Resource("apis/resource.k8s.io/v1", "resourceslices", ResourceSlice, namespaced=False)
+RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", ResourceClaim)
 # Without a type of their own: read and written as plain JSON objects.
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
 CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)

@@ -1,4 +1,4 @@
-"""Full gRPC method names of the kubelet's two APIs, written out so that they can be searched for."""
+"""Full gRPC method names of the kubelet's APIs, written out so that they can be searched for."""
 
 from __future__ import annotations
 
@@ -22,6 +22,21 @@ POD_RESOURCES_SERVICE: Final = "v1.PodResourcesLister"
 POD_RESOURCES_LIST: Final = "/v1.PodResourcesLister/List"
 POD_RESOURCES_GET_ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
 POD_RESOURCES_GET: Final = "/v1.PodResourcesLister/Get"
+
+PLUGIN_REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
+GET_INFO: Final = "/pluginregistration.Registration/GetInfo"
+NOTIFY_REGISTRATION_STATUS: Final = "/pluginregistration.Registration/NotifyRegistrationStatus"
+DRA_PLUGIN_TYPE: Final = "DRAPlugin"
+
+DRA_SERVICES: Final = {
+    "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
+    "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
+}
+"""Services of a driver of resource claims, the preferred one first: as a registration names them, and on the wire."""
+NODE_PREPARE_RESOURCES: Final = "NodePrepareResources"
+NODE_UNPREPARE_RESOURCES: Final = "NodeUnprepareResources"
+DRA_HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
+NODE_WATCH_RESOURCES: Final = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
 
 KUBELET_RECEIVE_LIMIT_BYTES: Final = 4_194_304
 """Most bytes the kubelet takes in one message from a plugin: gRPC's default, never raised."""

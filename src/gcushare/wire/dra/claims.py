@@ -1,0 +1,71 @@
+"""ResourceClaims, read: which devices the scheduler allocated, and for whom."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from gcushare.wire.dra import DraObject
+from gcushare.wire.dra.slices import MEMORY
+from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
+
+
+class AllocationResult(DraObject, frozen=True):
+    """One device that a request of a claim was given.
+
+    ``request``: the request's name, followed by ``/`` and the alternative's if it names several. ``consumed_capacity``
+    and ``share_id`` are set for a device that several claims share.
+    """
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = None
+    consumed_capacity: dict[str, str] = field(default_factory=dict)
+
+    def consumed_memory(self) -> str | None:
+        """The memory that this result takes of the device, as a quantity; None if it takes the whole device."""
+        return self.consumed_capacity.get(MEMORY) or self.consumed_capacity.get(f"{self.driver}/{MEMORY}")
+
+
+class DeviceAllocation(DraObject, frozen=True):
+    """The devices of an allocation, in the order in which the scheduler chose them."""
+
+    results: tuple[AllocationResult, ...] = ()
+
+
+class Allocation(DraObject, frozen=True):
+    """What the scheduler decided for a claim."""
+
+    devices: DeviceAllocation = DeviceAllocation()
+
+
+class ConsumerReference(DraObject, frozen=True):
+    """Who may use a claim now."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ClaimStatus(DraObject, frozen=True):
+    """The allocation, None while there is none, and its users."""
+
+    allocation: Allocation | None = None
+    reserved_for: tuple[ConsumerReference, ...] = ()
+
+
+class ResourceClaim(DraObject, frozen=True):
+    """A claim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: ClaimStatus = ClaimStatus()
+
+    def results_of(self, driver: str) -> tuple[AllocationResult, ...]:
+        """What a driver's devices were allocated; empty if none, or if the claim is not allocated."""
+        allocation = self.status.allocation
+        return tuple(each for each in allocation.devices.results if each.driver == driver) if allocation else ()
+
+
+RESOURCE_CLAIM = BoundedJsonDecoder(ResourceClaim, "a ResourceClaim", limit_bytes=OBJECT_BYTES, max_depth=None)

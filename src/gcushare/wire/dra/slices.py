@@ -1,0 +1,165 @@
+"""ResourceSlices: the devices of a node that claims may ask for.
+
+Only fields that we write are declared. What the API server adds (a taint's time, say) is skipped when a slice is read,
+so that a slice read back equals the one that was written. Quantities must be written with ``quantity``: the API server
+returns that form unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import field
+
+from gcushare.wire.dra import API_VERSION, DraObject
+from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
+
+MAX_DEVICES = 64
+"""Devices of one slice if any of them has taints or consumes counters. Source: ``ResourceSliceMaxDevicesWith...``."""
+MAX_COUNTERS = 32
+"""Counters of one counter set. Source: ``ResourceSliceMaxCountersPerCounterSet``."""
+MAX_TEXT = 64
+"""Characters of a string attribute. Source: ``DeviceAttributeMaxValueLength``."""
+
+MEMORY = "memory"
+"""Name of the capacity that shares consume, in the driver's own domain."""
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+"""The standard attribute by which claims ask for devices below one PCIe root. Source: ``deviceattribute`` of k8s.io."""
+
+NO_SCHEDULE = "NoSchedule"
+
+_SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+
+
+class Attribute(DraObject, frozen=True):
+    """One attribute of a device; exactly one field is set."""
+
+    int: Int | None = None
+    string: str | None = None
+    version: str | None = None
+
+
+class ValidRange(DraObject, frozen=True):
+    """Amounts that a claim may consume: ``min`` and every ``step`` above it; others are rounded up."""
+
+    min: str
+    step: str | None = None
+
+
+class RequestPolicy(DraObject, frozen=True):
+    """How claims consume a capacity; ``default`` is for a request that names no amount."""
+
+    default: str
+    valid_range: ValidRange
+
+
+class Capacity(DraObject, frozen=True):
+    """An amount that a device has. Only a device that several claims may share has a policy."""
+
+    value: str
+    request_policy: RequestPolicy | None = None
+
+
+class Counter(DraObject, frozen=True):
+    """A number that devices of a pool consume."""
+
+    value: str
+
+
+class CounterSet(DraObject, frozen=True):
+    """Counters by name. They stand in a slice of their own: a slice has either devices or counters."""
+
+    name: str
+    counters: dict[str, Counter]
+
+
+class CounterConsumption(DraObject, frozen=True):
+    """What a device consumes of a counter set while any claim has it."""
+
+    counter_set: str
+    counters: dict[str, Counter]
+
+
+class DeviceTaint(DraObject, frozen=True):
+    """Keeps claims that do not tolerate it off a device."""
+
+    key: str
+    value: str = ""
+    effect: str = NO_SCHEDULE
+
+
+class Device(DraObject, frozen=True):
+    """One thing that a claim may be given."""
+
+    name: str
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    capacity: dict[str, Capacity] = field(default_factory=dict)
+    consumes_counters: tuple[CounterConsumption, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
+    allow_multiple_allocations: bool = False
+
+
+class ResourcePool(DraObject, frozen=True):
+    """The pool that a slice belongs to. Slices of an older ``generation`` than the newest count for nothing."""
+
+    name: str
+    generation: Int = 0
+    resource_slice_count: Int = 0
+
+
+class SliceSpec(DraObject, frozen=True):
+    """What a slice says; ``driver``, ``node_name`` and the pool's name never change."""
+
+    driver: str
+    pool: ResourcePool
+    node_name: str = ""
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(DraObject, frozen=True):
+    """A slice; kind and API version are set on what we create."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SliceSpec = SliceSpec(driver="", pool=ResourcePool(name=""))
+    api_version: str = ""
+    kind: str = ""
+
+
+RESOURCE_SLICE = BoundedJsonDecoder(ResourceSlice, "a ResourceSlice", limit_bytes=OBJECT_BYTES, max_depth=None)
+
+
+def new_slice(metadata: ObjectMeta, spec: SliceSpec) -> ResourceSlice:
+    """Build a slice to create."""
+    return ResourceSlice(metadata=metadata, spec=spec, api_version=API_VERSION, kind="ResourceSlice")
+
+
+def quantity(amount: int) -> str:
+    """Write an amount as the API server does: with the largest suffix that leaves a whole number.
+
+    Powers of 1024 come first, as for ``resource.BinarySI``; what none of them divides is a decimal quantity.
+    """
+    for base, suffixes in (
+        (1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")),
+        (1000, ("", "k", "M", "G", "T", "P", "E")),
+    ):
+        power = 0
+        rest = amount
+        while rest and rest % base == 0 and power < len(suffixes) - 1:
+            rest //= base
+            power += 1
+        if power:
+            return f"{rest}{suffixes[power]}"
+    return str(amount)
+
+
+def text_attribute(text: str) -> Attribute:
+    """Write a string attribute, cut to what the API server takes."""
+    return Attribute(string=text[:MAX_TEXT])
+
+
+def version_attribute(text: str) -> Attribute:
+    """Write a version; one that is not a semantic version ("550.54", say) is written as a string."""
+    is_semantic = len(text) <= MAX_TEXT and _SEMVER.fullmatch(text) is not None
+    return Attribute(version=text) if is_semantic else text_attribute(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Strategy
+from gcushare.node.choices import Strategy
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"

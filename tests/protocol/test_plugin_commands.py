@@ -11,12 +11,12 @@ import grpc.aio
 import pytest
 
 from gcushare.device_plugin.__main__ import main
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile
-from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.kubernetes import ApiPatcher
 from gcushare.device_plugin.node.removal import remove_from_node
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.node.cdi import CdiSpecFile
+from gcushare.node.choices import Strategy
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME
 from tests.protocol.plugin_rig import NODE, PluginRig

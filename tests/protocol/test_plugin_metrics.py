@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Mode, Reserve
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.reporting.status_text import render_status
+from gcushare.node.choices import Reserve
 from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 

@@ -12,9 +12,8 @@ from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Mode, Strategy
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
@@ -24,6 +23,8 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import NodePatcher
+from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Node, ObjectMeta

@@ -9,7 +9,7 @@ import pytest
 from gcushare.core.cards import Card, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher, cdi_name, cdi_spec
+from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher, cdi_name, cdi_spec
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 

@@ -6,8 +6,8 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Reserve
 from gcushare.device_plugin.node.inventory import Offer, plan_inventory
+from gcushare.node.choices import Reserve
 from gcushare.vendors import ALIYUN, ENFLAME
 
 

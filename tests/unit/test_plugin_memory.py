@@ -10,8 +10,8 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.preference import Preference, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids

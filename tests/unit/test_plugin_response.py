@@ -7,8 +7,9 @@ import pytest
 
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.allocation.response import AllocateResponses, Grant
-from gcushare.device_plugin.choices import Strategy
+from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.node.choices import Strategy
+from gcushare.node.grants import Grant
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 

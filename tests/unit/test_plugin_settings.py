@@ -3,10 +3,10 @@
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.device_plugin.choices import Reserve, Strategy
 from gcushare.device_plugin.command_line import PROGRAM
-from gcushare.device_plugin.node.parts import monitor_settings, source_options
 from gcushare.device_plugin.settings import PluginSettings
+from gcushare.node.choices import Reserve, Strategy
+from gcushare.node.monitor import monitor_settings, source_options
 from gcushare.runtime.settings.loading import Answered, load_settings
 
 
@@ -19,7 +19,7 @@ def test_health_flags_reach_the_adapters_that_use_them() -> None:
         "--unhealthy-after", "5", "--recover-after", "2m", "--event-holds", "1h", "--application-xids", "48,63",
         "--card-call-timeout", "2s", "--vendor", "aliyun", "--poll-interval", "1s",
     )  # fmt: skip
-    monitor, source = monitor_settings(settings), source_options(settings)
+    monitor, source = monitor_settings(settings.cards, settings.health), source_options(settings.cards, settings.health)
     assert (monitor.policy.bad_readings, monitor.policy.recover_after_s, monitor.policy.event_holds_s) == (5, 120, 3600)
     assert (source.extra_application_xids, source.isolation.call_timeout_s, source.prefer) == ((48, 63), 2.0, "nvml")
     assert monitor.poll_interval_s == 1.0
@@ -36,7 +36,7 @@ def test_health_flags_reach_the_adapters_that_use_them() -> None:
 def test_a_card_without_an_answer_stays_well_for_a_minute_and_for_several_looks(
     argv: tuple[str, ...], stale_after_s: float
 ) -> None:
-    assert monitor_settings(load(*argv)).policy.stale_after_s == stale_after_s
+    assert monitor_settings(load(*argv).cards, load(*argv).health).policy.stale_after_s == stale_after_s
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import make_parts, open_monitor
+from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.over_use.parts import OverUseParts, make_over_use
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, make_health
@@ -47,6 +47,7 @@ from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.node.monitor import open_monitor
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.logs import fields
@@ -112,7 +113,9 @@ class PluginApp:
             clock=clock.monotonic,
         )
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
-        self._monitor = open_monitor(settings, self._cards_changed, clock.monotonic, self._adapters.cards)
+        self._monitor = open_monitor(
+            settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
+        )
         self._mps = self._make_mps()
         self._pod_use = self._make_pod_use()
         self._over_use = self._make_over_use()

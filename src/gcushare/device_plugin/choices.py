@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.vendors import Vendor
@@ -11,8 +10,6 @@ from gcushare.wire.contracts import PODS_PER_THOUSAND
 
 DEFAULT_LONGEST_WAIT_S = 600.0
 """What an author's time to end counts at most: a training that writes a checkpoint at its end takes minutes."""
-
-AUTO_UNIT = "auto"
 
 
 class Mode(enum.Enum):
@@ -26,29 +23,6 @@ class Mode(enum.Enum):
     def parts(self) -> tuple[str, ...]:
         """The ways, as the inventory names them."""
         return BOTH_MODES if self is Mode.BOTH else (self.value,)
-
-
-@dataclass(frozen=True, slots=True)
-class Reserve:
-    """Memory of each card that pods never get: a fixed amount, and a share of the card in percent."""
-
-    bytes: int = 0
-    percent: float = 0.0
-
-    def of(self, memory_bytes: int) -> int:
-        """The reserved bytes of a card of that size, at most all of it."""
-        return min(memory_bytes, self.bytes + -int(-memory_bytes * self.percent // 100))
-
-
-NO_RESERVE = Reserve()
-
-
-class Strategy(enum.Enum):
-    """``env``: the container toolkit reads a variable. ``devices``: the device nodes. ``cdi``: names of a CDI spec."""
-
-    ENV = "env"
-    DEVICES = "devices"
-    CDI = "cdi"
 
 
 class CardCount(enum.Enum):

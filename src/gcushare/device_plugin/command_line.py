@@ -98,11 +98,11 @@ def _answer(around: Surroundings, work: Callable[[], int]) -> int:
 def _remove(settings: PluginSettings, around: Surroundings) -> int:
     import asyncio
 
-    from gcushare.device_plugin.allocation.cdi import CdiSpecFile
     from gcushare.device_plugin.kubernetes import ApiPatcher
     from gcushare.device_plugin.node.removal import remove_from_node
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server
+    from gcushare.node.cdi import CdiSpecFile
 
     kubelet, vendor = settings.kubelet, settings.cards.vendor
 

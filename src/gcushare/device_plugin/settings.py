@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 
-from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.choices import (
-    AUTO_UNIT,
-    DEFAULT_LONGEST_WAIT_S,
-    NO_RESERVE,
-    CardCount,
-    Mode,
-    Reserve,
-    Strategy,
-)
+from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S, CardCount, Mode
 from gcushare.device_plugin.mps.settings import MPS_LIBRARY, MemoryLimit, MpsSettings
 from gcushare.device_plugin.over_use.settings import Action, OverUseSettings
+from gcushare.node.choices import AUTO_UNIT, Strategy
+from gcushare.node.settings import CardSourceSettings, HealthSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
 
 COMPONENT = DEVICE_PLUGIN
-
-
-def _vendor() -> parsers.Parser[Vendor]:
-    """Read a vendor's name, ignoring case; the accepted ones are those of ``gcushare.vendors``."""
-    names = tuple(VENDORS_BY_NAME)
-
-    def parse(raw: str) -> Vendor:
-        if raw.lower() not in VENDORS_BY_NAME:
-            raise ValueError("not one of the accepted words")
-        return VENDORS_BY_NAME[raw.lower()]
-
-    return parsers.Parser("|".join(names), " or ".join(names), parse, lambda vendor: vendor.name, choices=names)
-
-
-def _reserve() -> parsers.Parser[Reserve]:
-    size = parsers.size_bytes(0, 1 << 50)
-
-    def parse(raw: str) -> Reserve:
-        match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%", raw.strip())
-        if match is None:
-            return Reserve(bytes=size.parse(raw))
-        if Decimal(match[1]) > 100:
-            raise ValueError("more than 100%")
-        return Reserve(percent=float(match[1]))
-
-    def show(reserve: Reserve) -> str:
-        return f"{reserve.percent:g}%" if reserve.percent else size.show(reserve.bytes)
-
-    return parsers.Parser("SIZE", "an amount such as 512MiB, or a share of each card such as 5%", parse, show)
 
 
 def _auto_units(vendor: Vendor) -> str:
@@ -67,32 +29,15 @@ def _auto_units(vendor: Vendor) -> str:
 
 
 @settings
-class CardSettings:
+class CardSettings(CardSourceSettings):
     """Cards."""
 
-    vendor: Vendor = setting(
-        _vendor(),
-        default=DEFAULT_VENDOR,
-        help="Whose resource, annotations and variables are used: "
-        f"{' or '.join(vendor.memory_resource for vendor in VENDORS)}.",
-    )
     mode: Mode = setting(
         parsers.choice(Mode),
         default=Mode.MEMORY,
         help="What pods may ask for: memory, whole cards "
         f"({' or '.join(vendor.whole_card_resource for vendor in VENDORS)}), or both; a card is then "
         "free, shared or whole, never two at a time. whole needs no scheduler extender.",
-    )
-    cards: str = setting(
-        parsers.text("SOURCE", accepted=" or ".join(SOURCES)),
-        default="auto",
-        help="Where the cards come from. auto asks the vendors' libraries and says what it found and why it passed "
-        "over the rest; a simulated file is followed live.",
-    )
-    card_library: tuple[str, ...] = setting(
-        parsers.comma_list(parsers.text("NAME=FILE", accepted=" or ".join(LIBRARY_FORMS))),
-        default=(),
-        help="A vendor's management library that is not in the usual places, such as efml=/opt/libefml.so.",
     )
     memory_unit: str | None = setting(
         parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, AUTO_UNIT), "the vendor's own unit"),
@@ -111,21 +56,6 @@ class CardSettings:
         "1k for each card, so that such pods share cards like any other. auto: exact for enflame, whose pods do not "
         "ask for it, thousands for aliyun, whose pods do.",
     )
-    reserve: Reserve = setting(
-        _reserve(),
-        default=NO_RESERVE,
-        help="Memory of each card that pods never get, for the driver; rounded up to whole units.",
-    )
-    fail_without_cards: bool = setting(
-        parsers.boolean(),
-        default=False,
-        help="Exit when no card is found at start, instead of looking again: a DaemonSet's driver may be loaded later.",
-    )
-    poll_interval: float = setting(
-        parsers.duration_s(0.2, 3600),
-        default=5.0,
-        help="Between two looks at the cards' health; events of the library shorten it.",
-    )
     pod_use: bool = setting(
         parsers.boolean(),
         default=False,
@@ -137,41 +67,6 @@ class CardSettings:
         parsers.path("DIR"),
         default=PROC,
         help="With --pod-use: where the host's /proc is to be read.",
-    )
-
-
-@settings
-class HealthSettings:
-    """Health of the cards."""
-
-    unhealthy_after: int = setting(
-        parsers.integer(1, 100),
-        default=3,
-        help="Bad readings in a row before a card is sick: one hiccup of the driver moves no pods. A card's "
-        "first reading, a lost card, a hanging library, a critical event and, on NVIDIA, a recovery action that the "
-        "driver asks for or failed row remapping need no second look.",
-    )
-    recover_after: float = setting(
-        parsers.duration_s(0, 86400),
-        default=30.0,
-        help="How long a sick card must read well, and at least three times, before it takes new pods again.",
-    )
-    event_holds: float = setting(
-        parsers.duration_s(0, 86400),
-        default=300.0,
-        help="How long a critical event (an XID, a double-bit ECC error) counts whatever readings say: after most of "
-        "them reads still succeed for a while.",
-    )
-    application_xids: tuple[int, ...] = setting(
-        parsers.comma_list(parsers.integer(1, 10_000, "XID")),
-        default=(),
-        help="NVIDIA XIDs that are a program's fault and make no card sick, beside 13, 31, 43, 45, 68 and 109.",
-    )
-    card_call_timeout: float = setting(
-        parsers.duration_s(0.1, 300),
-        default=5.0,
-        help="How long one call into the vendor's library may take before it counts as hanging, which makes its card "
-        "sick. Such calls read a register; a second would be long already.",
     )
 
 

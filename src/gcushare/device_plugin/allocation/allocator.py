@@ -21,9 +21,10 @@ from gcushare.device_plugin.allocation.preference import (
     count_units,
     read_cards,
 )
-from gcushare.device_plugin.allocation.response import AllocateResponses, Grant
+from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.grants import Grant
 from gcushare.runtime.logs import fields
 from gcushare.wire.annotations.keys import COMPUTE_SHARE, PROPORTIONAL
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest

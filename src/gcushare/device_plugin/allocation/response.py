@@ -13,29 +13,12 @@ from pathlib import Path
 from gcushare.core.cards import InventoryCard
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
-from gcushare.core.wording import index_text
-from gcushare.device_plugin.allocation.cdi import cdi_name
-from gcushare.device_plugin.choices import Strategy
 from gcushare.device_plugin.mps.limits import NO_LIMITS, ContainerLimits, MpsLimiter
+from gcushare.node.cdi import cdi_name
+from gcushare.node.choices import Strategy
+from gcushare.node.grants import Grant, container_variables, device_paths
 from gcushare.vendors import Vendor
 from gcushare.wire.protos import deviceplugin_pb2 as pb
-
-CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
-"""The whole memory of the container's card (the first of several): what a framework takes a fraction of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What one container was given: ``units`` of memory, or its cards whole. ``pod_units``: None where ambiguous.
-
-    ``shares_threads``: its pod asked for compute in proportion to its memory.
-    """
-
-    cards: tuple[InventoryCard, ...]
-    units: int
-    pod_units: int | None = None
-    whole: bool = False
-    shares_threads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +42,7 @@ class AllocateResponses:
         for inside, outside in limits.mounts.items():
             response.mounts.add(container_path=inside, host_path=outside, read_only=False)
         if Strategy.DEVICES in self.strategies:
-            nodes = self.vendor.device_nodes
-            for path in (*(nodes.card.format(index=card.index) for card in grant.cards), *nodes.control):
+            for path in device_paths(self.vendor, grant):
                 response.devices.add(container_path=path, host_path=path, permissions="rw")
             for each in map(str, self.driver_dirs):
                 response.mounts.add(container_path=each, host_path=each, read_only=True)
@@ -71,19 +53,7 @@ class AllocateResponses:
 
     def environment(self, grant: Grant, unit: MemoryUnit) -> Mapping[str, str]:
         """The variables of one container, by name."""
-        names = self.vendor.environment
-        variables: dict[str, str] = {}
-        if Strategy.ENV in self.strategies:
-            variables[names.visible] = ",".join(self._visible(card) for card in grant.cards)
-        if not grant.whole:
-            pod_units = grant.units if grant.pod_units is None else grant.pod_units
-            variables[names.card_index] = index_text(card.index for card in grant.cards)
-            variables[names.card_units] = str(grant.cards[0].units)
-            variables[names.pod_units] = str(pod_units)
-            variables[names.container_units] = str(grant.units)
-            variables[names.container_bytes] = str(unit.bytes_of(grant.units))
-            variables[CARD_BYTES] = str(grant.cards[0].card.memory_bytes)
-        return variables
+        return container_variables(self.vendor, self.strategies, grant, unit)
 
     def check(self, cards: Iterable[InventoryCard]) -> None:
         """Check that memory of these cards may be given.
@@ -105,6 +75,3 @@ class AllocateResponses:
             # Of the fullest share: what remains of a card is no neighbour's yet, and rounding leaves at least one.
             percent = max(1, *(shares[card.index] * 100 // max(1, card.units) for card in grant.cards))
         return self.limiter.limit(cards, percent)
-
-    def _visible(self, card: InventoryCard) -> str:
-        return card.card.uuid if self.vendor.visible_by_uuid and card.card.uuid else str(card.index)

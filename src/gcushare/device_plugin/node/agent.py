@@ -16,7 +16,6 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, 
 from gcushare.core.errors import Refused
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text, some_names
-from gcushare.device_plugin.choices import AUTO_UNIT
 from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.node.inventory import (
     MAX_NAMES,
@@ -32,6 +31,7 @@ from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import closures_of
+from gcushare.node.choices import AUTO_UNIT
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
 from gcushare.wire.objects import Node, Pod

@@ -10,7 +10,9 @@ from gcushare.core.cards import SERVES_MEMORY, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.choices import AUTO_UNIT, NO_RESERVE, Mode, Reserve
+from gcushare.device_plugin.choices import Mode
+from gcushare.node.choices import AUTO_UNIT, NO_RESERVE, Reserve
+from gcushare.node.offer import offer_card
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
 from gcushare.wire.nodes import is_named
@@ -36,7 +38,7 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
     """
     memory = {each.index: each.card.memory_bytes for each in found.cards}
     unit = _choose_unit(memory, offer)
-    cards = tuple(_offer_card(each, unit, offer) for each in found.cards)
+    cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=offer.cordoned) for each in found.cards)
     if SERVES_MEMORY in offer.mode.parts:
         try:
             check_fits_kubelet({card.index: card.units for card in cards})
@@ -71,14 +73,6 @@ def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
         coarsest = parse_memory_unit(offer.vendor.auto_units[0])
         raise Refused(_explain(memory, coarsest, f"none of the units {', '.join(offer.vendor.auto_units)} fits"))
     return unit
-
-
-def _offer_card(found: InventoryCard, unit: MemoryUnit, offer: Offer) -> InventoryCard:
-    card = found.card
-    total = unit.units_in(card.memory_bytes)
-    reserved = min(total, unit.units_covering(offer.reserve.of(card.memory_bytes)))
-    is_cordoned = is_named(card, offer.cordoned)
-    return replace(found, units=total - reserved, reserved_units=reserved, cordoned=is_cordoned)
 
 
 def _fit(memory: Mapping[int, int], units: Sequence[int]) -> bool:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.health import STALE_AFTER_S, CardsSnapshot, HealthPolicy
-from gcushare.cards.monitor import CardMonitor, MonitorSettings
-from gcushare.cards.ports import CardSource
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.cards.selection import SourceOptions, open_source
-from gcushare.cards.worker.client import IsolationSettings
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Mode, Strategy
+from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.node.publisher import Publisher
@@ -23,6 +16,8 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, Patcher
 from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.clock import Clock
+from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.node.choices import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,42 +75,3 @@ def make_parts(
             CdiSpecFile(kubelet.cdi_dir, cards.vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy
         ),
     )
-
-
-def open_monitor(
-    settings: PluginSettings,
-    on_change: Callable[[CardsSnapshot], None],
-    clock: Callable[[], float],
-    source: CardSource | None = None,
-) -> CardMonitor:
-    """Create the monitor of a source, by default of the one that the settings name; nothing is loaded before its look.
-
-    Raises:
-        ConfigError: ``--cards`` names no source, or the simulated file is wrong.
-    """
-    return CardMonitor(source or open_source(source_options(settings)), on_change, monitor_settings(settings), clock)
-
-
-def source_options(settings: PluginSettings) -> SourceOptions:
-    """Where the cards come from, for the package that reads them."""
-    cards = settings.cards
-    return SourceOptions(
-        cards=cards.cards,
-        libraries=cards.card_library,
-        prefer=cards.vendor.library.name,
-        extra_application_xids=settings.health.application_xids,
-        isolation=IsolationSettings(call_timeout_s=settings.health.card_call_timeout),
-    )
-
-
-def monitor_settings(settings: PluginSettings) -> MonitorSettings:
-    """How the cards are watched."""
-    health, poll_interval_s = settings.health, settings.cards.poll_interval
-    policy = HealthPolicy(
-        bad_readings=health.unhealthy_after,
-        recover_after_s=health.recover_after,
-        event_holds_s=health.event_holds,
-        # Looks may be an hour apart: one that is missed must not turn every card sick.
-        stale_after_s=max(STALE_AFTER_S, health.unhealthy_after * poll_interval_s),
-    )
-    return MonitorSettings(poll_interval_s=poll_interval_s, policy=policy)

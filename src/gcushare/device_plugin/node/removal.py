@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
-from gcushare.device_plugin.allocation.cdi import CdiSpecFile
 from gcushare.device_plugin.kubelet.sockets import probe_plugin
 from gcushare.device_plugin.ports import NodePatcher
+from gcushare.node.cdi import CdiSpecFile
 from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 from gcushare.vendors import Vendor
 

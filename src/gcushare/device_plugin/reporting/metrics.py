@@ -16,7 +16,6 @@ from prometheus_client.registry import Collector
 from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, InventoryCard
-from gcushare.device_plugin.allocation.cdi import CdiSpecPublisher
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import CALLS
 from gcushare.device_plugin.mps.watch import MpsWatch
@@ -29,6 +28,7 @@ from gcushare.device_plugin.pods.pod import NO_SIZES, peak_per_card
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.connection.transport import RequestReport
+from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.runtime.metrics import make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")

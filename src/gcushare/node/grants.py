@@ -1,0 +1,58 @@
+"""What one container is given: its cards, its share of their memory, and the variables that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.units import MemoryUnit
+from gcushare.core.wording import index_text
+from gcushare.node.choices import Strategy
+from gcushare.vendors import Vendor
+
+CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
+"""The whole memory of the container's card (the first of several): what a framework takes a fraction of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one container was given: ``units`` of memory, or its cards whole. ``pod_units``: None if they are ambiguous.
+
+    ``shares_threads``: its pod asked for compute in proportion to its memory.
+    """
+
+    cards: tuple[InventoryCard, ...]
+    units: int
+    pod_units: int | None = None
+    whole: bool = False
+    shares_threads: bool = False
+
+
+def container_variables(
+    vendor: Vendor, strategies: Collection[Strategy], grant: Grant, unit: MemoryUnit
+) -> Mapping[str, str]:
+    """The variables of one container, by name."""
+    names = vendor.environment
+    variables: dict[str, str] = {}
+    if Strategy.ENV in strategies:
+        variables[names.visible] = ",".join(_visible(vendor, card) for card in grant.cards)
+    if not grant.whole:
+        pod_units = grant.units if grant.pod_units is None else grant.pod_units
+        variables[names.card_index] = index_text(card.index for card in grant.cards)
+        variables[names.card_units] = str(grant.cards[0].units)
+        variables[names.pod_units] = str(pod_units)
+        variables[names.container_units] = str(grant.units)
+        variables[names.container_bytes] = str(unit.bytes_of(grant.units))
+        variables[CARD_BYTES] = str(grant.cards[0].card.memory_bytes)
+    return variables
+
+
+def device_paths(vendor: Vendor, grant: Grant) -> tuple[str, ...]:
+    """The device nodes of one container: its cards' and those that every container needs."""
+    nodes = vendor.device_nodes
+    return (*(nodes.card.format(index=card.index) for card in grant.cards), *nodes.control)
+
+
+def _visible(vendor: Vendor, card: InventoryCard) -> str:
+    return card.card.uuid if vendor.visible_by_uuid and card.card.uuid else str(card.index)

@@ -1,0 +1,51 @@
+"""From settings to the monitor of this node's cards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gcushare.cards.health import STALE_AFTER_S, CardsSnapshot, HealthPolicy
+from gcushare.cards.monitor import CardMonitor, MonitorSettings
+from gcushare.cards.ports import CardSource
+from gcushare.cards.selection import SourceOptions, open_source
+from gcushare.cards.worker.client import IsolationSettings
+from gcushare.node.settings import CardSourceSettings, HealthSettings
+
+
+def open_monitor(
+    cards: CardSourceSettings,
+    health: HealthSettings,
+    on_change: Callable[[CardsSnapshot], None],
+    clock: Callable[[], float],
+    source: CardSource | None = None,
+) -> CardMonitor:
+    """Create the monitor of a source, by default of the one that the settings name; nothing is loaded before it polls.
+
+    Raises:
+        ConfigError: ``--cards`` names no source, or the simulated file is wrong.
+    """
+    settings = monitor_settings(cards, health)
+    return CardMonitor(source or open_source(source_options(cards, health)), on_change, settings, clock)
+
+
+def source_options(cards: CardSourceSettings, health: HealthSettings) -> SourceOptions:
+    """Where the cards come from, for the package that reads them."""
+    return SourceOptions(
+        cards=cards.cards,
+        libraries=cards.card_library,
+        prefer=cards.vendor.library.name,
+        extra_application_xids=health.application_xids,
+        isolation=IsolationSettings(call_timeout_s=health.card_call_timeout),
+    )
+
+
+def monitor_settings(cards: CardSourceSettings, health: HealthSettings) -> MonitorSettings:
+    """How the cards are watched."""
+    policy = HealthPolicy(
+        bad_readings=health.unhealthy_after,
+        recover_after_s=health.recover_after,
+        event_holds_s=health.event_holds,
+        # Polls may be an hour apart: one that is missed must not turn every card sick.
+        stale_after_s=max(STALE_AFTER_S, health.unhealthy_after * cards.poll_interval),
+    )
+    return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy)

@@ -1,11 +1,15 @@
-"""Measure the extender as kube-scheduler meets it: its own process, real HTTP with keep-alive, a busy cluster.
+"""Measure the extender as kube-scheduler calls it: its own process, real HTTP with keep-alive, a busy cluster.
 
-    python -m benchmarks.bench_extender            the whole table, some two minutes
+    python -m benchmarks.bench_extender            the whole table, some three minutes
     python -m benchmarks.bench_extender --quick    small clusters, to see that it works
+    python -m benchmarks.bench_extender --nodes 5000 --against ../before    beside the extender of another checkout
     python -m benchmarks.bench_extender --policy expected-fill --nodes 5000    another policy, one size of cluster
 
-Every figure of a row is from one run on this machine; the echo is a handler in the same server that only decodes the
-names and sends them back. Binds go on at 100 per second during filter, echo and prioritize.
+kube-scheduler asks about the nodes that pass its own filters. Of more than 100 nodes it takes a sample, another one for
+each pod; sixteen goroutines write the list, so even the same nodes come in another order each time.
+
+All figures of one cluster size come from one run on this machine. The echo is a handler in the same server that only
+decodes the names and sends them back. Binds go on at 100 per second during filter, echo and prioritize.
 """
 
 from __future__ import annotations
@@ -20,8 +24,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +39,20 @@ CARDS = 8
 SIZES = (100, 1000, 5000)
 """Nodes of the clusters."""
 WARM_UP = 20
+BODIES = 120
+"""Requests of one kind; each has its own list of nodes."""
+
+Call = Callable[[int], float]
+"""Makes the call of this number; returns the seconds that it took."""
+
+
+def count_asked(nodes: int) -> int:
+    """How many of so many nodes kube-scheduler looks for by default, when all of them pass its own filters.
+
+    Source: `numFeasibleNodesToFind` in kube-scheduler's schedule_one.go.
+    """
+    percent = max(5, 50 - nodes // 125)
+    return min(nodes, max(100, nodes * percent // 100))
 
 
 class Binds:
@@ -67,20 +85,20 @@ class Binds:
             raise RuntimeError(f"bind answered {answer[:300]!r}")
         return taken
 
-    def for_ever(self) -> None:
-        """Bind at the steady rate until killed."""
+    def run(self, per_s: int) -> None:
+        """Bind at a steady rate until killed."""
         due = time.perf_counter()
         while True:
             self.once()
-            due += 1 / BINDS_PER_S
+            due += 1 / per_s
             time.sleep(max(0.0, due - time.perf_counter()))
 
 
 @contextmanager
-def binds_going_on(bench: Bench) -> Iterator[None]:
-    """Bind at the steady rate while the block runs, from a process of its own: no lock is shared with the measuring."""
+def binds_going_on(bench: Bench, per_s: int) -> Iterator[None]:
+    """Bind at a steady rate while the block runs, in a process of its own, which shares no lock with the measuring."""
     size = bench.size
-    words = [bench.extender_port, size.nodes, size.cards, size.pods, size.waiting]
+    words = [per_s, bench.extender_port, size.nodes, size.cards, size.pods, size.waiting]
     command = [sys.executable, "-m", "benchmarks.bench_extender", "--only-bind", *map(str, words)]
     process = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
     try:
@@ -104,107 +122,164 @@ def metadata_of(pod: dict[str, object]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; times in milliseconds."""
+    """One line of the table; times in milliseconds. ``before``: the same calls to the other checkout's extender."""
 
     what: str
     median_ms: float
     p99_ms: float
-    note: str = ""
+    before: Row | None = None
 
     def __str__(self) -> str:
-        return f"| {self.what} | {self.median_ms:.3f} | {self.p99_ms:.3f} | {self.note} |"
+        before = self.before
+        other = "" if before is None else f" {before.median_ms:.3f} / {before.p99_ms:.3f} |"
+        ratio = "" if before is None else f" {self.median_ms / before.median_ms:.2f} |"
+        return f"| {self.what} | {self.median_ms:.3f} / {self.p99_ms:.3f} |{other}{ratio}"
 
 
-def measure(what: str, count: int, once: Callable[[int], float], bench: Bench) -> Row:
-    """Call ``once`` so often, after a few to warm up."""
-    for number in range(WARM_UP):
-        once(number)
-    cpu = bench.cpu_s()
-    taken = [once(number) for number in range(count)]
-    cpu_ms = (bench.cpu_s() - cpu) / count * 1000
-    return row(what, taken, f"CPU {cpu_ms:.2f} ms")
-
-
-def measure_in_turns(calls: Sequence[dict[str, Callable[[int], float]]], count: int) -> list[Row]:
-    """Call each in every turn, so that whatever else the machine does befalls all of them alike.
-
-    Calls of one group follow each other, as they do in life; the groups come in another order each turn, for what ran
-    before leaves its bytes in the processor's caches.
-    """
-    taken: dict[str, list[float]] = {what: [] for group in calls for what in group}
-    rng = random.Random(2)
-    for number in range(WARM_UP + count):
-        for group in rng.sample(calls, len(calls)):
-            for what, once in group.items():
-                taken[what].append(once(number))
-    return [row(what, times[WARM_UP:]) for what, times in taken.items()]
-
-
-def row(what: str, taken: list[float], note: str = "") -> Row:
+def row(what: str, taken: list[float], *, before: Row | None = None) -> Row:
     """Median and 99th percentile of some times."""
     ordered = sorted(taken)
-    return Row(what, statistics.median(ordered) * 1000, ordered[int(len(ordered) * 0.99)] * 1000, note)
+    median_ms, p99_ms = statistics.median(ordered) * 1000, ordered[int(len(ordered) * 0.99)] * 1000
+    return Row(what, median_ms, p99_ms, before)
 
 
-def pods_of_sizes(size: Size) -> list[dict[str, object]]:
-    """Waiting pods of three sizes: the last ones, which the binds that go on do not come to."""
-    return [make_pod(size.pods + size.waiting - 1 - number, size, 0) for number in range(30)]
+def measure_in_turns(groups: Sequence[Mapping[str, Sequence[Call]]], count: int) -> list[Row]:
+    """Call each in every turn, so that whatever else the machine does affects all of them alike.
+
+    A group holds calls that follow each other in life, each to one or two extenders. Groups and extenders come in
+    another order each turn, because what ran before leaves its bytes in the processor's caches.
+    """
+    extenders = len(next(iter(groups[0].values())))
+    taken: dict[tuple[str, int], list[float]] = {
+        (what, which): [] for group in groups for what in group for which in range(extenders)
+    }
+    rng = random.Random(2)
+    turns = [(group, which) for group in groups for which in range(extenders)]
+    for number in range(WARM_UP + count):
+        for group, which in rng.sample(turns, len(turns)):
+            for what, calls in group.items():
+                taken[what, which].append(calls[which](number))
+    rows = []
+    for what in (what for group in groups for what in group):
+        before = row(what, taken[what, 1][WARM_UP:]) if extenders > 1 else None
+        rows.append(row(what, taken[what, 0][WARM_UP:], before=before))
+    return rows
 
 
-def measure_verbs(bench: Bench, count: int) -> list[Row]:
+class Bodies:
+    """Requests of filter about one cluster: pods of three sizes, the last ones, to which the binds do not come."""
+
+    def __init__(self, bench: Bench) -> None:
+        size = bench.size
+        self._names = bench.names()
+        self._rng = random.Random(1)
+        self._pods = [make_pod(size.pods + size.waiting - 1 - number, size, 0) for number in range(30)]
+
+    def about(self, count: int) -> list[bytes]:
+        """Requests about so many nodes, others or in another order each time."""
+        return [
+            filter_body(self._pods[number % len(self._pods)], self._rng.sample(self._names, count))
+            for number in range(BODIES)
+        ]
+
+    def same(self, count: int) -> list[bytes]:
+        """Requests about so many nodes, each time the same list."""
+        return [filter_body(pod, self._names[:count]) for pod in self._pods]
+
+    def unknown(self, count: int) -> list[bytes]:
+        """Requests about so many nodes that the extender does not know: the answer refuses every one."""
+        pods = [self._pods[number % len(self._pods)] for number in range(BODIES)]
+        return [
+            filter_body(pod, [f"unknown-{number}-{place:05d}.cluster.local" for place in range(count)])
+            for number, pod in enumerate(pods)
+        ]
+
+
+def measure_verbs(benches: Sequence[Bench], count: int) -> list[Row]:
     """Filter, echo and prioritize at one size of cluster, while binds go on."""
+    nodes = benches[0].size.nodes
+    connections = [Connection(bench.extender_port) for bench in benches]
+    asked, bodies = count_asked(nodes), Bodies(benches[0])
+    sampled, whole, same = bodies.about(asked), bodies.about(nodes), bodies.same(nodes)
+    answers = [json.loads(connections[0].post(f"{PREFIX}/filter", body)[1]) for body in sampled]
+    named = [
+        filter_body(json.loads(body)["Pod"], answer["NodeNames"]) for body, answer in zip(sampled, answers, strict=True)
+    ]
+
+    def post(path: str, bodies: list[bytes]) -> list[Call]:
+        def to(connection: Connection) -> Call:
+            return lambda number: connection.post(path, bodies[number % len(bodies)])[0]
+
+        return [to(connection) for connection in connections]
+
+    def verb(name: str, bodies: list[bytes]) -> list[Call]:
+        return post(f"{PREFIX}/{name}", bodies)
+
+    of = f"{asked} of {nodes:,} nodes"
+    groups: list[dict[str, list[Call]]] = [
+        {
+            f"filter, {of}": verb("filter", sampled),
+            f"prioritize, those that filter named, {of}": verb("prioritize", named),
+        },
+        {f"filter that refuses every node, {of}": verb("filter", bodies.unknown(asked))},
+        {f"prioritize, {of}": verb("prioritize", sampled)},
+        {f"echo, {of}": post("/echo", sampled)},
+    ]
+    if asked < nodes:
+        of = f"all {nodes:,} nodes"
+        groups += [
+            {f"filter, {of}": verb("filter", whole)},
+            {f"prioritize, {of}": verb("prioritize", whole)},
+            {f"echo, {of}": post("/echo", whole)},
+        ]
+    groups.append({f"filter, all {nodes:,} nodes, the same bytes each time": verb("filter", same)})
+    with ExitStack() as binding:
+        for bench in benches:
+            binding.enter_context(binds_going_on(bench, BINDS_PER_S // len(benches)))
+        rows = measure_in_turns(groups, count)
+    return rows
+
+
+def measure_cpu(bench: Bench, count: int) -> str:
+    """Filter as kube-scheduler calls it with nothing else going on, and the CPU that it takes."""
+    bodies = Bodies(bench).about(count_asked(bench.size.nodes))
     connection = Connection(bench.extender_port)
-    names = bench.names()
-    pods = pods_of_sizes(bench.size)
-    whole = [filter_body(pod, names) for pod in pods]
-    rng = random.Random(1)
-    sampled = [filter_body(pod, rng.sample(names, max(1, len(names) // 10))) for pod in pods * 4]
-    chosen = json.loads(connection.post(f"{PREFIX}/filter", whole[0])[1])["NodeNames"]
-    few = [filter_body(pod, chosen) for pod in pods]
-    nodes = f"{bench.size.nodes} nodes"
-
-    def post(path: str, bodies: list[bytes]) -> Callable[[int], float]:
-        return lambda number: connection.post(path, bodies[number % len(bodies)])[0]
-
-    with binds_going_on(bench):
-        rows = measure_in_turns(
-            [
-                {
-                    f"filter, {nodes}, all names": post(f"{PREFIX}/filter", whole),
-                    f"prioritize, {nodes}, the {len(chosen)} that filter named": post(f"{PREFIX}/prioritize", few),
-                },
-                {f"echo, {nodes}, all names": post("/echo", whole)},
-                {f"prioritize, {nodes}, all names": post(f"{PREFIX}/prioritize", whole)},
-                {f"filter, {nodes}, a tenth of the names, others each time": post(f"{PREFIX}/filter", sampled)},
-            ],
-            count,
-        )
-        cpu = measure(f"filter, {nodes}, all names, nothing else", count, post(f"{PREFIX}/filter", whole), bench)
-    return [*rows, cpu]
+    before_s = bench.cpu_s()
+    taken = [connection.post(f"{PREFIX}/filter", bodies[number % len(bodies)])[0] for number in range(count)]
+    cpu_ms = (bench.cpu_s() - before_s) / count * 1000
+    median_ms = statistics.median(taken) * 1000
+    return f"filter, {bench.size.nodes:,} nodes, nothing else ({bench.label}): {median_ms:.3f} ms, CPU {cpu_ms:.2f} ms"
 
 
-def measure_binds(bench: Bench, count: int) -> list[Row]:
+def measure_binds(benches: Sequence[Bench], count: int) -> list[Row]:
     """Bind beside what the API server alone takes for the same Binding over the same kind of connection."""
-    api = Connection(bench.api_port)
+    size = benches[0].size
 
-    def post_binding(number: int) -> float:
-        pod = make_pod(number, bench.size, 0)
-        metadata = metadata_of(pod)
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": metadata["name"], "annotations": record_annotations(number // bench.size.nodes, 1, 1)},
-            "target": {"kind": "Node", "name": node_name(number % bench.size.nodes)},
-        }
-        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
-        return api.post(path, json.dumps(binding).encode())[0]
+    def post_binding(api: Connection) -> Call:
+        def post(number: int) -> float:
+            metadata = metadata_of(make_pod(number, size, 0))
+            annotations = record_annotations(number // size.nodes, 1, 1)
+            binding = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": metadata["name"], "annotations": annotations},
+                "target": {"kind": "Node", "name": node_name(number % size.nodes)},
+            }
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
+            return api.post(path, json.dumps(binding).encode())[0]
 
-    binds = Binds(bench.size, bench.extender_port, bench.size.pods + bench.size.waiting // 2)
-    before = _bindings(bench)
-    whole = measure("bind, from request to answer", count, lambda _: binds.once(), bench)
-    requests = _bindings(bench) - before
-    alone = measure("the API server's share of it (its Binding alone)", count, post_binding, bench)
-    per_bind = requests / (count + WARM_UP)
+        return post
+
+    def bind(bench: Bench) -> Call:
+        binds = Binds(size, bench.extender_port, size.pods + size.waiting // 2)
+        return lambda _: binds.once()
+
+    sent = [_bindings(bench) for bench in benches]
+    (whole,) = measure_in_turns([{"bind, from request to answer": [bind(bench) for bench in benches]}], count)
+    sent = [_bindings(bench) - before for bench, before in zip(benches, sent, strict=True)]
+    calls = [post_binding(Connection(bench.api_port)) for bench in benches]
+    (alone,) = measure_in_turns([{"the API server's share of it (its Binding alone)": calls}], count)
+    per_bind = sent[0] / (count + WARM_UP)
     rest = Row("bind without the API server", whole.median_ms - alone.median_ms, whole.p99_ms - alone.p99_ms)
     return [whole, alone, rest, Row("Bindings sent per bound pod", per_bind, per_bind)]
 
@@ -217,13 +292,14 @@ def _bindings(bench: Bench) -> int:
 def ratios(rows: list[Row]) -> list[str]:
     """Filter against echo, and what grows with the nodes."""
     medians = {row.what: row.median_ms for row in rows}
-    lines = []
-    for what, median in medians.items():
-        if what.startswith("filter") and what.endswith(" all names"):
-            echo = medians[what.replace("filter", "echo", 1)]
-            lines.append(f"{what}: {median / echo:.2f} times the echo")
-    alone = [median for what, median in medians.items() if what.endswith("nothing else")]
-    lines.append(f"from 1,000 to 5,000 nodes filter takes {alone[2] / alone[1]:.2f} times as long")
+    lines = [
+        f"{what.replace('echo', 'filter', 1)}: {median / echo:.2f} times the echo"
+        for what, echo in medians.items()
+        if what.startswith("echo") and (median := medians.get(what.replace("echo", "filter", 1))) is not None
+    ]
+    sampled = [row.median_ms for row in rows if row.what.startswith("filter,") and " of " in row.what]
+    if len(sampled) == len(SIZES):
+        lines.append(f"from 1,000 to 5,000 nodes filter takes {sampled[2] / sampled[1]:.2f} times as long")
     return lines
 
 
@@ -233,39 +309,56 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> None:
-    """Measure and print."""
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--answer", default="equal:20", help="the extender's --filter-answer")
     parser.add_argument("--policy", default="binpack", choices=sorted(POLICIES), help="the policy of nodes and cards")
     parser.add_argument("--nodes", type=int, action="append", choices=SIZES, help="repeatable; all by default")
     parser.add_argument("--count", type=int, default=1500)
-    parser.add_argument("--only-bind", nargs=5, type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    parser.add_argument(
+        "--against", type=Path, metavar="FOLDER", help="another checkout: a second column, and the ratio"
+    )
+    parser.add_argument("--only-bind", nargs=6, type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print."""
+    given = parse_arguments()
     if given.only_bind:
-        port, *words = given.only_bind
+        per_s, port, *words = given.only_bind
         size = Size(*words)
-        Binds(size, port, size.pods).for_ever()
+        Binds(size, port, size.pods).run(per_s)
     scale = 20 if given.quick else 1
     count = 100 if given.quick else given.count
     rows: list[Row] = []
-    policies = [f"--{which}-policy={given.policy}" for which in ("node", "card")]
+    options = [f"--filter-answer={given.answer}", *(f"--{which}-policy={given.policy}" for which in ("node", "card"))]
+    folders: list[Path] = [Path(__file__).parent.parent, *([given.against] if given.against else [])]
     say(f"--filter-answer {given.answer}, {given.policy}, {os.cpu_count()} CPUs, binds at {BINDS_PER_S}/s")
-    say("| what | median ms | p99 ms | of the extender, binds included |\n|---|---|---|---|")
+    before = (" before: median / p99 ms | ratio |", "---|---|") if given.against else ("", "")
+    say(f"| what | median / p99 ms |{before[0]}\n|---|---|{before[1]}")
     sizes = tuple(given.nodes or SIZES)
     for nodes in sizes:
         size = Size(max(5, nodes // scale), CARDS, min(30_000, nodes * 20) // scale, 20_000)
-        with running(size, f"--filter-answer={given.answer}", *policies) as bench:
-            found = measure_verbs(bench, count)
-            if nodes == 5000:
-                found += measure_binds(bench, count)
+        with ExitStack() as started:
+            benches = [started.enter_context(running(size, *options, folder=folder)) for folder in folders]
+            found = measure_verbs(benches, count)
+            if nodes == max(SIZES):
+                found += measure_binds(benches, count)
             rows += found
             say("\n".join(map(str, found)))
-    if sizes != SIZES:
-        return
+            idle = [measure_cpu(bench, count) for bench in benches]
+        say("\n".join(idle))
     say("\n".join(ratios(rows)))
-    with running(Size(5000 // scale, CARDS, 50_000 // scale, 0)) as bench:
+    if sizes == SIZES and not given.against:
+        measure_restart(Size(5000 // scale, CARDS, 50_000 // scale, 0))
+
+
+def measure_restart(size: Size) -> None:
+    """Print how long the extender takes until it is ready, and its memory then."""
+    with running(size) as bench:
         peak = rss_mib(bench.extender_pid, "VmHWM")
         say(
             f"restart with {bench.size.nodes} nodes and {bench.size.pods} pods: ready after {bench.ready_s:.2f} s, "

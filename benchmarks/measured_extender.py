@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks.streaming_api import Size, node_name
 
+HERE = Path(__file__).resolve().parent.parent
 READY_S = 900
 """On a machine that many others use; on a quiet one it takes seven seconds."""
 
@@ -69,6 +70,8 @@ class Bench:
     extender_pid: int
     ready_s: float
     rss_mib: float
+    label: str
+    """The name of the checkout's folder."""
 
     def names(self) -> list[str]:
         return [node_name(number) for number in range(self.size.nodes)]
@@ -80,29 +83,29 @@ class Bench:
 
 
 @contextmanager
-def running(size: Size, *arguments: str) -> Iterator[Bench]:
-    """Start the API server and the extender; both end with the block."""
-    here = Path(__file__).parent.parent
+def running(size: Size, *arguments: str, folder: Path = HERE) -> Iterator[Bench]:
+    """Start the API server and the extender of the checkout in ``folder``; both end with the block."""
     flags = [f"--{name}={getattr(size, name)}" for name in ("nodes", "cards", "pods", "waiting")]
     api = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.streaming_api", *flags], stdout=subprocess.PIPE, cwd=here, text=True
+        [sys.executable, "-m", "benchmarks.streaming_api", *flags], stdout=subprocess.PIPE, cwd=HERE, text=True
     )
-    with tempfile.TemporaryDirectory() as folder:
+    environment = {**os.environ, "PYTHONPATH": str(folder.resolve() / "src")}
+    with tempfile.TemporaryDirectory() as scratch:
         try:
             api_port = _read_port(api)
-            kubeconfig = _write_kubeconfig(Path(folder), api_port)
+            kubeconfig = _write_kubeconfig(Path(scratch), api_port)
             started = time.perf_counter()
             command = [sys.executable, "-m", "benchmarks.echoing_extender", "--kubeconfig", str(kubeconfig)]
             options = ["--listen-address=127.0.0.1", "--listen-port=0", "--log-dir=", "--log-format=text", *arguments]
-            with Path(folder, "extender.log").open("w") as log:
+            with Path(scratch, "extender.log").open("w") as log:
                 extender = subprocess.Popen(
-                    [*command, *options], stdout=subprocess.PIPE, stderr=log, cwd=here, text=True
+                    [*command, *options], stdout=subprocess.PIPE, stderr=log, cwd=folder, text=True, env=environment
                 )
             try:
                 port = _read_port(extender)
                 _wait_ready(port)
                 ready_s = time.perf_counter() - started
-                yield Bench(size, port, api_port, extender.pid, ready_s, rss_mib(extender.pid))
+                yield Bench(size, port, api_port, extender.pid, ready_s, rss_mib(extender.pid), folder.resolve().name)
             finally:
                 extender.terminate()
                 extender.wait(20)

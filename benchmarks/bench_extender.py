@@ -233,10 +233,11 @@ def measure_verbs(benches: Sequence[Bench], count: int) -> list[Row]:
             {f"echo, {of}": post("/echo", whole)},
         ]
     groups.append({f"filter, all {nodes:,} nodes, the same bytes each time": verb("filter", same)})
+    rows: list[Row] = []
     with ExitStack() as binding:
         for bench in benches:
             binding.enter_context(binds_going_on(bench, BINDS_PER_S // len(benches)))
-        rows = measure_in_turns(groups, count)
+        rows += measure_in_turns(groups, count)
     return rows
 
 

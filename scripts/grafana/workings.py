@@ -100,25 +100,6 @@ CALLS = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Lists of node names known already",
-            about=(
-                "The scheduler sends the same names with every pod; a list that is known costs no reading. Low is a "
-                "scheduler that samples nodes (percentageOfNodesToScore)."
-            ),
-            queries=(
-                Query(
-                    f"{rate('gcushare_name_list_hits_total', 'vendor')} / "
-                    f"({rate('gcushare_name_list_hits_total', 'vendor')}"
-                    f" + {rate('gcushare_name_list_misses_total', 'vendor')})",
-                    "{{vendor}}",
-                ),
-            ),
-            width=12,
-            unit=Unit.SHARE,
-            maximum=1,
-        ),
-        Panel(
-            kind=Kind.LINES,
             title="Refusals by reason",
             about=(
                 "elsewhere: only nodes that the scheduler did not ask about have room; fragmented: enough is free, but "

@@ -116,34 +116,47 @@ def test_bind_arguments_need_every_field() -> None:
             )
 
 
-@given(st.lists(st.text(max_size=8)), st.text(max_size=20))
-def test_reasons_are_json_of_names_to_one_reason(names: list[str], reason: str) -> None:
-    encoded = [extender.encode_name(name) for name in names]
-
-    assert json.loads(extender.encode_reasons(encoded, reason)) == dict.fromkeys(names, reason)
-    assert json.loads(extender.encode_reasons(iter(encoded), reason)) == dict.fromkeys(names, reason)
+names_in_any_text = st.lists(st.text(max_size=8), unique=True)
 
 
-def test_a_filter_answer_has_every_field_of_the_protocol() -> None:
-    answer = extender.encode_filter_answer([b'"a"', b'"b"'], b'{"c":"full"}', b'{"d":"never"}')
+@given(names_in_any_text, names_in_any_text, st.text(max_size=20))
+def test_a_filter_answer_has_every_field_of_the_protocol(named: list[str], refused: list[str], reason: str) -> None:
+    answer = extender.AskedNodes({}).encode_answer(named, dict.fromkeys(refused, reason), {"d": "never"})
 
     assert json.loads(answer) == {
         "Nodes": None,
-        "NodeNames": ["a", "b"],
-        "FailedNodes": {"c": "full"},
+        "NodeNames": named,
+        "FailedNodes": dict.fromkeys(refused, reason),
         "FailedAndUnresolvableNodes": {"d": "never"},
         "Error": "",
     }
 
 
-def test_scores_are_a_list_of_hosts() -> None:
-    pieces = [
-        extender.encode_host(b'"a"') + extender.SCORE_ENDS[10],
-        extender.encode_host(b'"b"') + extender.SCORE_ENDS[0],
-    ]
+def test_whole_nodes_are_answered_as_they_came_and_names_as_names() -> None:
+    items = [{"metadata": {"name": name}, "spec": {"odd": [1.50, None]}} for name in ("a", "b")]
+    whole = {"Pod": {}, "Nodes": {"items": items}, "NodeNames": None}
+    asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(json.dumps(whole).encode()), MOST)
 
-    assert json.loads(extender.encode_scores(pieces)) == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
-    assert json.loads(extender.encode_scores([])) == []
+    assert list(asked.names) == ["a", "b"]
+    answer = json.loads(asked.encode_answer(["b"]))
+    assert (answer["Nodes"]["kind"], answer["Nodes"]["items"], answer["NodeNames"]) == ("NodeList", items[1:], None)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], []], ids=["one twice", "none"])
+def test_a_name_that_is_written_twice_is_asked_about_once(names: list[str]) -> None:
+    body = json.dumps({"Pod": {}, "NodeNames": names}).encode()
+
+    asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(body), MOST)
+
+    assert list(asked.names) == list(dict.fromkeys(names))
+
+
+def test_scores_are_a_list_of_hosts() -> None:
+    assert json.loads(extender.encode_scores(["a", "b"], [10, 0])) == [
+        {"Host": "a", "Score": 10},
+        {"Host": "b", "Score": 0},
+    ]
+    assert json.loads(extender.encode_scores([], [])) == []
 
 
 def test_both_forms_of_victims_are_the_same_proposal() -> None:

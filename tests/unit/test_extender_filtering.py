@@ -13,8 +13,8 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.placement import POLICIES, NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
-from gcushare.scheduler_extender.verbs.node_names import MIN_CACHED_BYTES
+from gcushare.scheduler_extender.verbs.answer import Answer
+from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
@@ -33,8 +33,7 @@ from tests.extender_objects import (
 from tests.unit.extender_desk import Desk
 
 REASON = "insufficient GCU Memory in one gcu device"
-# Long names, so that lists of a few dozen are long enough to be kept and found again.
-NODES = [f"a-node-with-a-rather-long-name-{number:03d}.example.cluster.local" for number in range(40)]
+NODES = [f"node-{number}" for number in range(40)]
 UNKNOWN = ["unknown-node", "nor-this-one"]
 
 
@@ -132,28 +131,6 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
                     name: node_score(nodes[name], request, policy) if name in nodes and nodes[name].known else 0
                     for name in names
                 }
-
-
-def test_a_list_that_comes_again_is_not_read_again() -> None:
-    service = Service(state_of(*(a_node(name, 16) for name in NODES)))
-    assert len(json.dumps(NODES)) > MIN_CACHED_BYTES
-
-    for _ in range(3):
-        service.filter(pod_document("a"), NODES)
-    service.filter(pod_document("a"), NODES[::-1])
-
-    assert (service.filters.lists.hits, service.filters.lists.misses) == (2, 2)
-
-
-def test_short_lists_do_not_push_long_ones_out() -> None:
-    service = Service(state_of(*(a_node(name, 16) for name in NODES)))
-    service.filter(pod_document("a"), NODES)
-    for number in range(20):
-        service.prioritize(pod_document("a"), NODES[number : number + 5])
-
-    service.filter(pod_document("a"), NODES)
-
-    assert service.filters.lists.hits == 1
 
 
 def test_a_pod_that_fits_nowhere_is_refused_everywhere_with_the_upstreams_reason() -> None:

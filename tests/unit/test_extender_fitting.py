@@ -78,7 +78,7 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
     assert index.best(dict.fromkeys(among), count) == ranked[:count]
     equal = [name for name in ranked if score(known[name], shape.request) == score(known[ranked[0]], shape.request)]
     assert index.best(dict.fromkeys(among), count, only_equal=True) == equal[:count]
-    assert {name: index.score(name) for name in NODES} == {
+    assert dict(zip(NODES, index.scores(NODES), strict=True)) == {
         name: node_score(known[name], shape.request, shape.node_policy) if name in known else 0 for name in NODES
     }
     assert set(index.after_preemption) == {name for name, node in known.items() if can_ever_fit(node, shape.request)}
@@ -116,12 +116,12 @@ def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
         for name in (f"spot-{number}", *(f"calm-{each}" for each in range(20))):
             ledger.set_node(name, cards(16), GIB_UNIT)
         index.refresh()
-        assert index.score(f"spot-{number}") > 0
+        assert index.scores([f"spot-{number}"]) == [10]
         ledger.remove_node(f"spot-{number}")
         index.refresh()
 
-    assert index._scores.keys() <= set(ledger.nodes)
-    assert index.score("spot-3") == 0
+    assert set(index.fitting) == ledger.nodes.keys() == {f"calm-{each}" for each in range(20)}
+    assert index.scores(["spot-3"]) == [0]
 
 
 def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
@@ -147,27 +147,6 @@ def test_the_index_unused_for_longest_makes_room() -> None:
 
     assert indexes.get(Shape(asks(1), "binpack")) is first
     assert indexes.get(Shape(asks(2), "binpack")) is not second
-
-
-def test_the_set_of_fitting_nodes_keeps_its_version_while_it_stays_the_same() -> None:
-    ledger = Ledger()
-    index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "binpack"))
-    for name in NODES:
-        ledger.set_node(name, cards(16, 16), GIB_UNIT)
-    index.refresh()
-    version = index.fit_version
-
-    ledger.apply(held("a", "node-1", (0, 10)))
-    index.refresh()
-    assert index.fit_version == version
-
-    ledger.apply(held("b", "node-1", (1, 16)))
-    ledger.apply(held("c", "node-1", (0, 2)))
-    index.refresh()
-    assert index.fit_version == version
-    ledger.apply(held("d", "node-1", (0, 1)))
-    index.refresh()
-    assert index.fit_version > version
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,7 @@ def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists()
     assert first.preferences.typical == second.preferences.typical
     assert best(second, "new", ["a", "b"]) == ["b"]
     shape = first.find_request("uid-new").shape  # type: ignore[union-attr]
-    assert [first.indexes.get(shape).score(name) for name in "ab"] == [
-        second.indexes.get(shape).score(name) for name in "ab"
-    ]
+    assert first.indexes.get(shape).scores("ab") == second.indexes.get(shape).scores("ab")
 
 
 def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> None:

@@ -36,7 +36,7 @@ card = InventoryCard(card=Card(index=0, uuid="", memory_bytes=0), units=16)
 ledger.set_node("node-1", [card], parse_memory_unit("GiB"))
 index = indexes.get(Shape(CardRequest(4), options.node_policy))
 assert index.best({"node-1"}, 1) == ["node-1"]
-assert index.score("node-1") == 10
+assert index.scores(["node-1"]) == [10]
 ledger.reserve(PodRef("uid", "default", "p"), "node-1", CardRequest(4), POLICIES[options.card_policy].rank_card)
 assert "third" in dict(SIMULATED)
 """

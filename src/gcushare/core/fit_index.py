@@ -57,16 +57,8 @@ class NameLog:
         """Append a name."""
         self._names.append(name)
         if len(self._names) > MAX_LOGGED_CHANGES:
-            self._drop(MAX_LOGGED_CHANGES // 2)
-
-    def forget(self) -> None:
-        """Say that anything may have changed: no position of before is known any more."""
-        self._names.append("")
-        self._drop(len(self._names))
-
-    def _drop(self, count: int) -> None:
-        del self._names[:count]
-        self._dropped += count
+            del self._names[: MAX_LOGGED_CHANGES // 2]
+            self._dropped += MAX_LOGGED_CHANGES // 2
 
 
 class ChangeLog(NameLog):
@@ -122,15 +114,7 @@ class FitIndex:
         self._ranked: list[tuple[float, str]] = []
         self._ranks: dict[str, float] = {}
         self._position = -1
-        self.fit_version = 0
-        """Rises whenever the set of fitting nodes changes."""
-        self._scores: dict[str, int] = {}
-        """Of the fitting nodes whose score is not 0."""
-        self.moves = NameLog()
-        """The nodes whose score changed."""
         self._after_preemption: set[str] | None = None
-        self.preemption_version = 0
-        """Rises whenever the set of nodes that could ever hold the request changes."""
 
     def refresh(self) -> None:
         """Look again at the nodes that changed since the last call."""
@@ -184,9 +168,10 @@ class FitIndex:
         """Whether the node fits; False for an unknown node."""
         return name in self._ranks
 
-    def score(self, name: str) -> int:
-        """The node's score as the scheduler takes it: 0 to 10, 0 where the request does not fit."""
-        return self._scores.get(name, 0)
+    def scores(self, names: Iterable[str]) -> list[int]:
+        """The nodes' scores as the scheduler takes them, 0 to 10; 0 for a node that does not fit or is unknown."""
+        rank_of = self._ranks.get
+        return [round(-MAX_NODE_SCORE * rank_of(name, 0.0)) for name in names]
 
     def standing(self, name: str) -> Standing | None:
         """Where a node stands; None where it does not fit."""
@@ -254,12 +239,8 @@ class FitIndex:
                 ranks[name] = rank
         self._ranks = ranks
         self._ranked = sorted(zip(ranks.values(), ranks.keys(), strict=True))
-        self._scores = {name: score for name, rank in ranks.items() if (score := _score(rank))}
         self.score_again()
-        self.moves.forget()
-        self.fit_version += 1
         self._after_preemption = None
-        self.preemption_version += 1
 
     def _follow(self, name: str) -> None:
         node = self._ledger.nodes.get(name)
@@ -281,29 +262,10 @@ class FitIndex:
         if now is not None:
             insort(self._ranked, (now, name))
             self._ranks[name] = now
-        if before is None or now is None:
-            self.fit_version += 1
-        self._follow_score(name, now)
-
-    def _follow_score(self, name: str, rank: float | None) -> None:
-        score = 0 if rank is None else _score(rank)
-        if score == self._scores.get(name, 0):
-            return
-        if score:
-            self._scores[name] = score
-        else:
-            del self._scores[name]  # Nodes come and go under ever new names.
-        self.moves.note(name)
 
     def _follow_preemption(self, name: str, node: NodeState | None, after_preemption: set[str]) -> None:
         can_fit = node is not None and can_ever_fit(node, self.shape.request)
-        if can_fit != (name in after_preemption):
-            self.preemption_version += 1
-            (after_preemption.add if can_fit else after_preemption.discard)(name)
-
-
-def _score(rank: float) -> int:
-    return round(MAX_NODE_SCORE * -rank)
+        (after_preemption.add if can_fit else after_preemption.discard)(name)
 
 
 class FitIndexes:

@@ -76,11 +76,10 @@ class RequestMetrics:
 
 
 class VendorCollector(Collector):
-    """The figures of one vendor's ledger, bindings and caches."""
+    """The figures of one vendor's ledger and bindings."""
 
     def __init__(self, state: VendorState, filters: FilterService, binds: BindService) -> None:
         self._state = state
-        self._filters = filters
         self._binds = binds
         self._totals = filters.totals
 
@@ -88,7 +87,7 @@ class VendorCollector(Collector):
         """Make the figures."""
         yield from self._units()
         yield self._reasons()
-        state, binds, lists = self._state, self._binds, self._filters.lists
+        state, binds = self._state, self._binds
         for name, text, value in (
             ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting)),
             (
@@ -107,8 +106,6 @@ class VendorCollector(Collector):
         for name, text, value in (
             ("bind_conflicts", "Bindings refused because the pod had changed.", binds.conflicts),
             ("bind_unknown_outcomes", "Bindings whose outcome had to be read.", binds.unknown_outcomes),
-            ("name_list_hits", "Node name lists that were known already.", lists.hits),
-            ("name_list_misses", "Node name lists that had to be read.", lists.misses),
         ):
             counter = CounterMetricFamily(f"gcushare_{name}", text, labels=("vendor",))
             counter.add_metric((state.vendor.name,), value)

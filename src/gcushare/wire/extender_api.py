@@ -3,9 +3,9 @@
 Here are filter, prioritize and bind; preempt is in ``extender_preempt``.
 
 Source: k8s.io/kube-scheduler/extender/v1, whose Go structs carry no tags, so that the keys are capitalised; requests
-are written in the order Pod, Nodes, NodeNames. A list of names stays raw bytes until the names are needed: it is
-most of a request, and often the same as in the request before. Of a pod only its identity is decoded: what it asks for
-is the API server's to say, not a caller's.
+are written in the order Pod, Nodes, NodeNames. kube-scheduler samples nodes and writes their names in the order in
+which its goroutines come to them, so hardly any list is like one before, and none is remembered. Of a pod only its
+identity is decoded: what it asks for is the API server's to say, not a caller's.
 
 Reading a request takes less than 20 ms of one core whatever it holds. What grows faster with a body than its bytes do
 (values in lists and objects) is counted before it is decoded: a comma stands between any two.
@@ -13,7 +13,7 @@ Reading a request takes less than 20 ms of one core whatever it holds. What grow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -43,6 +43,7 @@ _MAX_NAME_BYTES = 256
 """A name in its list: 253 characters, its quotes and a comma."""
 
 ABSENT = msgspec.Raw(b"null")
+_NODE_LIST = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[%b]}'
 _NAMES_KEY = b',"NodeNames":['
 _MAX_REASON = 200
 
@@ -105,6 +106,19 @@ class _BindArguments(msgspec.Struct, frozen=True, gc=False):
 
 class _NodeList(msgspec.Struct, frozen=True, gc=False):
     items: list[msgspec.Raw] | None = None
+
+
+class _FilterResult(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    nodes: msgspec.Raw
+    node_names: list[str] | None
+    failed_nodes: dict[str, str]
+    failed_and_unresolvable_nodes: dict[str, str]
+    error: str = ""
+
+
+class _HostScore(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    host: str
+    score: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,54 +248,42 @@ def too_many_nodes(count: int, most: int) -> RemoteContractError:
     )
 
 
-def encode_name(name: str) -> bytes:
-    """Write one name as a JSON string."""
-    return encode_json(name)
+@dataclass(frozen=True, slots=True)
+class AskedNodes:
+    """The distinct nodes of a request of filter or prioritize, in its order; the answer is written in its form.
+
+    ``items``: whole Node objects by name, as they came; None where the request has names alone.
+    """
+
+    names: dict[str, None]
+    items: dict[str, bytes] | None = None
+
+    def encode_answer(
+        self, named: Collection[str], failed: dict[str, str] | None = None, unresolvable: dict[str, str] | None = None
+    ) -> bytes:
+        """Write filter's answer: the nodes that stay, and the others with the reasons."""
+        if self.items is None:
+            nodes, names = bytes(ABSENT), list(named)
+        else:
+            nodes, names = _NODE_LIST % b",".join([self.items[name] for name in named]), None
+        return encode_json(_FilterResult(msgspec.Raw(nodes), names, failed or {}, unresolvable or {}))
 
 
-def encode_filter_answer(names: Iterable[bytes], failed: bytes = b"{}", unresolvable: bytes = b"{}") -> bytes:
-    """Write filter's answer from encoded names and from encoded {name: reason} objects."""
-    return b'{"Nodes":null,"NodeNames":[%b],"FailedNodes":%b,"FailedAndUnresolvableNodes":%b,"Error":""}' % (
-        b",".join(names),
-        failed,
-        unresolvable,
-    )
+def decode_asked_nodes(arguments: FilterArguments, most: int) -> AskedNodes:
+    """Read the nodes of a request, at most so many.
+
+    Raises:
+        RemoteContractError: neither a list of names nor a NodeList, or more nodes than that.
+    """
+    if arguments.node_names is not None:
+        return AskedNodes(dict.fromkeys(decode_names(arguments.node_names, most)))
+    items = {item.name: item.raw for item in decode_node_items(arguments.nodes or b"{}", most)}
+    return AskedNodes(dict.fromkeys(items), items)
 
 
-def encode_node_items_answer(items: Iterable[bytes], failed: bytes, unresolvable: bytes) -> bytes:
-    """Write filter's answer to a request that carried whole nodes: the nodes that stay, as they came."""
-    return (
-        b'{"Nodes":{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[%b]},"NodeNames":null,'
-        b'"FailedNodes":%b,"FailedAndUnresolvableNodes":%b,"Error":""}'
-    ) % (b",".join(items), failed, unresolvable)
-
-
-def encode_reasons(names: Iterable[bytes], reason: str) -> bytes:
-    """Write {name: reason} for encoded names that all fail for the same reason."""
-    tail = b":" + encode_json(reason)
-    joined = (tail + b",").join(names)
-    return b"{" + joined + tail + b"}" if joined else b"{}"
-
-
-def join_reasons(some: bytes, others: bytes) -> bytes:
-    """Write two maps of `encode_reasons` as one; their names must differ."""
-    if some == b"{}" or others == b"{}":
-        return others if some == b"{}" else some
-    return some[:-1] + b"," + others[1:]
-
-
-def encode_host(name: bytes) -> bytes:
-    """Write the part of a score that is the same every time; ``name`` is encoded."""
-    return b'{"Host":%b,"Score":' % name
-
-
-SCORE_ENDS = tuple(b"%d}" % score for score in range(11))
-"""What follows ``encode_host`` for each score from 0 to 10."""
-
-
-def encode_scores(scores: Iterable[bytes]) -> bytes:
-    """Write prioritize's answer from scores made of ``encode_host`` and ``SCORE_ENDS``."""
-    return b"[%b]" % b",".join(scores)
+def encode_scores(names: Iterable[str], scores: Iterable[int]) -> bytes:
+    """Write prioritize's answer: a score from 0 to 10 for each name."""
+    return encode_json(list(map(_HostScore, names, scores)))
 
 
 def encode_error(message: str) -> bytes:

@@ -17,9 +17,9 @@ from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.scheduler_fast_path import FastPathHandler
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.ports import Leadership
+from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
-from gcushare.scheduler_extender.verbs.filter import Answer
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
@@ -117,7 +117,7 @@ class VendorRoutes:
         ]
 
     def _largest_filter(self) -> int:
-        return largest_filter(self._services.state.most_nodes_asked)
+        return largest_filter(self._services.state.max_nodes_asked)
 
     def _count(self, verb: str, answer: Answer, started: float) -> None:
         self._counts[answer.vendor, verb](answer.result, time.perf_counter() - started, answer.reason)

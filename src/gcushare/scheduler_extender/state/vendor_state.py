@@ -180,7 +180,7 @@ class VendorState:
             log.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
 
     @property
-    def most_nodes_asked(self) -> int:
+    def max_nodes_asked(self) -> int:
         """How many nodes one request may name; above it names were made up."""
         return 2 * len(self._node_marks) + SPARE_NODES
 

@@ -25,9 +25,10 @@ from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import NotLeader
-from gcushare.scheduler_extender.verbs.filter import Answer, FilterService
+from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodLookup
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
@@ -119,7 +120,7 @@ class Dispatcher:
             RemoteContractError, Refused: as for prioritize, and as ``PreemptService.preempt``.
             GcushareError: the pod has to be read, and cannot be.
         """
-        arguments = decode_preempt_arguments(body, self._own.state.most_nodes_asked)
+        arguments = decode_preempt_arguments(body, self._own.state.max_nodes_asked)
         known = self._pods.find(arguments.pod, body) or await self._pods.read(arguments.pod)
         return await self._of(known).preempts.preempt(arguments, known.request)
 

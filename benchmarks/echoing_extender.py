@@ -14,7 +14,8 @@ from aiohttp import web
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import find_api_server
 from gcushare.runtime.entry import run_program
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS
+from gcushare.runtime.http.scheduler_fast_path import Verb
+from gcushare.runtime.http.server import add_verbs
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
 from gcushare.scheduler_extender.app import Extender, spare_the_collector
@@ -38,10 +39,9 @@ class EchoingExtender(Extender):
     """The program with the echo beside its own endpoints."""
 
     def make_application(self) -> web.Application:
-        """Add the path, in the lane that the scheduler's calls take."""
+        """Add the path, answered as the scheduler's calls are."""
         app = super().make_application()
-        calls = app[FAST_PATHS]
-        app[FAST_PATHS] = {**calls, "/echo": echo}
+        add_verbs(app, [Verb("/echo", echo)])
         return app
 
 

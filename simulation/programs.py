@@ -14,7 +14,7 @@ from gcushare.core.placement import NamedNodes
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
+from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
@@ -86,7 +86,7 @@ class ExtenderReplica(Program):
         await self.app.run(shutdown)
 
     async def _serve(self, app: web.Application, _settings: ServeSettings) -> RunningServer:
-        self.handlers = dict(app[FAST_PATHS].items())
+        self.handlers = {verb.path: verb.answer for verb in app[VERBS]}
         self.server = SilentServer()
         return self.server
 

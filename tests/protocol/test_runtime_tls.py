@@ -20,7 +20,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import Health
 from gcushare.runtime.http import tls as tls_module
 from gcushare.runtime.http.rejected import Cause
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS
+from gcushare.runtime.http.scheduler_fast_path import VERBS, Verb
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.http.tls import FollowedTls, TlsFiles
 from gcushare.runtime.settings.serving import ServeSettings
@@ -206,7 +206,7 @@ async def test_express_requests_need_the_certificate_too(
         return b'{"taken": true}'
 
     app = web.Application()
-    app[FAST_PATHS] = {"/take": take}
+    app[VERBS] = [Verb("/take", take)]
     server = await start_server(app, guarded)
     try:
         request = "POST /take HTTP/1.1\nHost: x\nContent-Length: 1\n\nx"

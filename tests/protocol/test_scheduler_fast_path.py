@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -16,9 +18,8 @@ from aiohttp import web
 
 from gcushare.core.errors import Refused, RetryableError
 from gcushare.runtime.http.rejected import Cause
-from gcushare.runtime.http.request_gate import body_of
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler, read_head
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler, Verb, read_head
+from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, connected, until
 
@@ -63,7 +64,7 @@ class Desk:
 
 @asynccontextmanager
 async def serving(
-    desk: Desk, settings: ServeSettings = SETTINGS, *, with_lane: bool = True
+    desk: Desk, settings: ServeSettings = SETTINGS, *, is_fast: bool = True
 ) -> AsyncIterator[RunningServer]:
     app = web.Application()
     handlers: dict[str, FastPathHandler] = {
@@ -74,24 +75,15 @@ async def serving(
         "/postpone": desk.postpone,
         "/break": desk.break_down,
     }
-    app.add_routes([web.post(path, ordinary(handler)) for path, handler in handlers.items()])
-    if with_lane:
-        app[FAST_PATHS] = handlers
+    add_verbs(app, [Verb(path, handler) for path, handler in handlers.items()])
+    if not is_fast:
+        app[VERBS] = ()
     server = await start_server(app, settings)
     try:
         async with asyncio.timeout(DEADLINE_S):
             yield server
     finally:
         await server.stop(0)
-
-
-def ordinary(handler: FastPathHandler):  # type: ignore[no-untyped-def]  # aiohttp's type of handlers is not public
-    async def handle(request: web.Request) -> web.Response:
-        answer: bytes | Awaitable[bytes] = handler(body_of(request))
-        body = answer if isinstance(answer, bytes) else await answer
-        return web.Response(body=body, content_type="application/json")
-
-    return handle
 
 
 def post(path: str, body: str, *headers: str) -> str:
@@ -161,19 +153,17 @@ ODD = {
 }
 
 
-async def say_and_hear(desk: Desk, request: str, *, with_lane: bool) -> tuple[int, object]:
-    async with serving(desk, with_lane=with_lane) as server, connected(server) as client:
+async def say_and_hear(desk: Desk, request: str, *, is_fast: bool) -> tuple[int, object]:
+    async with serving(desk, is_fast=is_fast) as server, connected(server) as client:
         await client.send(request)
         return await client.receive_response()
 
 
 @pytest.mark.parametrize("request_", [pytest.param(each, id=name) for name, each in ODD.items()])
-async def test_what_is_not_plain_is_answered_as_if_there_were_no_lane(request_: str) -> None:
-    with_lane, without = Desk(), Desk()
-    assert await say_and_hear(with_lane, request_, with_lane=True) == await say_and_hear(
-        without, request_, with_lane=False
-    )
-    assert with_lane.taken == without.taken
+async def test_what_is_not_plain_is_answered_as_if_there_were_no_fast_path(request_: str) -> None:
+    fast, ordinary = Desk(), Desk()
+    assert await say_and_hear(fast, request_, is_fast=True) == await say_and_hear(ordinary, request_, is_fast=False)
+    assert fast.taken == ordinary.taken
     assert (
         read_head(request_.replace("\n", "\r\n").encode()) is None
         or "/echo HTTP" not in request_
@@ -229,7 +219,7 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
             assert (await client.receive_response())[0] == 200
 
 
-@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
+@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast path", "ordinary route"])
 async def test_half_requests_that_send_nothing_keep_no_one_out(header: tuple[str, ...]) -> None:
     whole = "x" * SETTINGS.max_request_size
     async with serving(Desk()) as server, AsyncExitStack() as stack:
@@ -244,7 +234,7 @@ async def test_half_requests_that_send_nothing_keep_no_one_out(header: tuple[str
         assert server.rejected[Cause.MEMORY] == 0
 
 
-@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast_paths", "past the lane"])
+@pytest.mark.parametrize("header", [(), ("X-Odd: 1",)], ids=["fast path", "ordinary route"])
 async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tuple[str, ...]) -> None:
     whole = "x" * SETTINGS.max_request_size
     async with serving(Desk()) as server, AsyncExitStack() as stack:
@@ -257,12 +247,41 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tup
         assert (await client.receive_response())[0] == 200
         # The first made way for the ninth, the second for the whole one.
         for cut in slow[:2]:
-            status, answer = await cut.receive_response()
-            assert (status, "came slower than others" in answer["error"]) == (503, True)
+            head = await cut.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"Retry-After: 1\r\n" in head
+            length = int(re.search(rb"Content-Length: (\d+)", head)[1])  # type: ignore[index]  # or the test fails here
+            assert b"came slower than others" in await cut.reader.readexactly(length)
             assert await cut.wait_closed() == b""
         assert server.rejected[Cause.MEMORY] == 2
         await slow[2].send("x" * 100)
         assert (await slow[2].receive_response())[0] == 200
+
+
+def written_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The log lines of requests, without what differs from one request to the next: the port and the time."""
+    lines = [record.getMessage() for record in caplog.records if "path=/echo" in record.getMessage()]
+    return [re.sub(r", \d+\)|ms=[\d.]+", "", line) for line in lines]
+
+
+async def test_both_ways_write_the_same_lines_and_the_same_answers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    seen = []
+    for header in ((), ("X-Odd: 1",)):
+        caplog.clear()
+        heads = []
+        async with serving(Desk(), IMPATIENT) as server:
+            for request in (post("/echo", "abc", *header), post("/echo", "abc", *header)[:-1]):
+                async with connected(server) as client:
+                    await client.send(request)
+                    heads.append((await client.reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
+            await until(lambda: server.busy_count == 0)
+        seen.append((heads, written_lines(caplog)))
+    fast, ordinary = seen
+
+    assert fast == ordinary
+    assert fast[0] == [b"HTTP/1.1 200 OK", b"HTTP/1.1 408 Request Timeout"]
+    assert [line.split(" peer=")[0] for line in fast[1]] == ["answered", "request turned away", "answered"]
 
 
 async def test_silence_ends_a_connection_but_requests_keep_it() -> None:

@@ -22,9 +22,8 @@ from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.http.body_limits import LARGEST
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.scheduler_fast_path import Verb
+from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.metrics import (
     CertificateCollector,
     HasCertificates,
@@ -39,7 +38,7 @@ from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaConte
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
-from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, ordinary_routes, root_routes
+from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, root_routes
 from gcushare.scheduler_extender.leadership import STALE_SHARE, ReplicaLeadership, WatchCache
 from gcushare.scheduler_extender.metrics import (
     EventCollector,
@@ -185,9 +184,7 @@ class Extender:
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
-        app[FAST_PATHS] = self.verbs.first_port.guard(self._find_verbs())
-        app[LARGEST] = self._find_largest()
-        app.add_routes(ordinary_routes(app[FAST_PATHS]))
+        add_verbs(app, self.verbs.first_port.guard(self._find_verbs()))
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [
@@ -221,18 +218,13 @@ class Extender:
             for each in self.services
         ]
 
-    def _find_verbs(self) -> dict[str, FastPathHandler]:
-        """The scheduler's calls of every vendor, by path."""
-        return {path: answer for each in self._vendor_routes for path, answer in each.fast_paths.items()}
-
-    def _find_largest(self) -> dict[str, Callable[[], int]]:
-        """The bytes of the largest bodies of these calls, by path."""
-        return {path: most for each in self._vendor_routes for path, most in each.largest.items()}
+    def _find_verbs(self) -> list[Verb]:
+        """The scheduler's calls of every vendor."""
+        return [verb for each in self._vendor_routes for verb in each.verbs]
 
     async def _open_verbs(self) -> None:
         """Answer the scheduler on its own port, from when there are certificates until the shutdown."""
-        answers = self._find_verbs()
-        server = await self.verbs.open(answers, self._find_largest(), ordinary_routes(answers))
+        server = await self.verbs.open(self._find_verbs())
         try:
             self._servers.append(server)
             self._certificates.append(self.verbs.owner_of_certificates(server))

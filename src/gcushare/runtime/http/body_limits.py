@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from aiohttp import web
-
-LARGEST: web.AppKey[Mapping[str, Callable[[], int]]] = web.AppKey("LARGEST", Mapping)
-"""The largest bodies, in bytes, of an application's paths that take less than its server; asked at each request."""
-
 # Counted in largest requests: enough for bursts, far from a pod's memory limit.
 _BODIES_AT_ONCE = 8
 

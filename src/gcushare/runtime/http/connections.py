@@ -6,7 +6,6 @@ The guard sits in asyncio's protocol callbacks, below HTTP, where a client that 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from gcushare.runtime.http.answers import TurnedAway, too_many_connections, turn_away, write_response, wrong_client
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 from gcushare.runtime.logs import fields
@@ -74,28 +74,26 @@ class ConnectionTable:
         """Whether it has a request in work."""
         return connection in self._busy
 
-    def admit(self, connection: GuardedConnection) -> bool:
-        """Take a new connection in. When the table is full the longest idle one makes room, then the one whose body
-        arrives longest: a slow client is not to keep others out.
+    def admit(self, connection: GuardedConnection, wire: asyncio.Transport) -> web.Response | None:
+        """Admit a new connection; returns the answer to one that is refused.
+
+        When the table is full, the longest idle connection makes room, then the one whose body arrives longest: a slow
+        client must not keep others out.
         """
         self._open.add(connection)
         self._none_open.clear()
+        peer = wire.get_extra_info("peername")
         if len(self) >= self.limits.count and not self._make_room():
-            self._rejected.note(Cause.CONNECTIONS)
-            log.warning("connection refused %s", fields(limit=self.limits.count))
-            return False
+            return turn_away(too_many_connections(), self._rejected, peer=peer, limit=self.limits.count)
         self._idle[connection] = None
-        return True
+        if (away := self._check_client_name(wire)) is not None:
+            return turn_away(away, self._rejected, peer=peer, accepted=self.limits.client_name)
+        return None
 
-    def find_stranger(self, wire: asyncio.Transport) -> str | None:
-        """Say why whoever connected is not the client that this server is for; None for that client."""
-        wanted = self.limits.client_name
-        names = names_of(wire.get_extra_info("peercert") or {}) if wanted else ()
-        if not wanted or wanted in names:
-            return None
-        self._rejected.note(Cause.CERTIFICATE)
-        log.warning("client refused %s", fields(peer=wire.get_extra_info("peername"), names=names, accepted=wanted))
-        return f"this port is for {wanted!r} alone; your certificate names {', '.join(names) or 'no one'}"
+    def _check_client_name(self, wire: asyncio.Transport) -> TurnedAway | None:
+        accepted = self.limits.client_name
+        names = names_of(wire.get_extra_info("peercert") or {}) if accepted else ()
+        return None if not accepted or accepted in names else wrong_client(accepted, names)
 
     def _make_room(self) -> bool:
         if self._idle:
@@ -184,24 +182,13 @@ class GuardedConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the client, or answer 503 or 403 and cut the connection a second later."""
         self.wire = cast(asyncio.Transport, transport)
-        if not self._table.admit(self):
-            text = "too many connections, try again later"
-            self._refuse(self.wire, "503 Service Unavailable\r\nRetry-After: 1", 503, text)
-        elif (problem := self._table.find_stranger(self.wire)) is not None:
-            self._refuse(self.wire, "403 Forbidden", 403, problem)
-        else:
+        if (refusal := self._table.admit(self, self.wire)) is None:
             super().connection_made(transport)
-
-    def _refuse(self, wire: asyncio.Transport, first_lines: str, status: int, text: str) -> None:
+            return
         self._is_refused = True
-        body = json.dumps({"error": text, "status": status}).encode()
-        head = (
-            f"HTTP/1.1 {first_lines}\r\nContent-Type: application/json\r\n"
-            f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        wire.write(head.encode() + body)
+        self.wire.write(write_response(refusal, "Connection: close"))
         # Not closed at once: closing on unread input resets the connection, and the client would never see why.
-        self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, wire.abort)
+        self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, self.wire.abort)
 
     def data_received(self, data: bytes) -> None:
         """Offer the bytes to the fast path, then to aiohttp; a head has a deadline from its first byte on."""

@@ -1,9 +1,8 @@
-"""The gate in front of every handler: who may call, how much and how slowly they may send, how errors are reported."""
+"""The gate in front of every handler that aiohttp calls: it checks the client and reads the body within its bounds."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -11,15 +10,24 @@ from contextlib import closing
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from gcushare.runtime.http.answers import (
+    TurnedAway,
+    body_cut,
+    body_malformed,
+    body_too_large,
+    body_too_slow,
+    certificate_required,
+    log_answered,
+    no_memory,
+    respond_to_failure,
+    respond_to_http,
+    turn_away,
+)
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.connections import GuardedConnection
-from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure, respond_to_http
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
+from gcushare.runtime.http.rejected import RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
-from gcushare.runtime.logs import fields
 from gcushare.runtime.settings.serving import ServeSettings
-
-log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths that answer without a client certificate even where one is required: the kubelet's probes have none."""
@@ -38,15 +46,6 @@ def body_of(request: web.Request) -> bytes:
     return body
 
 
-class _Rejected(Exception):
-    """The request is turned away before any handler sees it."""
-
-    def __init__(self, status: int, cause: Cause, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.cause = cause
-
-
 class _Gate:
     def __init__(
         self, settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget
@@ -62,10 +61,7 @@ class _Gate:
         if isinstance(request.protocol, GuardedConnection):
             request.protocol.begin_request()
         response = await self._answer(request, handler)
-        if log.isEnabledFor(logging.DEBUG):
-            taken_ms = round((time.perf_counter() - started) * 1000, 1)
-            facts = fields(method=request.method, path=request.path, status=response.status, ms=taken_ms)
-            log.debug("answered %s", facts)
+        log_answered(started, **_facts(request), status=response.status)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -74,10 +70,8 @@ class _Gate:
             if not request.body_exists:
                 return await handler(request)
             return await self._answer_body(request, handler)
-        except _Rejected as error:
-            self._rejected.note(error.cause)
-            log.info("request turned away %s", _facts(request, error))
-            return error_response(error.status, str(error), close=True)
+        except TurnedAway as away:
+            return turn_away(away, self._rejected, **_facts(request))
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -92,17 +86,13 @@ class _Gate:
             return
         transport = request.transport
         if transport is None or not transport.get_extra_info("peercert"):
-            raise _Rejected(
-                403,
-                Cause.CERTIFICATE,
-                "a client certificate is required; present one that the configured authority signed",
-            )
+            raise certificate_required()
 
     async def _answer_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request with a body, whose memory is held until the handler is done."""
         declared, largest = request.content_length, self._budget.largest_of(request.path)
         if declared is not None and declared > largest:
-            raise _too_large(f"{declared} bytes", largest)
+            raise body_too_large(f"{declared} bytes", largest)
         limit = asyncio.timeout(self._timeout_s)
 
         def give_up() -> None:
@@ -126,31 +116,27 @@ class _Gate:
             async with limit:
                 while chunk := await request.content.readany():
                     if len(body) + len(chunk) > largest:
-                        raise _too_large("more", largest)
+                        raise body_too_large("more", largest)
                     if not share.grow(len(chunk)):
-                        raise _Rejected(503, Cause.MEMORY, NO_MEMORY)
+                        raise no_memory()
                     body += chunk
         except TimeoutError:
             if share.is_cut:
-                raise _Rejected(503, Cause.MEMORY, CUT_FOR_OTHERS) from None
-            raise _Rejected(408, Cause.SLOW, f"the request's body did not arrive within {self._timeout_s:g}s") from None
+                raise body_cut() from None
+            raise body_too_slow(self._timeout_s) from None
         except web.RequestPayloadError as error:
-            raise _Rejected(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
+            raise body_malformed(error) from error
         share.complete()
         request[_BODY] = bytes(body)
 
 
-def _too_large(size: str, largest: int) -> _Rejected:
-    text = f"the request's body has {size}; accepted: at most {largest} bytes"
-    return _Rejected(413, Cause.SIZE, text)
-
-
-def _facts(request: web.Request, error: Exception) -> object:
-    return fields(peer=request.remote, method=request.method, path=request.path, reason=error)
+def _facts(request: web.Request) -> dict[str, object]:
+    peer = None if request.transport is None else request.transport.get_extra_info("peername")
+    return {"peer": peer, "method": request.method, "path": request.path}
 
 
 def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamResponse:
-    response = respond_to_failure(error, _facts(request, error))
+    response = respond_to_failure(error, **_facts(request))
     if request.writer.output_size > 0:
         # A stream that has begun cannot become an error any more: cutting it is what its reader can notice.
         raise ConnectionResetError("the answer had begun when its handler failed")

@@ -13,31 +13,47 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
+from gcushare.runtime.http.answers import (
+    TurnedAway,
+    body_cut,
+    body_too_slow,
+    log_answered,
+    no_memory,
+    respond_to_failure,
+    turn_away,
+    write_response,
+)
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
-from gcushare.runtime.http.errors import CUT_FOR_OTHERS, NO_MEMORY, error_response, respond_to_failure
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
+from gcushare.runtime.http.rejected import RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
-from gcushare.runtime.logs import fields
 
 if TYPE_CHECKING:
     from gcushare.runtime.http.connections import GuardedConnection
 
-log = logging.getLogger(__name__)
-
 FastPathHandler: TypeAlias = Callable[[bytes], bytes | Awaitable[bytes]]
 """Takes a body, returns the JSON of a 200; what it raises is answered as for any other handler."""
 
-FAST_PATHS: web.AppKey[Mapping[str, FastPathHandler]] = web.AppKey("FAST_PATHS", Mapping)
-"""An application's fast paths. Each has an ordinary route too, for requests that are not plain."""
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A path of the fast path. ``largest``: the bytes that its body may have, asked at each request."""
+
+    path: str
+    answer: FastPathHandler
+    largest: Callable[[], int] | None = None
+    """None for the server's own limit, which holds in any case."""
+
+
+VERBS: web.AppKey[Sequence[Verb]] = web.AppKey("VERBS", Sequence)
+"""An application's verbs; added by `server.add_verbs`."""
 
 _PLAIN_HEADERS = frozenset((b"host", b"user-agent", b"content-length", b"content-type", b"accept", b"accept-encoding"))
 _LONGEST_HEAD = 4096
@@ -81,7 +97,7 @@ def read_head(data: bytes) -> Head | None:
 class FastPathContext:
     """What the fast paths of one server share."""
 
-    handlers: Mapping[str, FastPathHandler]
+    verbs: Mapping[str, Verb]
     budget: BodyBudget
     body_timeout_s: float
     needs_certificate: bool
@@ -138,7 +154,7 @@ class FastPath:
             return True
         piece = data[:missing]
         if not arriving.share.grow(len(piece)):
-            self._turn_away(arriving, Cause.MEMORY, 503, NO_MEMORY)
+            self._turn_away(arriving, no_memory())
             return True
         if isinstance(arriving.body, bytes):
             arriving.body = bytearray(arriving.body)
@@ -188,7 +204,7 @@ class FastPath:
 
     def _may_take(self, head: Head) -> bool:
         context, wire = self._context, self._connection.wire
-        if head.path not in context.handlers or wire is None:
+        if head.path not in context.verbs or wire is None:
             return False
         if context.needs_certificate and not wire.get_extra_info("peercert"):
             return False
@@ -201,19 +217,16 @@ class FastPath:
             self._connection.wire.pause_reading()
 
     def _give_up(self, arriving: _Arriving) -> None:
-        text = f"the request's body did not arrive within {self._context.body_timeout_s:g}s"
-        self._turn_away(arriving, Cause.SLOW, 408, text)
+        self._turn_away(arriving, body_too_slow(self._context.body_timeout_s))
 
     def _give_way(self) -> None:
         """Drop a body that comes slower than others which need its memory."""
         if self._arriving is not None:
-            self._turn_away(self._arriving, Cause.MEMORY, 503, CUT_FOR_OTHERS)
+            self._turn_away(self._arriving, body_cut())
 
-    def _turn_away(self, arriving: _Arriving, cause: Cause, status: int, text: str) -> None:
+    def _turn_away(self, arriving: _Arriving, away: TurnedAway) -> None:
         self._stop_deadline()
-        self._context.rejected.note(cause)
-        log.info("request turned away %s", self._facts(arriving, reason=text))
-        self._finish(arriving, error_response(status, text, close=True))
+        self._finish(arriving, turn_away(away, self._context.rejected, **self._facts(arriving)))
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:
@@ -228,9 +241,9 @@ class FastPath:
     def _answer(self, arriving: _Arriving) -> None:
         body, arriving.body = bytes(arriving.body), b""
         try:
-            answer = self._context.handlers[arriving.path](body)
+            answer = self._context.verbs[arriving.path].answer(body)
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
-            self._finish(arriving, respond_to_failure(error, self._facts(arriving, reason=error)))
+            self._finish(arriving, respond_to_failure(error, **self._facts(arriving)))
             return
         if isinstance(answer, bytes):
             self._finish(arriving, answer)
@@ -244,7 +257,7 @@ class FastPath:
         try:
             answer = await coming
         except Exception as error:  # as above
-            answer = respond_to_failure(error, self._facts(arriving, reason=error))
+            answer = respond_to_failure(error, **self._facts(arriving))
         self._finish(arriving, answer)
 
     def _finish(self, arriving: _Arriving, answer: bytes | web.Response) -> None:
@@ -255,9 +268,8 @@ class FastPath:
             return
         closes = connection.closes_after_answer or (isinstance(answer, web.Response) and answer.keep_alive is False)
         wire.write(_write_answer(answer, closes=closes))
-        if log.isEnabledFor(logging.DEBUG):
-            taken_ms = round((time.perf_counter() - arriving.started) * 1000, 1)
-            log.debug("answered %s", self._facts(arriving, ms=taken_ms))
+        status = 200 if isinstance(answer, bytes) else answer.status
+        log_answered(arriving.started, **self._facts(arriving), status=status)
         connection.end_fast_request()
         if closes:
             connection.force_close()
@@ -292,10 +304,10 @@ class FastPath:
         else:
             self._idle_timer = loop.call_later(left_s, self._check_idle)
 
-    def _facts(self, arriving: _Arriving, **more: object) -> object:
+    def _facts(self, arriving: _Arriving) -> dict[str, object]:
         wire = self._connection.wire
         peer = None if wire is None else wire.get_extra_info("peername")
-        return fields(peer=peer, method="POST", path=arriving.path, **more)
+        return {"peer": peer, "method": "POST", "path": arriving.path}
 
 
 @functools.lru_cache(maxsize=1)
@@ -305,12 +317,11 @@ def _date_at(second: int) -> str:
 
 def _write_answer(answer: bytes | web.Response, *, closes: bool) -> bytes:
     """Write a 200 of JSON, or the answer to a request that failed."""
-    if isinstance(answer, bytes):
-        head, body = "200 OK\r\nContent-Type: application/json\r\n", answer
-    else:
-        body = answer.body if isinstance(answer.body, bytes) else b""
-        fields_of_it = (f"{name}: {value}\r\n" for name, value in answer.headers.items() if name != "Content-Length")
-        head = f"{answer.status} {answer.reason}\r\n" + "".join(fields_of_it)
-    end = "Connection: close\r\n\r\n" if closes else "\r\n"
-    date = _date_at(int(time.time()))
-    return f"HTTP/1.1 {head}Content-Length: {len(body)}\r\nDate: {date}\r\n{end}".encode() + body
+    date = f"Date: {_date_at(int(time.time()))}"
+    closing = ("Connection: close",) if closes else ()
+    if not isinstance(answer, bytes):
+        return write_response(answer, date, *closing)
+    head = "\r\n".join(
+        ("HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {len(answer)}", date, *closing, "", "")
+    )
+    return head.encode() + answer

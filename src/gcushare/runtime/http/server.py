@@ -6,17 +6,19 @@ import asyncio
 import ipaddress
 import logging
 import socket
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.http.body_limits import LARGEST, BodyBudget
+from gcushare.runtime.http.body_limits import BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
 from gcushare.runtime.http.handshakes import HandshakeLimits, TlsListener
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
-from gcushare.runtime.http.request_gate import make_gate
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathContext
+from gcushare.runtime.http.request_gate import body_of, make_gate
+from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
@@ -142,6 +144,18 @@ class RunningServer:
             return f"{path} does not answer: {type(error).__name__}: {error}"
 
 
+def add_verbs(app: web.Application, verbs: Sequence[Verb]) -> None:
+    """Answer ``verbs`` on the fast path, and requests that are not plain enough for it on ordinary routes."""
+    app[VERBS] = (*app.get(VERBS, ()), *verbs)
+    app.add_routes([web.post(verb.path, partial(_answer_ordinary, verb)) for verb in verbs])
+
+
+async def _answer_ordinary(verb: Verb, request: web.Request) -> web.Response:
+    answer = verb.answer(body_of(request))
+    body = answer if isinstance(answer, bytes) else await answer
+    return web.Response(body=body, content_type="application/json")
+
+
 async def start_server(app: web.Application, settings: ServeSettings, *, only_client: str = "") -> RunningServer:
     """Serve ``app`` as the settings say; port 0 is read back as ``RunningServer.port``.
 
@@ -149,9 +163,8 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     client without certificate does not get past the handshake, on whatever path.
 
     Bounds every client: connections, size and time of head and body, time to read the answer. Handlers see a body that
-    is complete; errors of our families become JSON answers (see `errors`), anything else a 500 without details.
-    The paths under ``app[FAST_PATHS]`` are answered without aiohttp where a request is plain, see
-    `scheduler_fast_path`.
+    is complete; errors of our families become JSON answers (see `answers`), anything else a 500 without details.
+    Plain requests to the verbs of the application skip aiohttp, see `scheduler_fast_path`.
 
     Effects: puts a middleware before the application's own and freezes it.
 
@@ -165,11 +178,12 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     tls = None if files is None else FollowedTls(files, lambda: rejected.note(Cause.HANDSHAKE))
     limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
     connections = ConnectionTable(limits, rejected)
-    budget = BodyBudget(settings.max_request_size, app.get(LARGEST))
+    verbs = {verb.path: verb for verb in app.get(VERBS, ())}
+    largest = {path: verb.largest for path, verb in verbs.items() if verb.largest is not None}
+    budget = BodyBudget(settings.max_request_size, largest)
     needs_certificate = settings.tls_client_ca_file is not None
     turns = TurnBudget()
-    handlers = app.get(FAST_PATHS, {})
-    fast_paths = FastPathContext(handlers, budget, settings.request_timeout, needs_certificate, rejected, turns)
+    fast_paths = FastPathContext(verbs, budget, settings.request_timeout, needs_certificate, rejected, turns)
     app.middlewares.insert(0, make_gate(settings, budget, rejected, turns))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
     server = RunningServer(runner, connections, fast_paths, tls)

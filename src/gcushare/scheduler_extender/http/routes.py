@@ -13,8 +13,7 @@ from multidict import CIMultiDict
 
 from gcushare._version import __version__
 from gcushare.core.errors import RetryableError
-from gcushare.runtime.http.request_gate import body_of
-from gcushare.runtime.http.scheduler_fast_path import FastPathHandler
+from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.verbs.answer import Answer
@@ -31,8 +30,6 @@ _MAX_WATCHERS = 64
 
 _GONE_AFTER_S = 5.0
 """How often a quiet follower is looked at, whether it is still there."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NotReady(RetryableError):
@@ -92,20 +89,17 @@ class VendorRoutes:
         self._counts = counts
         self._watchers = 0
         prefix = services.state.vendor.url_prefix
-        self.fast_paths: Mapping[str, FastPathHandler] = {
-            f"{prefix}/filter": partial(self._answer, "filter", dispatcher.filter),
-            f"{prefix}/prioritize": partial(self._answer, "prioritize", dispatcher.prioritize),
-            f"{prefix}/preempt": partial(self._carry_out, "preempt", dispatcher.preempt),
-            f"{prefix}/bind": partial(self._carry_out, "bind", dispatcher.bind),
-        }
-        """The scheduler's calls by path; `ordinary_routes` makes routes of them."""
-        self.largest: Mapping[str, Callable[[], int]] = {
-            f"{prefix}/filter": self._largest_filter,
-            f"{prefix}/prioritize": self._largest_filter,
-            f"{prefix}/preempt": lambda: MAX_PREEMPT_BYTES,
-            f"{prefix}/bind": lambda: MAX_BIND_BYTES,
-        }
-        """The bytes of their largest bodies: what is longer is refused before it has arrived."""
+        self.verbs = (
+            Verb(f"{prefix}/filter", partial(self._answer, "filter", dispatcher.filter), self._largest_filter),
+            Verb(
+                f"{prefix}/prioritize", partial(self._answer, "prioritize", dispatcher.prioritize), self._largest_filter
+            ),
+            Verb(
+                f"{prefix}/preempt", partial(self._carry_out, "preempt", dispatcher.preempt), lambda: MAX_PREEMPT_BYTES
+            ),
+            Verb(f"{prefix}/bind", partial(self._carry_out, "bind", dispatcher.bind), lambda: MAX_BIND_BYTES),
+        )
+        """The scheduler's calls."""
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of people and programs that only read."""
@@ -198,21 +192,6 @@ class VendorRoutes:
             )
         finally:
             self._watchers -= 1
-
-
-def ordinary_routes(fast_paths: Mapping[str, FastPathHandler]) -> list[web.RouteDef]:
-    """The routes of fast paths, for requests that are not plain enough for the fast path."""
-    return [web.post(path, _ordinary(answer)) for path, answer in fast_paths.items()]
-
-
-def _ordinary(answer: FastPathHandler) -> Handler:
-    """Make the handler of a request that was not plain enough for the fast path."""
-
-    async def handle(request: web.Request) -> web.Response:
-        body = answer(body_of(request))
-        return web.Response(body=body if isinstance(body, bytes) else await body, headers=_JSON)
-
-    return handle
 
 
 async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:

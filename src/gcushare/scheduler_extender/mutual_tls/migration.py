@@ -7,13 +7,14 @@ moved yet are answered where they call; a cluster that begins with mutual TLS ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import CONFIG_MAPS
-from gcushare.runtime.http.scheduler_fast_path import FastPathHandler
+from gcushare.runtime.http.scheduler_fast_path import FastPathHandler, Verb
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.contracts import VERBS_PORT, Calls
@@ -54,9 +55,9 @@ class FirstPort:
     def __init__(self, *, is_open: bool) -> None:
         self.is_open = is_open
 
-    def guard(self, answers: Mapping[str, FastPathHandler], port: int = VERBS_PORT) -> dict[str, FastPathHandler]:
+    def guard(self, verbs: Sequence[Verb], port: int = VERBS_PORT) -> list[Verb]:
         """Put the question before every answer."""
-        return {path: self._guarded(answer, port) for path, answer in answers.items()}
+        return [replace(verb, answer=self._guarded(verb.answer, port)) for verb in verbs]
 
     def _guarded(self, answer: FastPathHandler, port: int) -> FastPathHandler:
         def ask(body: bytes) -> bytes | Awaitable[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,9 +16,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.http.body_limits import LARGEST
-from gcushare.runtime.http.scheduler_fast_path import FAST_PATHS, FastPathHandler
-from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.http.scheduler_fast_path import Verb
+from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.metrics import HasCertificates
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks
@@ -77,12 +76,7 @@ class VerbsPort:
         if self._moving is not None:
             tasks.start("follow the schedulers' move to mutual TLS", self._moving.run(synced))
 
-    async def open(
-        self,
-        answers: Mapping[str, FastPathHandler],
-        largest: Mapping[str, Callable[[], int]],
-        routes: list[web.RouteDef],
-    ) -> RunningServer:
+    async def open(self, verbs: Sequence[Verb]) -> RunningServer:
         """Open the port once there are certificates.
 
         Raises:
@@ -95,8 +89,8 @@ class VerbsPort:
             files = self._keeper.files
             cert, key, ca = files.cert, files.key, files.client_ca
         app = web.Application()
-        app[FAST_PATHS], app[LARGEST] = dict(answers), largest
-        app.add_routes([*routes, web.get(PROBED_PATH, _answer)])
+        add_verbs(app, verbs)
+        app.add_routes([web.get(PROBED_PATH, _answer)])
         serve = replace(
             self._serve,
             listen_port=settings.verbs_port,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies, RejectedRequest
 from gcushare.wire.objects import NODE, POD
 from simulation.store import FINISHED
 

@@ -19,9 +19,9 @@ from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSett
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.routes import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
+from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
-from gcushare.scheduler_extender.verbs.request import Policies
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
 

@@ -12,9 +12,9 @@ from gcushare.core.fit_index import MAX_LOGGED_CHANGES
 from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, parse_mark
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod

@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
+from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
 from gcushare.wire.objects import Pod

@@ -14,8 +14,8 @@ from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.explain import AskedDocument
 from tests.extender_objects import a_node, a_pod, as_whole, filter_body, node_document, on_card, pod_document, state_of

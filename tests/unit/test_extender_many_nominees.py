@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 
 from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, pod_document, state_of
 

@@ -16,9 +16,9 @@ from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest, read_scheduling_request
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held

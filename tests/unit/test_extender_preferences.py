@@ -12,8 +12,8 @@ from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.spare import SpareResources
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.preferences import SpareObserver
+from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, as_whole, on_card, pod_document

@@ -16,8 +16,8 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     FailedSchedulingReporter,
 )
 from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.running import running

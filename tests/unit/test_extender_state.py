@@ -9,9 +9,13 @@ from gcushare.core.cards import Inventory, UnrecordedHolder
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import MAX_REQUESTING_CONTAINERS
 from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender.state.scheduling_request import (
+    RejectedRequest,
+    SchedulingRequest,
+    read_scheduling_request,
+)
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
-from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS

@@ -13,8 +13,8 @@ from gcushare.scheduler_extender.explain.pending_reasons import (
     PendingReason,
     count_pending,
 )
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Node, Pod

@@ -7,7 +7,7 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
 from gcushare.scheduler_extender.state.nominations import KEPT_S
-from gcushare.scheduler_extender.verbs.request import read_scheduling_request
+from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
 from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, IDLE_S, LONGEST_SETTLE_S, LOOK_S, SETTLE_S
 from gcushare.vendors import ENFLAME

@@ -19,9 +19,9 @@ from gcushare.scheduler_extender.dashboard.documents import NO_NODE_METADATA, No
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.request import Policies, read_scheduling_request
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
 from gcushare.wire.documents.explain import render_explanation

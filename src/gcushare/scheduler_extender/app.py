@@ -40,6 +40,12 @@ from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, root_routes
 from gcushare.scheduler_extender.leadership import STALE_SHARE, ReplicaLeadership, WatchCache
+from gcushare.scheduler_extender.maintenance import (
+    confirm_periodically,
+    learn_once,
+    learn_periodically,
+    recount_periodically,
+)
 from gcushare.scheduler_extender.metrics import (
     EventCollector,
     ReplicaCollector,
@@ -51,14 +57,9 @@ from gcushare.scheduler_extender.metrics import (
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
 from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
-from gcushare.scheduler_extender.state.maintenance import (
-    confirm_periodically,
-    learn_once,
-    learn_periodically,
-    recount_periodically,
-)
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
+from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler, decode_node, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -66,7 +67,6 @@ from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
-from gcushare.scheduler_extender.verbs.request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Node, Pod
 

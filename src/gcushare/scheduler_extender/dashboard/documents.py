@@ -14,7 +14,7 @@ import msgspec
 from gcushare.core.cards import Health
 from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.units import parse_memory_unit
-from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, WaitingPod
+from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.inventory import ClosureDocument
 

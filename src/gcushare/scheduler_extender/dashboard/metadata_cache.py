@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gcushare.scheduler_extender.dashboard.documents import NodeMetadata, PodMetadata
+from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import WaitingPod
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.annotations.over_use import over_use_words
 from gcushare.wire.objects import Node, Pod

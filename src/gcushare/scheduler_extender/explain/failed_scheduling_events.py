@@ -14,7 +14,7 @@ from gcushare.kube.pacing import TokenBucket
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.wire.objects import ObjectReference
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.totals import ClusterTotals, UnitTotals
+from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest
 
 MAX_SEARCHED_SHAPES = 16
 """Shapes whose indexes are asked for one answer; after a change of many nodes each takes milliseconds to follow."""

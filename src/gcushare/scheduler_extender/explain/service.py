@@ -12,8 +12,8 @@ from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explainer, Explan
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
+from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.wire.documents.explain import (
     ExplainDocument,
     RequestDocument,

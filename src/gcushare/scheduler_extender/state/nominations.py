@@ -16,7 +16,7 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
 from gcushare.core.preemption.nominations import NOTHING_BESIDE, RoomBeside, RoomLeft, compute_room_left, fits_beside
 from gcushare.core.requests import CardRequest
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 
 KEPT_S = 300.0
 """How long room is kept: ten times the grace that pods have by default. A victim that takes longer has its preemptor

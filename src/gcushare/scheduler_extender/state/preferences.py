@@ -20,7 +20,7 @@ from gcushare.core.packing.learned_fill import LearnedFill, demand_held
 from gcushare.core.packing.spare import NO_AMOUNTS, SpareResources, Taken
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.runtime.logs import fields
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.wire.documents.explain import ChoiceDocument
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished

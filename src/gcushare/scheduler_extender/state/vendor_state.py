@@ -27,7 +27,7 @@ from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames
 from gcushare.scheduler_extender.state.preferences import Preferences
 from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
-from gcushare.scheduler_extender.verbs.request import (
+from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
     RejectedRequest,
     SchedulingRequest,

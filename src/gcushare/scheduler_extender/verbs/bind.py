@@ -18,10 +18,14 @@ from gcushare.core.errors import GcushareError, Refused
 from gcushare.core.nodes import Assignment
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
+from gcushare.scheduler_extender.state.scheduling_request import (
+    RejectedRequest,
+    SchedulingRequest,
+    read_scheduling_request,
+)
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient, BindTimes
 from gcushare.scheduler_extender.verbs.pod_lookup import read_unbound
-from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 

@@ -16,8 +16,12 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.pacing import TokenBucket
 from gcushare.scheduler_extender.ports import PodApi
+from gcushare.scheduler_extender.state.scheduling_request import (
+    RejectedRequest,
+    SchedulingRequest,
+    read_scheduling_request,
+)
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import RejectedRequest, SchedulingRequest, read_scheduling_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import names_resources
 

@@ -13,9 +13,9 @@ from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
 
 log = logging.getLogger(__name__)

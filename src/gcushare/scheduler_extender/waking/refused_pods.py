@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import NodeState
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 
 MAX_PODS = 8192
 MAX_NAMES = 200_000

@@ -27,8 +27,8 @@ from gcushare.kube.pacing import TokenBucket, doubled_s
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.request import SchedulingRequest
 from gcushare.scheduler_extender.waking.refused_pods import Claim, RefusedGroup, RefusedPod, RefusedPods
 from gcushare.scheduler_extender.waking.tried_room import TriedRoom
 

@@ -249,6 +249,20 @@ class TestHostile:
             assert answer.status == status
             assert set(await answer.json()) == {"error", "status"}
 
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [("POST", "/filter"), ("POST", "/bind"), ("GET", "/inspect"), ("GET", "/inspect/node-1"), ("GET", "")],
+    )
+    async def test_the_prefix_of_a_vendor_that_is_not_served_names_the_one_that_is_and_the_flag(
+        self, rig: ExtenderRig, method: str, path: str
+    ) -> None:
+        async with rig.http.request(method, f"{rig.replica.url}/gpushare-scheduler{path}", data=b"{}") as answer:
+            error = (await answer.json())["error"]
+
+        assert answer.status == 404
+        assert "serves enflame cards under /gcushare-scheduler" in error
+        assert "--vendor aliyun, or with --vendor both" in error
+
     async def test_one_bad_request_does_not_touch_another(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(eight_cards())
         (pod,) = await rig.add_pods(pod_document("a", 4))
@@ -258,6 +272,14 @@ class TestHostile:
 
         assert [bool(answer["Error"]) for _, answer in answers] == [False, True, False, True, False, True, False]
         assert all("Traceback" not in answer["Error"] for _, answer in answers)
+
+
+@pytest.mark.parametrize("path", [f"{PREFIX}/inspect", f"{PREFIX}/inspect/node-1", "/version"])
+async def test_a_slash_at_the_end_changes_no_answer(rig: ExtenderRig, path: str) -> None:
+    await rig.add_nodes(eight_cards())
+    async with rig.http.get(f"{rig.replica.url}{path}") as plain, rig.http.get(f"{rig.replica.url}{path}/") as slashed:
+        assert (plain.status, slashed.status) == (200, 200)
+        assert await plain.read() == await slashed.read()
 
 
 async def test_both_vendors_are_served_side_by_side() -> None:

@@ -38,7 +38,7 @@ from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaConte
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
-from gcushare.scheduler_extender.http.routes import Serving, VendorRoutes, root_routes
+from gcushare.scheduler_extender.http.routes import VERB_NAMES, Serving, UnservedVendor, VendorRoutes, root_routes
 from gcushare.scheduler_extender.leadership import STALE_SHARE, ReplicaLeadership, WatchCache
 from gcushare.scheduler_extender.maintenance import (
     confirm_periodically,
@@ -68,6 +68,7 @@ from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Serv
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
+from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
@@ -162,6 +163,8 @@ class Extender:
         self._metrics = RequestMetrics(self._registry)
         self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, self._clock.monotonic)
         self._vendor_routes = self._make_vendor_routes()
+        served = placement.vendor
+        self._unserved = [UnservedVendor(vendor, served) for vendor in VENDORS if vendor not in served]
         self._servers: list[RunningServer] = []
         self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
@@ -185,6 +188,8 @@ class Extender:
         for each in self._vendor_routes:
             app.add_routes(each.routes())
         add_verbs(app, self.verbs.first_port.guard(self._find_verbs()))
+        for unserved in self._unserved:
+            app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [
@@ -206,7 +211,7 @@ class Extender:
         counts = {
             (each.vendor_name, verb): self._metrics.count_for(each.vendor_name, verb, REASONS)
             for each in self.services
-            for verb in ("filter", "prioritize", "bind", "preempt")
+            for verb in VERB_NAMES
         }
         return [
             VendorRoutes(
@@ -219,8 +224,9 @@ class Extender:
         ]
 
     def _find_verbs(self) -> list[Verb]:
-        """The scheduler's calls of every vendor."""
-        return [verb for each in self._vendor_routes for verb in each.verbs]
+        """The scheduler's calls under every vendor's prefix."""
+        served = [verb for each in self._vendor_routes for verb in each.verbs]
+        return [*served, *(verb for each in self._unserved for verb in each.verbs)]
 
     async def _open_verbs(self) -> None:
         """Answer the scheduler on its own port, from when there are certificates until the shutdown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 
@@ -12,13 +12,14 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from gcushare._version import __version__
-from gcushare.core.errors import RetryableError
+from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
+from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
@@ -30,6 +31,12 @@ _MAX_WATCHERS = 64
 
 _GONE_AFTER_S = 5.0
 """How often a quiet follower is looked at, whether it is still there."""
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+VERB_NAMES = ("filter", "prioritize", "preempt", "bind")
+"""The scheduler's calls: the last part of their paths, and the metrics' label."""
 
 
 class NotReady(RetryableError):
@@ -105,9 +112,9 @@ class VendorRoutes:
         """The routes of people and programs that only read."""
         prefix = self._services.state.vendor.url_prefix
         return [
-            web.get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
-            web.get(f"{prefix}/inspect", self._inspect),
-            web.get(f"{prefix}/inspect/{{node}}", self._inspect),
+            *_get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
+            *_get(f"{prefix}/inspect", self._inspect),
+            *_get(f"{prefix}/inspect/{{node}}", self._inspect),
         ]
 
     def _largest_filter(self) -> int:
@@ -256,7 +263,32 @@ def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) 
     async def show_index(_: web.Request) -> web.Response:
         return web.Response(text=index)
 
-    return [web.get("/version", show_version), web.get("/", show_index)]
+    return [*_get("/version", show_version), web.get("/", show_index)]
+
+
+def _get(path: str, handler: Handler) -> list[web.RouteDef]:
+    """Answer a path with and without a slash at its end: upstream gpushare's router redirects the one to the other."""
+    return [web.get(path, handler), web.get(f"{path}/", handler)]
+
+
+class UnservedVendor:
+    """Answers under the prefix of a vendor that this replica does not serve, and names the vendor that it serves."""
+
+    def __init__(self, vendor: Vendor, served: Sequence[Vendor]) -> None:
+        names = " and ".join(f"{each.name} cards under {each.url_prefix}" for each in served)
+        self._text = (
+            f"{vendor.url_prefix} is for {vendor.name} cards, but this scheduler extender serves {names}; start it "
+            f"with --vendor {vendor.name}, or with --vendor both (chart value vendor), or use the other prefix"
+        )
+        self.verbs = tuple(Verb(f"{vendor.url_prefix}/{name}", self._refuse_call) for name in VERB_NAMES)
+        """The scheduler's calls, which come to either port."""
+        self.routes = [web.route("*", f"{vendor.url_prefix}{path}", self._refuse) for path in ("", "/{rest:.*}")]
+
+    def _refuse_call(self, _body: bytes) -> bytes:
+        raise NotFoundError(self._text)
+
+    async def _refuse(self, _request: web.Request) -> web.Response:
+        raise NotFoundError(self._text)
 
 
 def list_endpoints(services: list[Services]) -> list[tuple[str, str]]:

@@ -34,10 +34,10 @@ _SCHEDULER = re.compile(
 """kube-scheduler's: what it quotes first is a phrase of its source, everything else may be of others."""
 _FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
 _FACT_NAMES = """
-accepted address card cards cert check client_ca code config_map connections container count counted deadline_s
-delay_s demands devices dir drain_s drifts endpoint error file for_s found hint left_s limit limit_s look_every_s method
-missing ms names node nodes observed peer pod pods problem purpose reason recorded resource retry_in_s secret size slow
-status task tasks uid unit units url vendor version waited_s whole wrong
+accepted address card card_pods card_uuid cards cert check client_ca code config_map connections container count
+counted deadline_s delay_s demands devices dir drain_s drifts endpoint error file for_s found hint left_s limit
+limit_s look_every_s method missing ms names node nodes observed peer pod pods problem purpose reason recorded
+resource retry_in_s secret size slow status task tasks uid unit units url vendor version waited_s whole wrong
 """
 FACTS = frozenset(_FACT_NAMES.split())
 """Facts of log lines that go in. Not among them: whoever calls chooses ``user`` and ``path``, and what

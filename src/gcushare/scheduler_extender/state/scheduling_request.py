@@ -12,6 +12,7 @@ from gcushare.core.placement import EXPECTED_FILL
 from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_ref, pod_request_and_options
 from gcushare.wire.spare import pod_amounts
@@ -35,6 +36,8 @@ class SchedulingRequest:
     card_policy: str
     version: str = field(default="", compare=False)
     """The pod's resourceVersion when this was read; a Binding is for the pod as it was then."""
+    old_record: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """The annotations that the unbound pod has under the keys of a record; the log line of its bind shows them."""
 
     @property
     def cards(self) -> CardRequest:
@@ -72,6 +75,12 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     node_policy, card_policy = options.node_policy or policies.node, options.card_policy or policies.card
     # Others do not look at CPU and memory: pods that differ in nothing else share an order of nodes.
     amounts = pod_amounts(pod) if EXPECTED_FILL in (node_policy, card_policy) else NO_AMOUNTS
+    annotations = pod.metadata.annotations
+    old_record = tuple((key, annotations[key]) for key in record_keys(vendor) if key in annotations)
     return SchedulingRequest(
-        pod_ref(pod), Shape(cards, node_policy, amounts), card_policy, pod.metadata.resource_version
+        pod_ref(pod),
+        Shape(cards, node_policy, amounts),
+        card_policy,
+        pod.metadata.resource_version,
+        old_record,
     )

@@ -10,12 +10,13 @@ The steps, and what is true when the process dies after each of them:
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable
 
 from gcushare.core.errors import GcushareError, Refused
-from gcushare.core.nodes import Assignment
+from gcushare.core.nodes import Assignment, NodeState
 from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.scheduling_request import (
@@ -30,6 +31,9 @@ from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 
 log = logging.getLogger(__name__)
+
+_MAX_LOGGED_PODS = 20
+"""Other pods named in the line of a bind; a card in units of 1 MiB may have a hundred."""
 
 
 class BindService:
@@ -123,42 +127,54 @@ class BindService:
             if self._is_done(arguments):
                 return
             if arguments.node in (self._state.let_through.get(arguments.pod.uid) or ()):
-                held = await self._send_without_cards(arguments, deadline_s)
+                attempt = await self._send_without_cards(arguments, deadline_s)
             else:
-                held = await self._send_with_cards(arguments, deadline_s)
+                attempt = await self._send_with_cards(arguments, deadline_s)
         except GcushareError as error:
             log.warning(
                 "not bound %s",
                 fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error),
             )
             raise
+        self._log_bound(attempt, ms=round((self._monotonic() - started) * 1000, 2))
+
+    def _log_bound(self, attempt: Attempt, *, ms: float) -> None:
+        """Write the one line that explains a bind: which card, who is on it, and what the Binding changed."""
+        held, old = attempt.assignment, dict(attempt.old_annotations)
+        node = self._state.ledger.nodes.get(held.node)
+        cards = {} if node is None else node.cards
+        found = [cards.get(grant.index) for grant in held.grants]
         log.info(
             "bound %s",
             fields(
-                pod=arguments.pod,
-                uid=arguments.pod.uid,
-                node=arguments.node,
+                pod=held.pod,
+                uid=held.pod.uid,
+                node=held.node,
                 card=",".join(str(grant.index) for grant in held.grants),
+                card_uuid=",".join(each.card.card.uuid for each in found if each is not None and each.card is not None),
                 units=held.units,
-                ms=round((self._monotonic() - started) * 1000, 2),
+                card_pods="" if node is None else _describe_others(node, held),
+                old_annotations=json.dumps(old),
+                new_annotations=json.dumps(old | attempt.annotations),
+                ms=ms,
             ),
         )
 
-    async def _send_with_cards(self, arguments: BindArguments, deadline_s: float) -> Assignment:
+    async def _send_with_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
         request = await self._find_request(arguments, deadline_s)
         earlier = self._sender.unconfirmed(arguments.pod.uid)
         if earlier is not None and earlier.node != arguments.node:
             await self._sender.look(earlier, deadline_s)
         attempt, is_doubtful = self._prepare(arguments, request)
         await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
-        return attempt.assignment
+        return attempt
 
-    async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Assignment:
+    async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
         """Bind a pod that asks for 0 of our resources: there is nothing to reserve, and nothing to record."""
         pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
         attempt = Attempt(Assignment(arguments.pod, arguments.node, ()), {})
         await self._sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
-        return attempt.assignment
+        return attempt
 
     def _is_done(self, arguments: BindArguments) -> bool:
         """Whether an earlier call for this pod came true; a call for another node is then refused."""
@@ -239,4 +255,17 @@ class BindService:
             assign_time_ns=assignment.assign_time_ns,
             whole=request.cards.whole,
         )
-        return Attempt(assignment, encode_record(self._state.vendor, record))
+        return Attempt(assignment, encode_record(self._state.vendor, record), request.old_record)
+
+
+def _describe_others(node: NodeState, held: Assignment) -> str:
+    """The other pods on the cards of an assignment, as namespace/name:units, by name."""
+    indexes = {grant.index for grant in held.grants}
+    others = sorted(
+        f"{other.pod}:{grant.units}"
+        for other in node.assignments.values()
+        for grant in other.grants
+        if grant.index in indexes and other.pod.uid != held.pod.uid
+    )
+    more = f" and {len(others) - _MAX_LOGGED_PODS} more" if len(others) > _MAX_LOGGED_PODS else ""
+    return ",".join(others[:_MAX_LOGGED_PODS]) + more

@@ -71,11 +71,13 @@ def evaluate(pod: Pod, uid: str, node: str) -> Found:
 class Attempt:
     """A reservation to be made true, and the record that its Binding carries.
 
-    ``version``: where the pod last stood, as far as is known; a Binding is for the pod as it was then.
+    ``old_annotations``: what the pod has under the record's keys before. ``version``: the pod's latest known
+    resourceVersion; a Binding is for the pod as it was then.
     """
 
     assignment: Assignment
     annotations: dict[str, str]
+    old_annotations: tuple[tuple[str, str], ...] = ()
     version: str = ""
 
     @property

@@ -157,7 +157,7 @@ class ForgetsInitCards(Bug):
         store, looks = app.observed.store, itertools.count()
         shown = store.partly_shown_in
         _replace(store, "partly_shown_in", lambda pods: shown(pods) if next(looks) % 2 else [])
-        _replace(store, "note_written", lambda _write: None)
+        _replace(store, "on_record_written", lambda _write: None)
 
 
 class LeaksTasks(Bug):

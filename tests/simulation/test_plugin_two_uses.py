@@ -84,7 +84,7 @@ class World:
                 record.add(uid, "c0", device_ids(sorted(ids)))
         self.now_s += 3_600.0
         self.plugin.parts.store.end_gone(record.pods, self.now_s)
-        self.plugin.parts.store.reconcile(record)
+        self.plugin.parts.store.on_kubelet_read(record)
         self.plugin.agent.kubelet_record_read(record)
 
     async def admit(self, number: int) -> None:
@@ -186,7 +186,7 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
         world._end(uid)
     world.show_record()
     world.show_record()
-    world.plugin.parts.store.end_pending(1.0, believe=False)
+    world.plugin.parts.store.end_pending(1.0, is_readable=True)
     world.plugin.agent.allocated()
     assert len(healthy_ids(world.plugin.parts.memory_devices.message)) == CARDS * UNITS
     assert len(healthy_ids(world.plugin.parts.whole_devices.message)) == CARDS

@@ -103,7 +103,7 @@ class Rig:
         record = KubeletAllocations("podresources")
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))
-        self.parts.store.reconcile(record)
+        self.parts.store.on_kubelet_read(record)
         self.agent.kubelet_record_read(record)
 
     def node(self, **annotations: str) -> None:

@@ -86,9 +86,9 @@ class OverUseNode:
         self.store = PodStore(ENFLAME)
         for number in range(pods):
             uid = f"00000000-0000-4000-8000-{number:012d}"
-            self.store.apply(a_pod(f"p{number}", gib, node=NODE, record=on_card(0, gib), uid=uid))
+            self.store.on_pod_update(a_pod(f"p{number}", gib, node=NODE, record=on_card(0, gib), uid=uid))
         held: Holdings = {f"default/p{number}": {"main": {0: gib}} for number in range(pods)}
-        self.store.reconcile(KubeletAllocations(memory=held))
+        self.store.on_kubelet_read(KubeletAllocations(memory=held))
         self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}
         self.monitor = CardMonitor(self.source, lambda _cards: None)
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcOwners(self.proc.root))

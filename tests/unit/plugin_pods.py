@@ -74,7 +74,7 @@ def ended(pod: Pod) -> Pod:
 def store_of(*pods: Pod) -> PodStore:
     store = PodStore(ENFLAME)
     for each in pods:
-        store.apply(each)
+        store.on_pod_update(each)
     return store
 
 

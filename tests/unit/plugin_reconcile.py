@@ -22,4 +22,4 @@ def reconcile(
     store: PodStore, memory: Shown, whole: Shown | None = None, *, asked: Collection[str] | None = None
 ) -> None:
     """Have a pod store take what the kubelet's record shows."""
-    store.reconcile(shown(memory, whole), asked=asked)
+    store.on_kubelet_read(shown(memory, whole), asked=asked)

@@ -74,7 +74,7 @@ def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:
 def store_of(*names: str) -> PodStore:
     store = PodStore(ENFLAME)
     for name in names:
-        store.apply(pod(name, 4))
+        store.on_pod_update(pod(name, 4))
     return store
 
 

@@ -63,7 +63,7 @@ class Matching(RuleBasedStateMachine):
         """Whether a pod was served as one of another request: only pods of equal requests can change places."""
 
     def show(self, each: BoundPod, phase: str = "Pending") -> None:
-        self.store.apply(pod(each.name, *each.units, card=each.card, assigned=each.assigned, phase=phase))
+        self.store.on_pod_update(pod(each.name, *each.units, card=each.card, assigned=each.assigned, phase=phase))
 
     def planned(self) -> dict[int, int]:
         """Units per card by the records."""
@@ -112,7 +112,7 @@ class Matching(RuleBasedStateMachine):
                 container = meant.next_container
                 self.was_mixed_up |= self.pods[meant.pod.uid].units != each.units
             counts = dict(Counter(decode_device_id(one)[0] for one in ids))
-            self.store.note_allocated(meant.pod.uid if meant is not None else "", container, counts, 0.0)
+            self.store.on_allocate(meant.pod.uid if meant is not None else "", container, counts, 0.0)
             each.ids[f"c{number}"] = ids
             self.is_settled = False
             if looks or len(each.units) > 1:  # as the allocator does before a call that may continue another pod
@@ -123,7 +123,7 @@ class Matching(RuleBasedStateMachine):
         """The plugin reads the kubelet's record, long enough after the last call to believe what is not in it."""
         reconcile(self.store, {f"d/{each.name}": each.counts() for each in self.pods.values() if each.ids})
         assert self.was_cut_short or self.store.pending_allocations == 0, "all that was handed out is shown"
-        self.store.end_pending(1.0, believe=False)
+        self.store.end_pending(1.0, is_readable=True)
         self.is_settled, self.was_cut_short = True, False
 
     @rule()
@@ -133,7 +133,7 @@ class Matching(RuleBasedStateMachine):
             each = self.pods[write.pod.uid]
             (each.card,) = write.cards
             each.assigned = write.annotations[ENFLAME.record.assigned] == "true"
-            self.store.note_written(write)
+            self.store.on_record_written(write)
             self.show(each)
 
     @precondition(lambda self: self.pods)
@@ -199,6 +199,6 @@ def test_after_a_restart_one_change_of_places_makes_way_for_the_next() -> None:
     """Three of four pods got each other's cards, and nothing of it was written before the plugin ended."""
     store = PodStore(ENFLAME)
     for name, index in (("p1", 1), ("p2", 1), ("p3", 0), ("p4", 0)):
-        store.apply(pod(name, 4, card=index))
+        store.on_pod_update(pod(name, 4, card=index))
     reconcile(store, {f"d/{name}": {"c0": {index: 4}} for name, index in (("p1", 0), ("p3", 1), ("p4", 0))})
     assert (store.held_units(), store.promised()) == ({0: 8, 1: 4}, {1: 4})

@@ -16,6 +16,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.unit.node_agent_rig import Heard
 from tests.unit.plugin_pods import pod, with_annotations
+from tests.unit.plugin_reconcile import reconcile
 
 NOW_S = 1_000_000.0
 
@@ -33,6 +34,7 @@ class Node:
     changes: int = 0
     is_known: bool = True
     watch: MpsWatch = field(init=False)
+    held: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
 
     def daemon_says(self, state: MpsState) -> None:
         write_state(self.folders, state)
@@ -46,8 +48,9 @@ class Node:
         """Have a pod hold memory whose cards were chosen then."""
         found = pod(name, 4)
         keys = {"enflame.com/gcu-device-assign-time": str(round(since_s * 1e9))}
-        self.store.apply(with_annotations(found, {**found.metadata.annotations, **keys}))
-        self.store.entries[f"uid-{name}"].held = {"c0": {0: 4}}
+        self.store.on_pod_update(with_annotations(found, {**found.metadata.annotations, **keys}))
+        self.held[f"d/{name}"] = {"c0": {0: 4}}
+        reconcile(self.store, self.held)
 
     def told(self) -> list[str]:
         """The pods that heard of a restart."""

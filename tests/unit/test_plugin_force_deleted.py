@@ -37,9 +37,9 @@ def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
     plain = pod("a", 4, card=0)
     spec = msgspec.structs.replace(plain.spec, termination_grace_period_seconds=grace_s)
     store = PodStore(ENFLAME, longest_wait_s=longest_wait_s)
-    store.apply(msgspec.structs.replace(plain, spec=spec))
+    store.on_pod_update(msgspec.structs.replace(plain, spec=spec))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.forget("uid-a")
+    store.on_pod_delete("uid-a")
     return store
 
 
@@ -62,8 +62,8 @@ def test_a_pod_has_stopped_where_its_last_state_says_that_nothing_of_it_runs(las
 def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show_it_any_more() -> None:
     store = store_of(pod("a", 4, card=0), whole_pod("w", cards="1"))
     reconcile(store, {"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
-    assert store.forget("uid-a")
-    assert store.forget("uid-w")
+    assert store.on_pod_delete("uid-a")
+    assert store.on_pod_delete("uid-w")
     reconcile(store, {})
     assert in_use(store) == ({0}, {1})
     assert (store.users_of(0, whole=False), store.users_of(1, whole=True)) == (["d/a"], ["d/w"])
@@ -72,21 +72,21 @@ def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show
 def test_a_pod_that_was_missed_by_the_watch_is_not_known_to_have_ended() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.retain(())
+    store.on_pod_resync(())
     reconcile(store, {})
     assert in_use(store) == ({0}, set())
 
 
 def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:
     store = store_of(pod("a", 4, card=0))
-    store.forget("uid-a")
+    store.on_pod_delete("uid-a")
     assert (store.gone.uids, in_use(store)) == (frozenset(), (set(), set()))
 
 
 def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.forget("uid-a")
+    store.on_pod_delete("uid-a")
     store.end_gone((), 100.0)
     store.end_gone((), 100.0 + GRACE_S + KILL_MARGIN_S)
     assert in_use(store) == ({0}, set())
@@ -98,7 +98,7 @@ def test_a_card_is_free_when_the_time_is_over_in_which_its_gone_pod_had_to_end()
 def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and_no_time_passes(key: str) -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {key: {"c0": {0: 4}}})
-    store.forget("uid-a")
+    store.on_pod_delete("uid-a")
     for now_s in (0.0, 10_000.0, 20_000.0):
         store.end_gone({key}, now_s)
         assert in_use(store) == ({0}, set())
@@ -110,8 +110,8 @@ def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and
 def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.forget("uid-a")
-    store.apply(pod("a", 4, card=1, uid="new"))
+    store.on_pod_delete("uid-a")
+    store.on_pod_update(pod("a", 4, card=1, uid="new"))
     reconcile(store, {"d/a": {"c0": {1: 4}}})
     for now_s in (0.0, 1_000.0):
         store.end_gone({"d/a"}, now_s)
@@ -128,8 +128,8 @@ def test_a_pods_own_time_to_end_is_waited_for() -> None:
 def test_a_pod_that_is_here_again_is_not_gone() -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
-    store.forget("uid-a")
-    store.apply(pod("a", 4, card=0, assigned=True))
+    store.on_pod_delete("uid-a")
+    store.on_pod_update(pod("a", 4, card=0, assigned=True))
     assert store.gone.uids == frozenset()
     assert (in_use(store), store.held_units()) == (({0}, set()), {0: 4})
 
@@ -140,7 +140,7 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
     reconciler = reconciler_of(world, store)
     world.hold("a", 0)
     await reconciler.check()
-    store.forget("uid-a")
+    store.on_pod_delete("uid-a")
     await reconciler.check()
     world.now_s += 1_000
     if source == "none":
@@ -203,7 +203,7 @@ def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     plain = pod("a", 4, card=0)
     store = store_of(with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
-    store.forget("uid-a")
+    store.on_pod_delete("uid-a")
     store.end_gone((), 0.0, running={"hash"})
     store.end_gone((), 1_000.0, running={"hash"})
     assert in_use(store) == ({0}, set())

@@ -62,7 +62,7 @@ def test_a_card_with_a_pod_of_init_containers_is_closed_only_when_all_its_ids_ar
 def test_a_card_of_a_pod_in_doubt_is_closed_only_when_the_kubelet_was_asked_about_it() -> None:
     store = store_of()
     reconcile(store, {})
-    store.apply(pod("a", 4, card=0, assigned=True))
+    store.on_pod_update(pod("a", 4, card=0, assigned=True))
     held, _ = held_of(store)
     assert held.of_cards(record_of(), frozenset({0})) == {}
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
@@ -83,9 +83,9 @@ def test_what_was_handed_out_since_the_record_was_read_is_held(believed: bool) -
     held, _ = held_of(store)
     record = record_of()
     assert held.of_cards(record, frozenset({0})) == {0: frozenset()}
-    store.note_allocated("uid-a", "c0", {0: 4}, 0.0, ids=device_ids(FOUR))
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0, ids=device_ids(FOUR))
     if believed:
-        store.end_pending(1.0, believe=True)
+        store.end_pending(1.0, is_readable=False)
     assert held.of_cards(record, frozenset({0, 1})) == {0: frozenset(FOUR), 1: frozenset()}
     reconcile(store, {"uid-a": {"c0": {0: 4}}})
     assert held.of_cards(record_of(a=FOUR), frozenset({0})) == {0: frozenset(FOUR)}

@@ -145,7 +145,7 @@ def test_a_corrected_record_is_reported_to_its_pod(rig: Rig) -> None:
 def test_what_no_record_reports_is_published_with_the_inventory(rig: Rig) -> None:
     rig.see(16, 16)
     rig.hold(stranger=device_ids_of_card(1, 12))
-    rig.parts.store.note_unrecorded(-PATIENCE_S)
+    rig.parts.store.find_unrecorded(-PATIENCE_S)
     assert rig.agent.inventory is not None
     assert rig.agent.describe(rig.agent.inventory).unrecorded == (UnrecordedHolder(pod="d/stranger", units={1: 12}),)
     rig.hold(stranger=device_ids_of_card(1, 12))

@@ -17,7 +17,7 @@ from tests.unit.plugin_reconcile import reconcile
 
 def test_nothing_is_written_before_the_kubelets_record_shows_it() -> None:
     store = store_of(pod("a", 4))
-    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
     assert written(store) == {}
     reconcile(store, {"d/a": {"c0": {0: 4}}})
     assert written(store) == {"a": ((0,), ())}
@@ -41,9 +41,9 @@ def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> No
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
     assert record.units_by_card(5) == {0: 2, 3: 3}
-    store.apply(with_annotations(pod("a", 2, 3), write.annotations))
+    store.on_pod_update(with_annotations(pod("a", 2, 3), write.annotations))
     assert written(store) == {}
-    store.apply(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
+    store.on_pod_update(with_annotations(pod("a", 2, 3), {**write.annotations, UNITS_BY_CARD: "4,1"}))
     (again,) = store.writes(UUIDS, UNITS, 2)
     assert (again.annotations[UNITS_BY_CARD], again.corrected_from) == ("2,3", ())
 
@@ -53,10 +53,10 @@ def test_shares_that_somebody_else_wrote_on_a_pod_with_equal_ones_are_taken_away
     reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 2}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
     assert UNITS_BY_CARD not in write.annotations
-    store.apply(with_annotations(pod("a", 2, 2), {**write.annotations, UNITS_BY_CARD: "3,1"}))
+    store.on_pod_update(with_annotations(pod("a", 2, 2), {**write.annotations, UNITS_BY_CARD: "3,1"}))
     (again,) = store.writes(UUIDS, UNITS, 2)
     assert again.annotations[UNITS_BY_CARD] == ""
-    store.apply(with_annotations(pod("a", 2, 2), again.annotations))
+    store.on_pod_update(with_annotations(pod("a", 2, 2), again.annotations))
     assert written(store) == {}
 
 
@@ -86,7 +86,7 @@ def test_a_pod_half_served_is_not_written_and_holds_its_card() -> None:
 
 def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 4, card=1))
-    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
     assert [c.pod.name for c in store.candidates()] == ["b"]
     reconcile(store, {"d/b": {"c0": {0: 4}}})
     assert [c.pod.name for c in store.candidates()] == ["a"]
@@ -119,9 +119,9 @@ def test_a_corrected_pod_that_the_kubelet_forgot_keeps_its_correction(*, is_echo
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {"d/a": {"c0": {1: 4}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
-    store.note_written(write)
+    store.on_record_written(write)
     if is_echoed:
-        store.apply(with_annotations(pod("a", 4), write.annotations))
+        store.on_pod_update(with_annotations(pod("a", 4), write.annotations))
     reconcile(store, {})
     assert written(store) == {}
     assert [c.card_indexes for c in store.candidates()] == [(1,)]
@@ -132,9 +132,9 @@ def test_who_is_planned_beside_a_corrected_pod_does_not_change_places_with_it() 
     shown = {"d/a": {"c0": {1: 4}}}
     reconcile(store, shown)
     (write,) = store.writes(UUIDS, UNITS, 1)
-    store.note_written(write)
-    store.apply(with_annotations(pod("a", 4), write.annotations))
-    store.apply(pod("b", 4, card=1))
+    store.on_record_written(write)
+    store.on_pod_update(with_annotations(pod("a", 4), write.annotations))
+    store.on_pod_update(pod("b", 4, card=1))
     reconcile(store, shown)
     assert written(store) == {}
     assert [c.card_indexes for c in store.candidates()] == [(1,)]
@@ -153,7 +153,7 @@ def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is(
 def test_whose_units_were_handed_out_is_no_pod_that_the_kubelet_forgot() -> None:
     store = store_of(pod("a", 4, card=1), pod("meant", 4, card=1), pod("z", 4, card=1, assigned=True))
     reconcile(store, {})
-    store.note_allocated("uid-meant", "c0", {1: 4}, 0.0)
+    store.on_allocate("uid-meant", "c0", {1: 4}, 0.0)
     reconcile(store, {"d/meant": {"c0": {0: 4}}})
     displaced = {each.pod.name for each in store.candidates() if each.is_displaced}
     assert displaced == {"a"}, "z is younger, and runs"
@@ -161,37 +161,37 @@ def test_whose_units_were_handed_out_is_no_pod_that_the_kubelet_forgot() -> None
 
 def test_a_guess_too_young_for_the_kubelets_record_stands() -> None:
     store = store_of(pod("a", 4), pod("b", 4))
-    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
     reconcile(store, {})
     assert [c.pod.name for c in store.candidates()] == ["b"]
 
 
-@pytest.mark.parametrize(("believe", "left"), [(False, ["a"]), (True, [])])
-def test_a_guess_that_is_never_shown_ends(believe: bool, left: list[str]) -> None:
+@pytest.mark.parametrize(("is_readable", "left"), [(True, ["a"]), (False, [])])
+def test_a_guess_that_is_never_shown_ends(is_readable: bool, left: list[str]) -> None:
     store = store_of(pod("a", 4))
-    store.note_allocated("uid-a", "c0", {0: 4}, 5.0)
-    store.end_pending(5.0, believe=believe)
+    store.on_allocate("uid-a", "c0", {0: 4}, 5.0)
+    store.end_pending(5.0, is_readable=is_readable)
     assert store.pending_allocations == 1
-    store.end_pending(6.0, believe=believe)
+    store.end_pending(6.0, is_readable=is_readable)
     assert [c.pod.name for c in store.candidates()] == left
-    assert ("a" in written(store)) is believe
+    assert ("a" in written(store)) is not is_readable
 
 
 def test_another_pod_of_the_same_name_is_another_pod() -> None:
     store = store_of(pod("a", 4, uid="old"))
     reconcile(store, {"old": {"c0": {0: 4}}})
-    store.apply(pod("a", 4, uid="new", card=1))
-    store.forget("old")
+    store.on_pod_update(pod("a", 4, uid="new", card=1))
+    store.on_pod_delete("old")
     reconcile(store, {})
     assert [c.pod.uid for c in store.candidates()] == ["new"]
 
 
 def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None:
     store = store_of(pod("a", 4), pod("b", 4))
-    assert store.apply(pod("a", 4, phase="Failed"))
+    assert store.on_pod_update(pod("a", 4, phase="Failed"))
     broken = pod("b", 4)
     broken.metadata.annotations["enflame.com/gcu-device-id"] = "zero"
-    store.apply(broken)
+    store.on_pod_update(broken)
     assert store.candidates() == []
     assert [(u.pod.name, "is not a whole number" in u.reason) for u in store.unreadable] == [("b", True)]
 
@@ -199,7 +199,7 @@ def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None
 def test_promises_are_what_records_name_and_no_one_holds_yet() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 2, 3, card=0), pod("c", 4, card=None))
     assert store.promised() == {0: 9}
-    store.note_allocated("uid-b", "c0", {0: 2}, 0.0)
+    store.on_allocate("uid-b", "c0", {0: 2}, 0.0)
     assert store.promised() == {0: 4}
 
 
@@ -211,7 +211,7 @@ def serve(
     assert candidate is not None
     card = next(c for c in (*candidate.card_indexes, *free) if free[c] >= units)
     free[card] -= units
-    store.note_allocated(candidate.pod.uid, candidate.next_container, {card: units}, 0.0)
+    store.on_allocate(candidate.pod.uid, candidate.next_container, {card: units}, 0.0)
     holdings.setdefault(f"d/{truth}", {})[f"c{len(holdings.get(f'd/{truth}', {}))}"] = {card: units}
 
 
@@ -245,8 +245,8 @@ def test_any_order_of_admission_ends_in_true_records(rng: random.Random, sizes: 
 
 def test_a_wrong_guess_for_an_init_container_does_not_outlive_its_pods_admission() -> None:
     store = store_of(init_pod("a", 1, 4))
-    store.note_allocated("uid-a", "init", {2: 1}, 0.0)
-    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
+    store.on_allocate("uid-a", "init", {2: 1}, 0.0)
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
     reconcile(store, {"d/a": {"c0": {0: 4}}})
     assert (store.pending_allocations, written(store)) == (0, {"a": ((0,), ())})
 
@@ -254,7 +254,7 @@ def test_a_wrong_guess_for_an_init_container_does_not_outlive_its_pods_admission
 def test_a_call_that_may_be_for_a_pods_second_container_waits_for_the_record() -> None:
     store = store_of(pod("two", 4, 2, card=0), pod("one", 4, card=1), pod("small", 2, card=2))
     assert not store.may_continue_another(2)
-    store.note_allocated("uid-one", "c0", {1: 4}, 0.0)
+    store.on_allocate("uid-one", "c0", {1: 4}, 0.0)
     assert store.may_continue_another(2)
     assert not store.may_continue_another(4)
     reconcile(store, {"d/one": {"c0": {1: 4}}})

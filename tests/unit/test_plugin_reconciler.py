@@ -25,7 +25,7 @@ async def test_what_the_kubelet_shows_is_written_once() -> None:
 async def test_with_no_kubelets_record_an_allocation_is_believed_after_some_patience() -> None:
     world, store = World(record=None), store_of("a")
     reconciler = reconciler_of(world, store)
-    store.note_allocated("uid-a", "c0", {0: 4}, world.now_s)
+    store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)
     assert not await reconciler.check()
     await write_due(reconciler)
     assert world.patched == []
@@ -39,7 +39,7 @@ async def test_with_no_kubelets_record_an_allocation_is_believed_after_some_pati
 async def test_an_allocation_that_a_readable_record_never_shows_is_dropped() -> None:
     world, store = World(), store_of("a")
     reconciler = reconciler_of(world, store)
-    store.note_allocated("uid-a", "c0", {0: 4}, world.now_s)
+    store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)
     world.now_s += PATIENCE_S + 0.1
     await reconciler.check()
     await write_due(reconciler)

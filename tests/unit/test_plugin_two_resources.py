@@ -21,19 +21,19 @@ from tests.unit.plugin_reconcile import reconcile
 def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_ended() -> None:
     store = store_of(pod("a", 4), whole_pod("w", cards="1"))
     assert in_use(store) == (set(), set())
-    store.note_allocated("uid-a", "c0", {0: 4}, 0.0)
-    store.note_allocated("uid-w", "c0", {1: 1}, 0.0, whole=True)
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
+    store.on_allocate("uid-w", "c0", {1: 1}, 0.0, whole=True)
     assert in_use(store) == ({0}, {1})
     reconcile(store, {"d/a": {"c0": {0: 4}}}, {"d/w": {"c0": {1: 1}}})
     assert in_use(store) == ({0}, {1})
-    store.forget("uid-a", is_over=True)
-    store.forget("uid-w", is_over=True)
+    store.on_pod_delete("uid-a", is_over=True)
+    store.on_pod_delete("uid-w", is_over=True)
     assert in_use(store) == (set(), set()), "the kubelet's record shows a pod that has ended until the next admission"
 
 
 def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_for_each_other() -> None:
     store = store_of(pod("a", 1, card=0), whole_pod("w", cards="0"))
-    store.note_allocated("uid-a", "c0", {0: 1}, 0.0)
+    store.on_allocate("uid-a", "c0", {0: 1}, 0.0)
     reconcile(store, {}, {"d/w": {"c0": {0: 1}}})
     assert store.pending_allocations == 1, "the whole card that is shown is not the unit that was handed out"
     assert written(store) == {"w": ((0,), ())}
@@ -44,8 +44,8 @@ def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_fo
 def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
     store = PodStore(ENFLAME)
     reconcile(store, {"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
-    store.apply(whole_pod("other", cards="2"))
-    store.retain({"uid-other"})
+    store.on_pod_update(whole_pod("other", cards="2"))
+    store.on_pod_resync({"uid-other"})
     assert in_use(store) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
     reconcile(store, {}, {"d/other": {"c0": {2: 1}}})
     assert in_use(store) == (set(), {2})
@@ -103,7 +103,7 @@ def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, 
         record.add(f"d/{name}", "c0", device_ids(ids))
     for name, ids in (whole or {}).items():
         record.add_whole(f"d/{name}", "c0", ids)
-    rig.parts.store.reconcile(record)
+    rig.parts.store.on_kubelet_read(record)
     rig.agent.kubelet_record_read(record)
 
 

@@ -47,9 +47,9 @@ def asking(name: str, limits: dict[str, str], **annotations: str) -> Pod:
 )
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
     store = PodStore(ENFLAME)
-    store.apply(refused)
+    store.on_pod_update(refused)
     reconcile(store, {"d/a": {"c0": {1: 12}}})
-    store.note_unrecorded(0.0)
+    store.find_unrecorded(0.0)
     assert store.held_units(SIZES) == {1: 12}
     assert [(write.pod.name, write.cards) for write in store.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
     assert [each.pod.name for each in store.unreadable] == ["a"], "and why it would have been refused is still reported"
@@ -59,10 +59,10 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
     both = asking("both", {MEMORY: "4", WHOLE: "1"})
     store = PodStore(ENFLAME)
-    store.apply(both)
+    store.on_pod_update(both)
     assert store.entries == {}
     reconcile(store, {"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
-    store.note_unrecorded(10.0)
+    store.find_unrecorded(10.0)
     assert store.held_units(SIZES) == {0: 7, 1: 16}
     assert store.users_of(1, whole=True) == ["d/both"]
     assert store.unrecorded.is_young(10.0 + PATIENCE_S - 0.1)
@@ -77,20 +77,20 @@ def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts(
 
 def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
     store = PodStore(ENFLAME)
-    store.apply(pod("c", 4, card=0))
+    store.on_pod_update(pod("c", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
-    store.note_unrecorded(0.0)
+    store.find_unrecorded(0.0)
     assert set(store.unrecorded.now) == {"d/a", "d/b"}
-    store.apply(pod("a", 4))
+    store.on_pod_update(pod("a", 4))
     assert (set(store.unrecorded.now), store.held_units(SIZES)) == ({"d/b"}, {0: 12})
-    store.forget("uid-c", is_over=True)
-    store.note_unrecorded(1.0)
+    store.on_pod_delete("uid-c", is_over=True)
+    store.find_unrecorded(1.0)
     assert set(store.unrecorded.now) == {"d/b"}, "the kubelet may show a pod that has ended for a while"
-    store.forget("uid-a")
-    store.note_unrecorded(2.0)
+    store.on_pod_delete("uid-a")
+    store.find_unrecorded(2.0)
     assert set(store.unrecorded.now) == {"d/b"}, "one deleted by force closes its card instead"
     reconcile(store, {})
-    store.note_unrecorded(3.0)
+    store.find_unrecorded(3.0)
     assert store.held_units(SIZES) == {}
 
 
@@ -100,14 +100,14 @@ def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_t
 ) -> None:
     store = store_of(mirror())
     reconcile(store, {"hash": {"c0": {0: shown}}})
-    store.note_unrecorded(0.0)
+    store.find_unrecorded(0.0)
     assert (store.unrecorded.now == {}) is hidden
 
 
 def test_of_very_many_holders_the_last_are_added_up() -> None:
     holders = {f"d/{n:03}": UnrecordedHolder(pod=f"d/{n:03}", units={0: 1}, whole=(n % 2 + 1,)) for n in range(200)}
     found = UnrecordedHolders()
-    found.note(holders, 0.0)
+    found.update(holders, 0.0)
     published = found.lasting(PATIENCE_S)
     assert len(published) == MAX_UNRECORDED
     assert published[-1].pod == OTHERS

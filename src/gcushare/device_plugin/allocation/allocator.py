@@ -137,7 +137,7 @@ class CardAllocator:
         if not self._whole:
             self._responses.check(cards)
         uid, container = (candidate.pod.uid, candidate.next_container) if candidate else ("", "")
-        self._store.note_allocated(
+        self._store.on_allocate(
             uid, container, counts, self._clock(), whole=self._whole, ids=None if self._whole else ids
         )
         self.on_allocated()

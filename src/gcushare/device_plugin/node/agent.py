@@ -89,20 +89,20 @@ class NodeAgent:
         """Take in a pod of this node."""
         if is_finished(pod):
             self._explain_lost_card(pod.metadata.uid)
-        if self._parts.store.apply(pod):
+        if self._parts.store.on_pod_update(pod):
             self._parts.reconciler.check_soon()
         self._parts.reconciler.writer.note_pod(pod.metadata.uid)
         self._pods_changed()
 
     def pod_gone(self, pod: Pod) -> None:
         """Take in that a pod of this node is gone, of which this was the last state."""
-        if self._parts.store.forget(pod.metadata.uid, is_over=has_stopped(pod)):
+        if self._parts.store.on_pod_delete(pod.metadata.uid, is_over=has_stopped(pod)):
             self._parts.reconciler.check_soon()
         self._pods_changed()
 
     def pods_retained(self, uids: frozenset[str]) -> None:
         """Take in that a full list of this node's pods ended."""
-        self._parts.store.retain(uids)
+        self._parts.store.on_pod_resync(uids)
         self._parts.reconciler.check_soon()
         self._pods_changed()
 

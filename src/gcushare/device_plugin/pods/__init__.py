@@ -1,1 +1,1 @@
-"""The node's pods: what they ask for, what their annotations say, what the kubelet gave them."""
+"""The pods of this node and what they hold: ``states`` says in which states a pod can be; ``store`` computes them."""

@@ -9,6 +9,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.core.wording import index_text
 from gcushare.device_plugin.pods.pod import CardCounts, PodEntry, peak_per_card
+from gcushare.device_plugin.pods.states import PodState
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, UNITS_BY_CARD
 from gcushare.wire.annotations.record import PodRecord, encode_record
@@ -38,11 +39,11 @@ def compute_write(
     Due are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged. Of a
     pod that the kubelet forgot no one knows better than its record.
     """
-    if entry.is_forgotten:
+    if entry.state is PodState.FORGOTTEN:
         return None
     record = entry.record
     recorded = record.card_indexes if record is not None else ()
-    is_served = entry.is_complete
+    is_served = entry.state is PodState.SERVED
     cards = entry.taken_cards if is_served else entry.promise
     moved = bool(recorded) and set(recorded) != set(cards)
     if not cards or not (moved or is_served):

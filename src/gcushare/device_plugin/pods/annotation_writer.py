@@ -190,7 +190,7 @@ class RecordWriter:
     async def _write(self, write: RecordWrite, attempt: _Attempt) -> None:
         async with self._gate:
             attempt.sent_at_s = self._clock()
-            self._store.note_written(write)
+            self._store.on_record_written(write)
             try:
                 await self._patcher.patch_record(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:

@@ -1,4 +1,4 @@
-"""What was handed out since the kubelet's record was read last, and for whom it probably was. Pure."""
+"""The answered Allocate calls that the kubelet's allocations do not show yet, with the likely pod of each. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gcushare.wire.kubelet.device_lists import DeviceIds
 
 @dataclass(frozen=True, slots=True)
 class PendingAllocation:
-    """One Allocate, and for whom it probably was."""
+    """One answered Allocate call and the container that it was probably for ("" if none is known)."""
 
     uid: str
     container: str
@@ -19,15 +19,18 @@ class PendingAllocation:
     made_at_s: float
     whole: bool = False
     ids: DeviceIds | None = None
-    """The units of memory themselves, where they are known."""
+    """The ids of units of memory; None for whole cards."""
 
 
 class PendingAllocations:
-    """The allocations that nothing has confirmed yet, oldest first."""
+    """The allocations that the kubelet does not show yet, oldest first.
+
+    ``accepted`` are those whose time is up and that count as made all the same, until the kubelet is read again.
+    """
 
     def __init__(self) -> None:
         self._open: list[PendingAllocation] = []
-        self._believed: list[DeviceIds] = []
+        self.accepted: list[PendingAllocation] = []
 
     def __iter__(self) -> Iterator[PendingAllocation]:
         return iter(self._open)
@@ -36,32 +39,29 @@ class PendingAllocations:
         return len(self._open)
 
     def add(self, pending: PendingAllocation) -> None:
-        """Remember one."""
+        """Add one that was just made."""
         self._open.append(pending)
 
     def confirm(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[PendingAllocation], bool]) -> None:
-        """End the allocation that the record has answered by showing these: one that ``is_exact``, else the oldest."""
-        meant = [pending for pending in self._open if pending.whole == whole and pending.counts == counts]
-        if meant:
-            self._open.remove(min(meant, key=lambda pending: (not is_exact(pending), pending.made_at_s)))
+        """Remove the allocation that the kubelet now shows as these counts: one that ``is_exact``, else the oldest."""
+        equal = [pending for pending in self._open if pending.whole == whole and pending.counts == counts]
+        if equal:
+            self._open.remove(min(equal, key=lambda pending: (not is_exact(pending), pending.made_at_s)))
 
-    def note_record(self, is_past: Callable[[PendingAllocation], bool]) -> None:
-        """Take in that the kubelet's record was read: those that it will never show are over."""
+    def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:
+        """Remove the accepted ones, and those that the kubelet will never show because they are past."""
         self._open = [pending for pending in self._open if not is_past(pending)]
-        self._believed.clear()
+        self.accepted.clear()
 
-    def end(self, made_before_s: float, *, believe: bool) -> list[PendingAllocation]:
-        """End and return those made before; ``believe`` them where no record can be read."""
-        ended = [pending for pending in self._open if pending.made_at_s < made_before_s]
-        self._open = [pending for pending in self._open if pending.made_at_s >= made_before_s]
-        if believe:
-            self._believed += [pending.ids for pending in ended if pending.ids is not None]
-        return ended
+    def end(self, made_before_s: float, *, is_accepted: Callable[[PendingAllocation], bool]) -> None:
+        """End the allocations made before a time: each is accepted or dropped."""
+        self.accepted += [each for each in self._open if each.made_at_s < made_before_s and is_accepted(each)]
+        self._open = [each for each in self._open if each.made_at_s >= made_before_s]
 
     def cards(self, *, whole: bool) -> frozenset[int]:
-        """The cards of which memory, or which as a whole, were handed out."""
+        """The cards of which memory, or which as a whole, were given out."""
         return frozenset(index for pending in self._open if pending.whole == whole for index in pending.counts)
 
     def ids(self) -> list[DeviceIds]:
-        """The units of memory that were handed out and that no record has shown, believed ones among them."""
-        return [*self._believed, *(pending.ids for pending in self._open if pending.ids is not None)]
+        """The units of memory that were given out and that the kubelet has not shown, accepted ones included."""
+        return [pending.ids for pending in (*self.accepted, *self._open) if pending.ids is not None]

@@ -1,4 +1,4 @@
-"""One pod as the plugin knows it: what it asks for, what its record says, what is kept for it, what it really holds."""
+"""One pod of this node: what it asks for, what its record says, which cards are kept for it, which it holds. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
+from gcushare.device_plugin.pods.states import PodState
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Pod
@@ -18,16 +19,16 @@ CardCounts = Mapping[int, int]
 """Units (ids) per card index; 1 per card that is held whole."""
 NO_SIZES: CardCounts = {}
 STATIC_POD_UID = "kubernetes.io/config.hash"
-"""Annotation of a static pod's mirror: the uid that the kubelet knows the pod by, the API server's is the mirror's."""
+"""Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a static pod's mirror. The API server lets no one change it, and the kubelet runs no other with it."""
+"""Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
 DEFAULT_GRACE_S = 30.0
 """Kubernetes' own default of ``terminationGracePeriodSeconds``."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePod:
-    """A pod whose request or record cannot be read, or whose request is none that is granted, and why."""
+    """A pod whose request or record cannot be read, or whose request the extender would not grant, and why."""
 
     pod: PodRef
     reason: str
@@ -35,30 +36,38 @@ class UnreadablePod:
 
 @dataclass(slots=True)
 class PodEntry:
-    """One bound, unfinished pod of this node that asks for cards."""
+    """One bound, unfinished pod of this node that asks for cards.
+
+    The pod store computes ``held``, ``unconfirmed`` and ``state`` at every event; nothing else writes them.
+    """
 
     ref: PodRef
     request: PodRequest
     record: PodRecord | None
     annotations: Mapping[str, str]
     promise: tuple[int, ...] = ()
-    """The cards that are kept for it: its record's, or those of a pod of its kind that was given its own."""
+    """The cards that are kept for it: those of its record, or of a pod with an equal request that got its own cards."""
     written: tuple[int, ...] = ()
-    """The cards that were last written into its record from here: their echo is no news."""
+    """The cards that were last written into its record from here. The watch then shows a change that is none."""
     is_recorded_here: bool = False
-    """Whether it was served completely, and its record was written from here since."""
-    held: dict[str, CardCounts] = field(default_factory=dict)
-    unconfirmed: set[str] = field(default_factory=set)
+    """Whether its record was written from here after it was served."""
     record_error: str = ""
-    """Why its record cannot be read; it is then as good as none, and is written again once the truth is known."""
+    """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
-    """Whether the kubelet's record was asked about this pod since it is here."""
+    """Whether the kubelet's allocations were read since this pod is known."""
+    reuses_name: bool = False
+    """Whether what the kubelet shows under its name may be of an earlier pod. It is not after the next read."""
     grace_s: float = DEFAULT_GRACE_S
     """How long its containers may take to end."""
     ends_at_s: float | None = None
-    """When they are to have ended, in seconds since the epoch; None while its deletion was not asked for."""
+    """When its containers have to end, in seconds since the epoch; None if its deletion was not requested."""
     deletion_grace_s: float = 0.0
-    """How long before that its deletion was asked for: whoever did chose this time, which may not be its author's."""
+    """How long before ``ends_at_s`` its deletion was requested. The client of that request chose this time."""
+    held: dict[str, CardCounts] = field(default_factory=dict)
+    """What its containers hold, by the kubelet's allocations and the pending ones."""
+    unconfirmed: set[str] = field(default_factory=set)
+    """The containers in ``held`` that the kubelet does not show yet."""
+    state: PodState = PodState.UNPLACED
 
     @property
     def is_whole(self) -> bool:
@@ -67,12 +76,12 @@ class PodEntry:
 
     @property
     def is_static(self) -> bool:
-        """Whether it is a static pod's mirror."""
+        """Whether it is the mirror of a static pod."""
         return MIRROR in self.annotations
 
     @property
     def machine_uid(self) -> str:
-        """The uid by which its machine knows a static pod: its checkpoint and its processes; "" of any other pod."""
+        """The uid of a static pod in the kubelet's checkpoint and in its processes; "" for any other pod."""
         return self.annotations.get(STATIC_POD_UID, "") if self.is_static else ""
 
     @property
@@ -82,29 +91,26 @@ class PodEntry:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Those by which either source of the kubelet's record may name it."""
+        """The keys by which podresources or the checkpoint may name it."""
         return (*self.uids, str(self.ref))
 
     def overdue_since_s(self, longest_wait_s: float) -> float | None:
-        """When a pod that is being deleted should have ended, having had this time at most; None where it is not."""
+        """When a pod that is being deleted should have ended, given at most this time; None if it is not deleted."""
         return None if self.ends_at_s is None else self.ends_at_s - max(0.0, self.deletion_grace_s - longest_wait_s)
 
-    def take_record(self, record: PodRecord | None, annotations: Mapping[str, str], *, record_error: str = "") -> None:
-        """Take the record's newest state in; cards that somebody else wrote into a waiting pod's are kept from now on.
+    def on_record_update(self, record: PodRecord | None, annotations: Mapping[str, str], *, error: str = "") -> None:
+        """Use the newest record. Cards that another program wrote on a pod that was not served are now kept for it.
 
-        Of a pod that was served completely, and of a record that cannot be read, nothing changes a promise.
+        A record that cannot be read (``error``) changes no promise, and no record changes that of a served pod.
         """
         cards = record.card_indexes if record is not None else ()
-        is_news = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
-        if is_news and not record_error and not self.is_complete:
+        is_changed = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
+        if is_changed and not error and self.state is not PodState.SERVED:
             self.promise = cards
-        self.record, self.annotations, self.record_error = record, annotations, record_error
+        self.record, self.annotations, self.record_error = record, annotations, error
 
-    def note_written(self, cards: tuple[int, ...], *, is_served: bool) -> None:
-        """Remember what was written into its record, and for a pod that was ``is_served`` completely or still waits.
-
-        What was planned for a served one is over then: who is bound later was placed beside it as it stands.
-        """
+    def on_record_written(self, cards: tuple[int, ...], *, is_served: bool) -> None:
+        """Store what was written. A served pod (``is_served``) is then planned where it is."""
         self.written = cards
         if is_served:
             self.promise, self.is_recorded_here = cards, True
@@ -114,38 +120,29 @@ class PodEntry:
         """Whether its record says that it was given its cards, or may have before it became unreadable."""
         return bool(self.record_error) or (self.record is not None and self.record.assigned)
 
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether it may hold what it claims, which the kubelet's record has not been asked about yet."""
-        return self.claims_cards and not self.is_checked and not self.held
+    def find_state(self) -> PodState:
+        """Compute its state from what it holds and what its record says.
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether cards are kept for it of which it was given nothing yet."""
-        return bool(self.promise) and not self.held and not self.is_in_doubt
-
-    @property
-    def is_forgotten(self) -> bool:
-        """Whether its record says that it was given its cards, and the kubelet knows of none: its checkpoint was lost.
-
-        It runs on, on those cards. Only a kubelet that admits it again gives it others.
+        Never ``DISPLACED``: which of the waiting pods are displaced depends on the other pods of the node.
         """
-        is_recorded = self.is_recorded_here or (self.record is not None and self.record.assigned)
-        return is_recorded and not (self.held or self.is_in_doubt or self.record_error)
+        if self.held:
+            if self.served < len(self.request.containers):
+                return PodState.PARTLY_SERVED
+            return PodState.UNCONFIRMED if self.unconfirmed else PodState.SERVED
+        if self.claims_cards and not self.is_checked:
+            return PodState.UNVERIFIED
+        if not self.record_error and (self.is_recorded_here or self.claims_cards):
+            return PodState.FORGOTTEN
+        return PodState.WAITING if self.promise else PodState.UNPLACED
 
     @property
     def served(self) -> int:
         """How many of its asking containers were served, in the kubelet's order.
 
-        One that holds ids proves that all before it were: podresources never shows ordinary init containers.
+        A container that holds ids proves that all before it were served: podresources never shows init containers.
         """
         positions = [at for at, container in enumerate(self.request.containers, start=1) if container.name in self.held]
         return max(positions, default=0)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every asking container was served, confirmed by the kubelet."""
-        return self.served == len(self.request.containers) and not self.unconfirmed
 
     def is_init(self, name: str) -> bool:
         """Whether a container is an ordinary init container."""
@@ -153,6 +150,7 @@ class PodEntry:
 
     @property
     def held_cards(self) -> tuple[int, ...]:
+        """The cards that its containers hold."""
         return tuple(sorted({index for counts in self.held.values() for index in counts}))
 
     @property
@@ -163,7 +161,7 @@ class PodEntry:
 
     @property
     def taken_cards(self) -> tuple[int, ...]:
-        """The cards that it has: those it holds, and of whole ones those too that its init containers held.
+        """The cards that no other pod can get: those that it holds, and the whole ones that its init containers held.
 
         The kubelet keeps an ordinary init container's whole cards for the pod, and podresources does not show them.
         """
@@ -174,32 +172,38 @@ class PodEntry:
 
     @property
     def hidden_cards(self) -> tuple[int, ...]:
-        """The cards of which it may hold more than podresources shows: it leaves ordinary init containers out."""
-        if self.is_in_doubt:
+        """The cards of which it may hold more than podresources shows, which leaves ordinary init containers out."""
+        if self.state is PodState.UNVERIFIED:
             return self.promise
         return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
 
     @property
     def first_share(self) -> CardCounts:
-        """What the kubelet hands out first of what is kept for it."""
+        """The part of its promise that the kubelet gives out first."""
         first = self.request.containers[0]
         if self.is_whole:
             return dict.fromkeys(sorted(self.promise)[: first.whole_cards], 1)
         return split_over_cards(first.units, self.promise)
 
-    def as_candidate(self, *, is_displaced: bool = False) -> Candidate:
-        """The pod as matching sees it; one of memory that is half served is bound to the card that it already holds."""
-        cards = self.promise if self.is_whole else self.held_cards or self.promise
-        assume_time = self.record.assign_time_ns if self.record else 0
-        return Candidate(self.ref, self.request, cards, assume_time, self.served, is_displaced, self.is_forgotten)
+    def as_candidate(self) -> Candidate:
+        """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds."""
+        return Candidate(
+            self.ref,
+            self.request,
+            self.promise if self.is_whole else self.held_cards or self.promise,
+            assume_time_ns=self.record.assign_time_ns if self.record else 0,
+            served=self.served,
+            is_displaced=self.state is PodState.DISPLACED,
+            is_forgotten=self.state is PodState.FORGOTTEN,
+        )
 
 
 def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequest | None:
-    """What the kubelet gives a bound pod, whether or not it would have been granted; None where it asks for no card.
+    """Read what the kubelet gives a bound pod, even if the extender would refuse it; None if it asks for no card.
 
-    Once cards were chosen, the record says over how many memory is spread: what an author writes on the pod afterwards
-    is no request any more. Cards that do not divide the memory were the kubelet's doing, not a choice. Without a record
-    that can be read, options that can be read are the best guess, and others are left out: they decide nothing now.
+    Once cards were chosen, the record says over how many memory is spread: annotations that the author adds later
+    change no request. A number of cards that does not divide the memory was the kubelet's choice and is ignored.
+    Without a readable record the pod's options decide if they can be read, and are left out otherwise.
 
     Raises:
         RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.
@@ -217,7 +221,7 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
 
 
 def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
-    """Why a bound pod's request is none that the extender grants; "" where it is one, or where it asks for no card."""
+    """Say why the extender would refuse a bound pod's request; "" if it would not, or if the pod asks for no card."""
     try:
         pod_request(pod, vendor, options=None if record is None else NO_OPTIONS)
     except GcushareError as error:
@@ -226,14 +230,14 @@ def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
 
 
 def age(entry: PodEntry) -> tuple[int, str, str]:
-    """A sort key: when its cards were chosen, then its creation."""
+    """A sort key, oldest first: when the pod's cards were chosen, then its creation."""
     return (entry.record.assign_time_ns if entry.record is not None else 0, entry.ref.created, entry.ref.uid)
 
 
 def peak_per_card(entry: PodEntry, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
-    """Units per card that a pod holds; ``sizes`` are the cards' units, all of which a pod has that holds one whole.
+    """Compute the units per card that a pod holds. A whole card counts as all of its units, which ``sizes`` has.
 
-    Its containers' ids overlap where init containers' are used again.
+    Containers' ids overlap if those of init containers are used again, so the sum over containers is a last resort.
     """
     cards = entry.taken_cards
     if entry.is_whole:
@@ -250,17 +254,17 @@ def peak_per_card(entry: PodEntry, sizes: CardCounts = NO_SIZES) -> dict[int, in
 def exchange_promises(entries: Collection[PodEntry]) -> None:
     """Give the cards kept for a pod that got others to the pod whose cards it got.
 
-    Pods of equal requests only ever change places, so all of them fit as they were planned. Again until no one is left
-    to change with: after a restart the records tell of several changes at once, one of which makes way for the next.
+    Only pods of equal requests change places, so all of them still fit as planned. After a restart the records show
+    several changes at once, each of which may enable the next: the exchange is repeated until none is left.
     """
-    waiting = sorted((e for e in entries if e.is_waiting and not e.is_forgotten), key=age)
-    moved = sorted((e for e in entries if e.promise and e.is_complete), key=age)
+    waiting = sorted((e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=age)
+    moved = sorted((e for e in entries if e.promise and e.state is PodState.SERVED), key=age)
     while any(_change_places(each, waiting) for each in moved):
         pass
 
 
 def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:
-    """Whether one of those that wait got what was kept for a pod that has other cards now: its cards' own."""
+    """Exchange the promise of a pod that holds other cards with that of a waiting pod; False if there is none."""
     if set(moved.promise) == set(moved.taken_cards):
         return False
     for successor in waiting:

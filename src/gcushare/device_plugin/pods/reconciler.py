@@ -127,7 +127,7 @@ class AllocationReconciler:
                 record = await self._source.fetch()
             except RetryableError as error:
                 self.counters.failed_checks += 1
-                self._store.end_pending(self._clock() - PATIENCE_S, believe=True)
+                self._store.end_pending(self._clock() - PATIENCE_S, is_readable=False)
                 await self._end_gone(())
                 self._note(str(error))
             else:
@@ -135,9 +135,9 @@ class AllocationReconciler:
                 await self._end_gone(() if record.source == CHECKPOINT else record.pods)
                 known = frozenset(self._store.entries)
                 await self._fill_in(record)
-                self._store.reconcile(record, asked=known)
-                self._store.end_pending(self._clock() - PATIENCE_S, believe=False)
-                self._store.note_unrecorded(self._clock())
+                self._store.on_kubelet_read(record, asked=known)
+                self._store.end_pending(self._clock() - PATIENCE_S, is_readable=True)
+                self._store.find_unrecorded(self._clock())
                 self.on_read(record)
         self.writer.write_soon()
         return not self.problem

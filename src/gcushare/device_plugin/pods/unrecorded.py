@@ -66,7 +66,7 @@ class UnrecordedHolders:
     now: Mapping[str, UnrecordedHolder] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
 
-    def note(self, holders: Mapping[str, UnrecordedHolder], now_s: float) -> None:
+    def update(self, holders: Mapping[str, UnrecordedHolder], now_s: float) -> None:
         """Take in who they are now."""
         self.now = holders
         self._since = {key: self._since.get(key, now_s) for key in holders}

@@ -1,0 +1,111 @@
+"""The states of pods on a node: the table names exactly the transitions that a random history of events shows."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gcushare.device_plugin.pods.states import TRANSITIONS, PodEvent, PodState
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.wire.objects import Pod
+from tests.unit.plugin_pods import UNITS, UUIDS, init_pod, pod, store_of, with_annotations
+from tests.unit.plugin_reconcile import reconcile
+
+CARDS = (0, 1)
+SHAPES: tuple[Callable[[str, int | None, bool], Pod], ...] = (
+    lambda name, card, assigned: pod(name, 4, card=card, assigned=assigned),
+    lambda name, card, assigned: pod(name, 4, card=card, assigned=assigned),
+    lambda name, card, assigned: pod(name, 4, 2, card=card, assigned=assigned),
+    lambda name, _card, _assigned: init_pod(name, 2, 4),
+)
+Transition = tuple[PodState, PodEvent, PodState]
+
+
+@dataclass
+class History:
+    """Random events for one store, and the transitions that they caused, of the pods that were there before."""
+
+    rng: random.Random
+    store: PodStore = field(default_factory=store_of)
+    shown: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    seen: set[Transition] = field(default_factory=set)
+    first: set[PodState] = field(default_factory=set)
+    now_s: float = 0.0
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.now_s += 1.0
+            before = {uid: entry.state for uid, entry in self.store.entries.items()}
+            event = self.step()
+            for uid, entry in self.store.entries.items():
+                if uid not in before:
+                    self.first.add(entry.state)
+                elif before[uid] is not entry.state:
+                    self.seen.add((before[uid], event, entry.state))
+
+    def step(self) -> PodEvent:
+        self.write()
+        match self.rng.choice(list(PodEvent)):
+            case PodEvent.POD_UPDATE:
+                self.update()
+                return PodEvent.POD_UPDATE
+            case PodEvent.ALLOCATE:
+                self.allocate()
+                return PodEvent.ALLOCATE
+            case PodEvent.KUBELET_READ:
+                known = list(self.store.entries)
+                asked = self.rng.choice([None, self.rng.sample(known, len(known) // 2)])
+                if self.rng.random() < 0.1:
+                    self.shown.clear()
+                reconcile(self.store, copy.deepcopy(self.shown), asked=asked)
+                return PodEvent.KUBELET_READ
+            case PodEvent.PENDING_END:
+                self.store.end_pending(self.now_s - self.rng.choice([0, 3]), is_readable=self.rng.random() < 0.5)
+                return PodEvent.PENDING_END
+
+    def write(self) -> None:
+        """Write a record now and then, which changes no state."""
+        states = {uid: entry.state for uid, entry in self.store.entries.items()}
+        for write in self.store.writes(UUIDS, UNITS, 7)[: self.rng.randrange(2)]:
+            self.store.on_record_written(write)
+        assert {uid: entry.state for uid, entry in self.store.entries.items()} == states
+
+    def update(self) -> None:
+        number = self.rng.randrange(6)
+        name, card = f"p{number}", self.rng.choice([None, *CARDS])
+        if self.rng.random() < 0.15:
+            self.shown.pop(f"d/{name}", None)
+            self.store.on_pod_delete(f"uid-{name}", is_over=self.rng.random() < 0.5)
+            return
+        made = SHAPES[number % len(SHAPES)](name, card, self.rng.random() < 0.3)
+        if self.rng.random() < 0.1:
+            made = with_annotations(made, {**made.metadata.annotations, "enflame.com/gcu-device-id": "zero"})
+        self.store.on_pod_update(made)
+
+    def allocate(self) -> None:
+        candidates = self.store.candidates()
+        if not candidates:
+            return
+        guess, truth = self.rng.choice(candidates), self.rng.choice(candidates)
+        counts = {self.rng.choice(guess.card_indexes or CARDS): guess.next_units}
+        self.store.on_allocate(guess.pod.uid, guess.next_container, counts, self.now_s)
+        if truth.next_units == guess.next_units and truth.next_container != "init" and self.rng.random() < 0.8:
+            self.shown.setdefault(str(truth.pod), {})[truth.next_container] = counts
+
+
+def test_the_table_names_exactly_the_transitions_that_occur() -> None:
+    seen: set[Transition] = set()
+    first: set[PodState] = set()
+    for seed in range(60):
+        history = History(random.Random(seed))
+        history.run(300)
+        seen |= history.seen
+        first |= history.first
+    assert first == set(PodState) - {PodState.FORGOTTEN}
+    named = {(state, event, after) for (state, event), afters in TRANSITIONS.items() for after in afters}
+    assert sorted(map(str, seen - named)) == []
+    assert {(state, event) for state, event, _ in seen} == TRANSITIONS.keys()
+    unseen = named - seen
+    assert all(PodState.DISPLACED in (state, after) for state, _, after in unseen), "only these are rare"

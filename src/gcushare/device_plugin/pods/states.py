@@ -40,18 +40,13 @@ NEEDS_CARDS = frozenset(
 )
 """A call of the kubelet may be for a pod in one of these states; for a forgotten one only if for no other."""
 
-_WITHOUT_CARDS = frozenset({PodState.UNPLACED, PodState.WAITING, PodState.DISPLACED, PodState.FORGOTTEN})
-_BY_RECORD = frozenset({PodState.UNPLACED, PodState.WAITING, PodState.FORGOTTEN})
+_HOLDS_NOTHING = NEEDS_CARDS - {PodState.PARTLY_SERVED} | {PodState.UNVERIFIED}
 _GUESSED = frozenset({PodState.PARTLY_SERVED, PodState.UNCONFIRMED})
 _SHOWN = frozenset({PodState.PARTLY_SERVED, PodState.SERVED})
 
 TRANSITIONS: Mapping[tuple[PodState, PodEvent], frozenset[PodState]] = {
     # The scheduler's binding, or another program, wrote, changed or removed the record.
-    (PodState.UNPLACED, PodEvent.POD_UPDATE): frozenset({PodState.WAITING, PodState.UNVERIFIED, PodState.FORGOTTEN}),
-    (PodState.WAITING, PodEvent.POD_UPDATE): (_WITHOUT_CARDS - {PodState.WAITING}) | {PodState.UNVERIFIED},
-    (PodState.DISPLACED, PodEvent.POD_UPDATE): (_BY_RECORD | {PodState.UNVERIFIED}),
-    (PodState.UNVERIFIED, PodEvent.POD_UPDATE): frozenset({PodState.UNPLACED, PodState.WAITING}),
-    (PodState.FORGOTTEN, PodEvent.POD_UPDATE): _WITHOUT_CARDS - {PodState.FORGOTTEN},
+    **{(state, PodEvent.POD_UPDATE): _HOLDS_NOTHING - {state} for state in _HOLDS_NOTHING},
     # A guess: the call named no pod.
     (PodState.UNPLACED, PodEvent.ALLOCATE): _GUESSED,
     (PodState.WAITING, PodEvent.ALLOCATE): _GUESSED | {PodState.DISPLACED},
@@ -62,14 +57,14 @@ TRANSITIONS: Mapping[tuple[PodState, PodEvent], frozenset[PodState]] = {
     (PodState.UNPLACED, PodEvent.KUBELET_READ): _SHOWN,
     (PodState.WAITING, PodEvent.KUBELET_READ): _SHOWN | {PodState.DISPLACED},
     (PodState.DISPLACED, PodEvent.KUBELET_READ): _SHOWN | {PodState.WAITING},
-    (PodState.UNVERIFIED, PodEvent.KUBELET_READ): _BY_RECORD | _SHOWN,
-    (PodState.PARTLY_SERVED, PodEvent.KUBELET_READ): _WITHOUT_CARDS | {PodState.SERVED, PodState.UNCONFIRMED},
-    (PodState.UNCONFIRMED, PodEvent.KUBELET_READ): _WITHOUT_CARDS | _SHOWN,
-    (PodState.SERVED, PodEvent.KUBELET_READ): _WITHOUT_CARDS | _GUESSED | {PodState.UNVERIFIED},
+    (PodState.UNVERIFIED, PodEvent.KUBELET_READ): _SHOWN | _HOLDS_NOTHING - {PodState.UNVERIFIED},
+    (PodState.PARTLY_SERVED, PodEvent.KUBELET_READ): _HOLDS_NOTHING | {PodState.UNCONFIRMED, PodState.SERVED},
+    (PodState.UNCONFIRMED, PodEvent.KUBELET_READ): _HOLDS_NOTHING | _SHOWN,
+    (PodState.SERVED, PodEvent.KUBELET_READ): _HOLDS_NOTHING | _GUESSED,
     (PodState.FORGOTTEN, PodEvent.KUBELET_READ): _SHOWN,
     # The pod was not admitted, or the kubelet could not be read and the guess counts.
     (PodState.DISPLACED, PodEvent.PENDING_END): frozenset({PodState.WAITING}),
-    (PodState.PARTLY_SERVED, PodEvent.PENDING_END): _BY_RECORD,
-    (PodState.UNCONFIRMED, PodEvent.PENDING_END): _WITHOUT_CARDS | _SHOWN | {PodState.UNVERIFIED},
+    (PodState.PARTLY_SERVED, PodEvent.PENDING_END): _HOLDS_NOTHING,
+    (PodState.UNCONFIRMED, PodEvent.PENDING_END): _HOLDS_NOTHING | _SHOWN,
 }
-"""The states that follow on each state by each event; no row: none. A new pod may be in any state but ``FORGOTTEN``."""
+"""The states that may follow on each state by each event; no row: none. A new pod starts in any but ``FORGOTTEN``."""

@@ -114,9 +114,10 @@ class KubeletAllocations:
     def held_by(self, entry: PodEntry, *, by_name: bool = True) -> dict[str, CardCounts]:
         """What a pod's asking containers hold; ``by_name`` False where its name may stand for another pod."""
         kind = self._of_kind(is_whole=entry.is_whole)
-        found = next((kind[key] for key in (entry.keys if by_name else entry.uids) if kind.get(key)), {})
-        asking = {container.name for container in entry.request.containers}
-        return {name: dict(counts) for name, counts in found.items() if name in asking and counts}
+        for key in entry.keys if by_name else entry.uids:
+            if found := kind.get(key):
+                return {c.name: found[c.name] for c in entry.request.containers if found.get(c.name)}
+        return {}
 
     def cards(self, *, whole: bool, without: Collection[str]) -> frozenset[int]:
         """The cards whose memory, or whose whole device, somebody holds; ``without`` what these pods hold."""

@@ -163,6 +163,19 @@ def test_what_cannot_be_edited_without_side_effects_is_refused(container: str, m
         parse_manifest(HEAD + "  containers:\n" + container + "\n", "m").pointed_at(TARGET)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: Pod\n---\nkind: Pod\n", "more than one YAML document"),
+        ("kind: Pod\nkind: Pod\n", "key 'kind' stands 2 times"),
+        ("kind: Pod\n\tmetadata: {}\n", r"line 2"),
+    ],
+)
+def test_a_manifest_that_readers_understand_differently_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_manifest(text, "m")
+
+
 def test_mounts_that_come_in_by_a_merge_are_not_shadowed() -> None:
     text = (
         "x: &base {volumeMounts: [{name: k, mountPath: /k}]}\nkind: Pod\nspec:\n  containers:\n"

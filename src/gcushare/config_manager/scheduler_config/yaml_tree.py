@@ -20,6 +20,7 @@ from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, check_count, check_dept
 _NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE_WORDS = frozenset({"true", "True", "TRUE"})
 _FALSE_WORDS = frozenset({"false", "False", "FALSE"})
+_TABS = re.compile(r"(?<=\S)[ \t]*\t[ \t]*(?=#|\r?$)|(?<=:)[ \t]*\t[ \t]*", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +199,14 @@ def aliases(node: Node) -> Iterator[Alias]:
 
 
 def _positions_kept(text: str) -> str:
-    """Make JSON readable to a YAML parser without moving a character: no tabs, no escaped surrogates.
+    """Rewrite what ruamel refuses and the kubelet accepts, without moving a character.
 
-    Neither can stand inside a JSON string that this program looks for; the text itself is never changed.
+    That is tabs behind a value or a key, as in ``value<TAB># comment``, and in JSON every tab and escaped surrogates.
+    Only the parser reads the result, and no text that this program compares holds one of these; the file keeps its own.
+    Source: libyaml, whose Go port the kubelet uses, skips tabs wherever no key may start.
     """
     if not text.lstrip("\ufeff \t\r\n").startswith("{"):
-        return text
+        return _TABS.sub(lambda tabs: " " * len(tabs[0]), text)
     return re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u003f", text).replace("\t", " ")
 
 

@@ -54,6 +54,26 @@ async def test_the_lines_of_applying_and_recovering_are_the_manuals(tmp_path: Pa
     ]
 
 
+async def test_lines_of_files_in_another_directory_name_the_manuals_path_as_well(tmp_path: Path) -> None:
+    host = host_in_own_directory(tmp_path)
+    config, backup = "scheduler-extender-config-v1.23+.yaml", "kube-scheduler.back.yaml"
+    assert (await host.apply())[2:] == [
+        f"copy scheduler extender config file success, for detail, see {OWN_DIRECTORY}/{config} "
+        f"(in the manual /etc/kubernetes/{config})",
+        f"stat {OWN_DIRECTORY}/{backup}: no such file or directory (in the manual /etc/kubernetes/{backup})",
+        f"backup kube-scheduler.yaml success, for detail, see {OWN_DIRECTORY}/{backup} "
+        f"(in the manual /etc/kubernetes/{backup})",
+        f"modify scheduler pod yaml template success, for detail, see {MANIFEST} "
+        "(in the manual /etc/kubernetes/kube-scheduler.yaml)",
+        f"modify kube-scheduler config finish, for detail, see {MANIFEST}",
+    ]
+    assert (await host.recover())[3:5] == [
+        f"stat {OWN_DIRECTORY}/{backup}: no such file or directory (in the manual /etc/kubernetes/{backup})",
+        "stat /etc/kubernetes/manifests/.kube-scheduler.yaml.gcushare-tmp: no such file or directory "
+        "(in the manual /etc/kubernetes/kube-scheduler.yaml)",
+    ]
+
+
 @pytest.mark.parametrize("name", CORPUS)
 async def test_applying_again_changes_nothing_and_recovering_leaves_every_file_as_it_was(
     tmp_path: Path, name: str
@@ -325,7 +345,7 @@ async def test_with_a_directory_of_our_own_nothing_else_of_the_control_plane_is_
     assert {path for path in seen if not path.startswith(f"{OWN_DIRECTORY}/")} == {MANIFEST}
 
 
-async def test_a_manifest_made_beside_the_scheduler_own_one_is_passed_over_by_the_kubelet(tmp_path: Path) -> None:
+async def test_the_kubelet_ignores_the_file_from_which_a_manifest_is_renamed(tmp_path: Path) -> None:
     host = host_in_own_directory(tmp_path)
     seen: set[str] = set()
 

@@ -1,10 +1,14 @@
-"""Which files on the host are whose: the manual's names, in one place."""
+"""Name the files of one scheduler on the host: its own, and those that this program writes.
+
+The names are the manual's (its chapters 3.2 and 5.1).
+"""
 
 from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
 
+from gcushare.config_manager.host.files import temporary_path
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
@@ -15,6 +19,10 @@ POLICY_NAME = "scheduler-extender-config.json"
 CONFIG_NAME = "scheduler-extender-config-v1.23+.yaml"
 RECORD_NAME = "gcushare-config-manager.json"
 MANIFEST_NAME = "kube-scheduler.yaml"
+BACKUP_NAME = "kube-scheduler.back.yaml"
+MANUAL_DIRECTORY = "/etc/kubernetes"
+"""Where the manual has every file. The DaemonSet keeps them in a directory below, so that the cluster's keys are not
+mounted into its pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,7 @@ class Layout:
     """The files of one scheduler: ``target`` is its static pod manifest or, with ``is_unit``, its systemd unit."""
 
     directory: str
-    """Where our own files go: /etc/kubernetes, or a directory of our own."""
+    """Where this program's files go: /etc/kubernetes, or a directory of their own."""
     target: str
     is_unit: bool = False
 
@@ -38,13 +46,14 @@ class Layout:
 
     @property
     def backup(self) -> str:
-        return f"{self.directory}/kube-scheduler.back.{'service' if self.is_unit else 'yaml'}"
+        """The copy of the target as it was before. There is only one: it is replaced when the target is."""
+        return f"{self.directory}/{'kube-scheduler.back.service' if self.is_unit else BACKUP_NAME}"
 
     @property
     def staging(self) -> str | None:
-        """Where the edited manifest is made before it is renamed into place; None makes it beside the target.
+        """Where the edited manifest is written before it is renamed into place; None writes it next to the target.
 
-        Beside it, under a name that the kubelet passes over, is where it must be made unless our directory holds the
+        Next to it means under a name that the kubelet ignores. That is needed unless ``directory`` is the parent of the
         kubelet's: a rename does not work from one mount of a pod to another.
         """
         holds_it = posixpath.dirname(posixpath.dirname(self.target)) == self.directory
@@ -67,8 +76,24 @@ class Layout:
         return frozenset({self.policy, self.config})
 
     @property
+    def printed_files(self) -> tuple[str, ...]:
+        """The files that the manual lists as removed, in its order: written by this program, and no other."""
+        edited = () if self.is_unit else (self.staging or temporary_path(self.target),)
+        return (self.backup, *edited, self.policy, self.config)
+
+    def printed(self, path: str) -> str:
+        """Name in brackets what the manual's reader looks for, if it is not ``path``; for the end of a printed line."""
+        if path in (self.staging, temporary_path(self.target), self.target):
+            name = MANIFEST_NAME
+        else:
+            name = "" if path == self.directory else posixpath.basename(path)
+        manual = posixpath.join(MANUAL_DIRECTORY, name).rstrip("/")
+        is_known = not self.is_unit and name in ("", BACKUP_NAME, MANIFEST_NAME, POLICY_NAME, CONFIG_NAME)
+        return f" (in the manual {manual})" if is_known and path != manual else ""
+
+    @property
     def own_files(self) -> tuple[str, ...]:
-        """Everything that only we write, in the order in which the manual says that it is gone."""
+        """Everything that only this program writes."""
         staging = (self.staging,) if self.staging is not None else ()
         return (self.backup, *staging, self.policy, self.config, self.record)
 

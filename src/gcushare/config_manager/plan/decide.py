@@ -186,11 +186,12 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
     steps: list[Step] = [*goal.kept_aside, _record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
-        written = f"copy scheduler extender config file success, for detail, see {path}"
+        written = f"copy scheduler extender config file success, for detail, see {_shown(layout, path)}"
         steps.append(WriteFile(path=path, state=goal.config, lines=(written,)))
     if not is_backup_there:
-        before = () if backup is not None else (_missing(layout.backup),)
-        lines = (*before, f"backup {posixpath.basename(layout.target)} success, for detail, see {layout.backup}")
+        before = () if backup is not None else (_missing(layout, layout.backup),)
+        shown = _shown(layout, layout.backup)
+        lines = (*before, f"backup {posixpath.basename(layout.target)} success, for detail, see {shown}")
         steps.append(WriteFile(path=layout.backup, state=pristine, lines=lines))
     if goal.is_switched:
         steps += _put(observed, replace(pristine, content=goal.scheduler_file))
@@ -205,9 +206,10 @@ def _record_step(observed: Observed, record: Record) -> WriteFile:
 def _put(observed: Observed, state: FileState) -> list[Step]:
     """Replace the target in one step; a manifest is made outside of the kubelet's directory and renamed into it."""
     layout = observed.layout
+    place = layout.staging or layout.target
+    edited = f"modify scheduler pod yaml template success, for detail, see {_shown(layout, place)}"
     if layout.staging is None:
-        return [WriteFile(path=layout.target, state=state)]
-    edited = f"modify scheduler pod yaml template success, for detail, see {layout.staging}"
+        return [WriteFile(path=layout.target, state=state, lines=() if layout.is_unit else (edited,))]
     return [
         WriteFile(path=layout.staging, state=state, lines=(edited,)),
         Switch(source=layout.staging, target=layout.target),
@@ -319,8 +321,8 @@ def _with_recover_lines(observed: Observed, steps: list[Step]) -> tuple[Step, ..
             placed[index] = replace(step, lines=(recovered,))
     if not placed:
         return ()
-    gone = tuple(_missing(path) for path in layout.own_files if path != layout.record)
-    deleted = f"delete all scheduler config file success, for detail, see {layout.directory}"
+    gone = tuple(_missing(layout, path) for path in layout.printed_files)
+    deleted = f"delete all scheduler config file success, for detail, see {_shown(layout, layout.directory)}"
     return _with_last_lines(tuple(placed), (*gone, deleted))
 
 
@@ -328,5 +330,9 @@ def _version_checked(version: Version) -> str:
     return f"check current k8s cluster version is {version}"
 
 
-def _missing(path: str) -> str:
-    return f"stat {path}: no such file or directory"
+def _shown(layout: Layout, path: str) -> str:
+    return f"{path}{layout.printed(path)}"
+
+
+def _missing(layout: Layout, path: str) -> str:
+    return f"stat {path}: no such file or directory{layout.printed(path)}"

@@ -20,7 +20,7 @@ from typing import Self
 
 import aiohttp
 
-from gcushare.config_manager.host.launch import parse_flags
+from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_version
@@ -249,7 +249,7 @@ class ControlPlane:
             document = extender
             if isinstance(document, ExtenderEntry):
                 version = older.version if older else await self.client.version()
-                document = new_config(document, parse_version(version), parse_flags(arguments))
+                document = new_config(document, parse_version(version), scheduler_flags(arguments))
             path = self.root / f"{name}.yaml"
             path.write_text(document.text + ("" if document.format is ConfigFormat.POLICY else _SHORT_WAITS))
             arguments.append(f"--{document.flag}={path}")

@@ -21,7 +21,7 @@ from gcushare.cli.doctor.facts import parse_time
 from gcushare.cli.doctor.reader import parse_date
 from gcushare.cli.simulate.workload import read_nodes, read_pods
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.config_manager.host.launch import ConfigTarget, parse_flags
+from gcushare.config_manager.host.launch import ConfigTarget, scheduler_flags
 from gcushare.config_manager.host.paths import Layout
 from gcushare.config_manager.scheduler_config.document import calls_of, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
@@ -108,7 +108,7 @@ def _scheduler_config(text: str) -> object:
 
 
 def _scheduler_flags(text: str) -> object:
-    return new_config(EXTENDER, parse_version("v1.36.0"), parse_flags(text.split("\n")))
+    return new_config(EXTENDER, parse_version("v1.36.0"), scheduler_flags(text.split("\n")))
 
 
 def _watch(body: bytes) -> object:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.config_manager.host.launch import Flag, parse_flags
+from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
@@ -16,6 +16,7 @@ from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.contracts import Calls
+from gcushare.wire.flags import Flag
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER, load_yaml
 from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
@@ -25,7 +26,7 @@ SEED = "---\n" + PUBLISHED_CONFIG.replace('gpushare-scheduler"', 'gpushare-sched
 
 
 def flags(*arguments: str) -> tuple[Flag, ...]:
-    return parse_flags(["kube-scheduler", *arguments])
+    return scheduler_flags(["kube-scheduler", *arguments])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.config_manager.host.launch import effective, parse_flags
+from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.scheduler_config.versions import (
     ConfigFormat,
     parse_format,
@@ -12,6 +12,7 @@ from gcushare.config_manager.scheduler_config.versions import (
     parse_version,
 )
 from gcushare.core.errors import ConfigError
+from gcushare.wire.flags import effective
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_format_is_known_by_kind_and_version_together() -> None:
 
 
 def test_flags_are_read_as_pflag_reads_them() -> None:
-    flags = parse_flags(
+    flags = scheduler_flags(
         ["kube-scheduler", "--a=1=2", "--b_c", "x", "--leader-elect", "--v", "2", "--a=3", "--", "-z", "--d"]
     )
     assert [(flag.name, flag.value, flag.index, flag.value_index) for flag in flags] == [

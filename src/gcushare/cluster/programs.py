@@ -11,6 +11,7 @@ from msgspec import field
 
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
+from gcushare.wire.flags import effective, parse_flags
 from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
 from gcushare.wire.pods import is_finished
 from gcushare.wire.untrusted_json import Int
@@ -206,11 +207,5 @@ def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
 
 def flag_of(words: Sequence[str], name: str) -> str | None:
     """The value of the last ``--name=value`` or ``--name value`` of a command line; ``true`` for a bare switch."""
-    found: str | None = None
-    for position, word in enumerate(words):
-        written, equals, value = word.partition("=")
-        if written.lstrip("-").replace("_", "-") != name or not written.startswith("-"):
-            continue
-        following = words[position + 1] if position + 1 < len(words) else "-"
-        found = value if equals else ("true" if following.startswith("-") else following)
-    return found
+    flag = effective(parse_flags(words), name)
+    return None if flag is None else flag.value

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import aiohttp
 
-from gcushare.config_manager.host.launch import HealthEndpoint, default_health, parse_flags
+from gcushare.config_manager.host.launch import HealthEndpoint, default_health, scheduler_flags
 from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
 from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.kube.clock import Clock
@@ -89,7 +89,7 @@ class ProcProcesses:
 
     async def find(self, endpoint: HealthEndpoint) -> Running | None:
         found = await asyncio.to_thread(self._schedulers)
-        serving = [one for one in found if default_health(parse_flags(one.arguments)).port == endpoint.port]
+        serving = [one for one in found if default_health(scheduler_flags(one.arguments)).port == endpoint.port]
         return next(iter(serving or found), None)
 
     def _schedulers(self) -> list[Running]:
@@ -171,7 +171,7 @@ def find_problem(sighting: Sighting, awaited: AwaitScheduler, before: str) -> st
         return sighting.problem
     if awaited.restarted and sighting.running.instance == before:
         return "the old one still runs"
-    values = [flag.value for flag in parse_flags(sighting.running.arguments) if flag.name == awaited.flag]
+    values = [flag.value for flag in scheduler_flags(sighting.running.arguments) if flag.name == awaited.flag]
     if (values[-1] if values else None) != awaited.value:
         wanted = f"--{awaited.flag}={awaited.value}" if awaited.value is not None else f"no --{awaited.flag}"
         return f"it runs with --{awaited.flag} {values!r}, expected is {wanted}"

@@ -8,19 +8,18 @@ from typing import Self
 
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
-    Flag,
     HealthEndpoint,
     Trace,
     check_added,
     default_health,
-    effective,
     own_flag,
-    parse_flags,
+    scheduler_flags,
 )
 from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.wire.flags import Flag, effective
 
 VOLUME_PREFIX = "gcushare-scheduler-config-"
 """Our volume's name, the tag of the configuration's contents behind it."""
@@ -45,7 +44,7 @@ class PodManifest:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        return parse_flags(self.arguments)
+        return scheduler_flags(self.arguments)
 
     @property
     def image(self) -> str:

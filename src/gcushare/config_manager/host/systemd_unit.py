@@ -9,17 +9,16 @@ from typing import Self
 
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
-    Flag,
     HealthEndpoint,
     Trace,
     check_added,
     default_health,
-    effective,
     own_flag,
-    parse_flags,
+    scheduler_flags,
 )
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.wire.flags import Flag, effective
 
 _WORD = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
 _PREFIXES = "@-:+!|"
@@ -49,7 +48,7 @@ class UnitFile:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        return parse_flags([word.value for word in self.words])
+        return scheduler_flags([word.value for word in self.words])
 
     @property
     def version(self) -> Version | None:

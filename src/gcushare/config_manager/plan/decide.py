@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.config_manager.host.files import FileState
-from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, effective
+from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
 from gcushare.config_manager.host.paths import Layout
 from gcushare.config_manager.host.record import Record, sha256
 from gcushare.config_manager.plan.observe import Observed
@@ -28,6 +28,7 @@ from gcushare.config_manager.scheduler_config.document import ConfigDocument, me
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version
 from gcushare.core.errors import ConfigError
+from gcushare.wire.flags import effective
 
 _CONFIG_MODE = 0o644
 """Like the configurations that kubeadm writes: a scheduler that does not run as root must be able to read it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeGuard, assert_never
 
 from gcushare.config_manager.host.files import Files, HostFileError
-from gcushare.config_manager.host.launch import HealthEndpoint, effective
+from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.probe import (
     SchedulerProbe,
     SchedulerUnhealthyError,
@@ -35,6 +35,7 @@ from gcushare.core.errors import ConflictError, GcushareError, Refused
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import Tenure
 from gcushare.runtime.safe_directory import UnsafePathError
+from gcushare.wire.flags import effective
 
 logger = logging.getLogger(__name__)
 

@@ -6,12 +6,13 @@ import posixpath
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
-from gcushare.config_manager.host.launch import CONFIG, POLICY_FILE, SchedulerFile, own_flag
+from gcushare.config_manager.host.launch import CONFIG, SchedulerFile, own_flag
 from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
 from gcushare.config_manager.host.record import Record, parse_record, sha256
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.document import existing_config
+from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
 
 

@@ -1,20 +1,21 @@
-"""The document that tells kube-scheduler of the extender: a new one, or merged into what the admin has."""
+"""Write the configuration that makes kube-scheduler call the extender: a new one, or the admin's with our entry."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence as SequenceType
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gcushare.config_manager.host.launch import CONFIG, POLICY_CONFIGMAP, POLICY_FILE, Flag, effective
+from gcushare.config_manager.host.launch import CONFIG
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours, path_called
-from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, parse_format, written_format
+from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE, policy_flag, render_policy
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, newest_format, parse_format
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import Calls
+from gcushare.wire.flags import Flag, effective
 
 _Document: TypeAlias = dict[str, Value]
 
@@ -35,8 +36,9 @@ _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
     ("leader-elect-resource-name", ("leaderElection", "resourceName"), str),
     ("leader-elect-resource-namespace", ("leaderElection", "resourceNamespace"), str),
 )
-"""Flags that kube-scheduler drops once ``--config`` is given (``cmd/kube-scheduler/app/options``), the leader election
-ones in some versions, and where each belongs in the file: without them ``--profiling=false`` would silently end."""
+"""Flags that kube-scheduler ignores once ``--config`` is given, with their place and type in the file. Without this
+``--profiling=false`` would silently lose its effect. Some versions do not ignore those of leader election.
+Source: ``cmd/kube-scheduler/app/options``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +54,27 @@ class ConfigDocument:
 
 
 def existing_config(flags: SequenceType[Flag]) -> Flag | None:
-    """Find the flag that names the admin's own configuration; a policy outranks ``--config`` where both are given.
+    """Find the flag that names the admin's own configuration; a policy outranks ``--config``.
 
     Raises:
-        Refused: the policy lies in a ConfigMap, out of reach of an edit on this node.
+        Refused: the policy is in a ConfigMap, out of reach of an edit on this node.
     """
-    policy = effective(flags, POLICY_FILE)
-    configmap = effective(flags, POLICY_CONFIGMAP)
-    legacy = effective(flags, "use-legacy-policy-config")
-    if configmap is not None and configmap.value and not (policy and legacy and legacy.value == "true"):
-        raise Refused(
-            f"kube-scheduler reads its policy from ConfigMap {configmap.value!r} (--{POLICY_CONFIGMAP}): add the "
-            "extender that `render` prints to the policy there"
-        )
-    return policy if policy is not None and policy.value else effective(flags, CONFIG)
+    return policy_flag(flags) or effective(flags, CONFIG)
 
 
 def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Flag]) -> ConfigDocument:
-    """Write a configuration for a scheduler that has none; what its flags say and ``--config`` would drop is kept."""
-    written = written_format(version)
-    document: _Document = {"apiVersion": written.value, "kind": written.kind}
+    """Write a configuration for a scheduler that has none; it carries the flags that ``--config`` makes ineffective."""
+    written = newest_format(version)
+    entry = extender_entry(settings, written)
     if written is ConfigFormat.POLICY:
-        document["extenders"] = [extender_entry(settings, written)]
-        return ConfigDocument(json.dumps(document, indent=2) + "\n", written)
-    document |= _carried(flags)
-    document["extenders"] = [extender_entry(settings, written)]
+        return ConfigDocument(render_policy(entry), written)
+    header: _Document = {"apiVersion": written.value, "kind": written.kind}
+    document = header | _carried(flags) | {"extenders": [entry]}
     return ConfigDocument("\n".join([*block_mapping(document, ""), ""]), written)
 
 
 def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocument:
-    """Add our entry to ``base``, or bring the one that is there up to date; everything else stays as it is.
+    """Add our entry to ``base``, or update the existing one; everything else stays as it is.
 
     Raises:
         ConfigError: ``base`` is not a configuration with extenders.
@@ -104,7 +97,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         if index not in ours and item.get("bindVerb"):
             raise Refused(
                 f"{name}: extender {item.get('urlPrefix')!r} binds pods already, and kube-scheduler accepts only one "
-                "extender with a bindVerb: take that bindVerb out, or give gcushare a scheduler of its own"
+                "extender with a bindVerb: remove that bindVerb, or give gcushare a scheduler of its own"
             )
     if not ours:
         return ConfigDocument(yaml.appended(extenders, entry).text, written)
@@ -114,17 +107,17 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
 
 
 def calls_of(text: str, name: str) -> Calls:
-    """How a scheduler with this configuration calls the extender.
+    """Say how a scheduler with this configuration calls the extender.
 
     Raises:
-        ConfigError: it is no configuration.
+        ConfigError: ``text`` is not YAML or JSON.
     """
     extenders = plain_value(YamlText.parse(text, name).mapping.get("extenders"))
     for entry in _as_list(extenders):
         if isinstance(entry, dict) and _is_known(entry):
             tls = entry.get("tlsConfig")
-            shows = isinstance(tls, dict) and (tls.get("certData") or tls.get("certFile"))
-            return Calls.MUTUAL_TLS if shows else Calls.OTHER
+            has_certificate = isinstance(tls, dict) and (tls.get("certData") or tls.get("certFile"))
+            return Calls.MUTUAL_TLS if has_certificate else Calls.OTHER
     return Calls.NONE
 
 
@@ -134,7 +127,7 @@ def _is_known(entry: dict[str, object]) -> bool:
 
 
 def _updated(yaml: YamlText, index: int, entry: dict[str, Value]) -> YamlText:
-    """Bring each value of the entry up to date where it differs; comments and keys of the admin's stay."""
+    """Replace each value of our entry that differs; the admin's comments and keys stay."""
     stale = {"tlsConfig", "enableHttps", "enableHTTPS"} - set(entry)
     for key in sorted(stale):
         if _entry(yaml, index).get(key) is not None:
@@ -161,7 +154,7 @@ def _entry(yaml: YamlText, index: int) -> Mapping:
 
 
 def _carried(flags: SequenceType[Flag]) -> _Document:
-    """Collect what ``--config`` would drop."""
+    """Collect the flags that ``--config`` makes ineffective."""
     document: dict[str, dict[str, Value] | Value] = {}
     for name, path, kind in _IGNORED_WITH_CONFIG:
         flag = effective(flags, name)
@@ -178,7 +171,11 @@ def _carried(flags: SequenceType[Flag]) -> _Document:
 
 
 def _typed(value: str, kind: type) -> Value:
-    """Read a flag's value as the file wants it; one that is not of that kind the running scheduler refused itself."""
+    """Convert a flag's value to its type in the file.
+
+    Raises:
+        ConfigError: not of that type. The running scheduler would have refused it too.
+    """
     try:
         if kind is bool:
             return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}[value.lower()]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from gcushare.config_manager.scheduler_config.old_schedulers import in_old_spelling
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.addresses import is_http_address
@@ -21,7 +22,7 @@ DEFAULT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderTls:
-    """What the scheduler needs to verify the extender, as PEM; a certificate and key only where it asks for them."""
+    """What the scheduler needs to verify the extender, as PEM; certificate and key only for mutual TLS."""
 
     ca: bytes
     server_name: str = ""
@@ -31,19 +32,19 @@ class ExtenderTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderEntry:
-    """How kube-scheduler shall call the extender."""
+    """How kube-scheduler calls the extender."""
 
     url: str
     """Scheme, address and port. An address, not a service name: the scheduler's pod uses the node's DNS."""
     vendors: tuple[Vendor, ...]
     """The first one's URL prefix is called for all of them: kube-scheduler accepts one extender that binds."""
     whole_cards: bool = False
-    """Whether it is called for pods that ask for whole cards too, which then fit only where our plugin serves them."""
+    """Whether it is called for pods that ask for whole cards too. These then fit only on nodes of our plugin."""
     weight: int = 1
     """Multiplies the extender's scores (0 to 10) beside those of the scheduler's own plugins."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     ignorable: bool = False
-    """Whether pods are scheduled past an extender that does not answer; they would get no card, hence False."""
+    """Whether pods are scheduled without the extender if it does not answer. They would get no card, hence False."""
     tls: ExtenderTls | None = None
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class ExtenderEntry:
 
     @property
     def is_https(self) -> bool:
-        """Whether it is called over TLS; the case of a scheme says nothing."""
+        """Whether it is called over TLS. Schemes are compared without case."""
         return self.url.lower().startswith("https:")
 
     @property
@@ -89,7 +90,7 @@ class ExtenderEntry:
 
 
 def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, Value]:
-    """Write the entry in the words of ``written``."""
+    """Write the entry as documents of the format ``written`` spell it."""
     entry: dict[str, Value] = {
         "urlPrefix": settings.url_prefix,
         "filterVerb": "filter",
@@ -97,24 +98,24 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
         "preemptVerb": "preempt",
         "bindVerb": "bind",
         "weight": settings.weight,
-        "enableHttps" if written.has_old_words else "enableHTTPS": settings.is_https,
+        "enableHTTPS": settings.is_https,
     }
     if settings.tls is not None:
         entry["tlsConfig"] = _tls_config(settings.tls)
-    entry["httpTimeout"] = _duration(settings.timeout_s, written)
-    # Names of nodes, not whole nodes: our extender knows the nodes by its own watch.
+    entry["httpTimeout"] = _go_duration(settings.timeout_s)
+    # The scheduler sends names of nodes instead of whole nodes: our extender watches the nodes itself.
     entry["nodeCacheCapable"] = True
-    # The scheduler counts them as well: of a card in use the plugin reports what the other resource has as unhealthy,
-    # so both totals stay true, and a node that is full is left out before anyone is asked.
+    # The scheduler counts these resources too and skips full nodes before it calls the extender. Its totals are right:
+    # while one resource uses a card, the plugin reports the other resource's units of this card as unhealthy.
     entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
     entry["ignorable"] = settings.ignorable
-    return entry
+    return in_old_spelling(entry, settings.timeout_s) if written.has_old_spelling else entry
 
 
 def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
     """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
 
-    Not by whole cards: an extender of someone else may manage those.
+    Whole cards do not count: another extender may manage them.
     """
     if path_called(entry) in {vendor.url_prefix for vendor in settings.vendors}:
         return True
@@ -131,9 +132,7 @@ def path_called(entry: dict[str, object]) -> str:
         return ""
 
 
-def _duration(seconds: float, written: ConfigFormat) -> Value:
-    if written.has_old_words:
-        return round(seconds * 1_000_000_000)
+def _go_duration(seconds: float) -> str:
     milliseconds = round(seconds * 1000)
     return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
 

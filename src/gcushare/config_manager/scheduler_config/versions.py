@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gcushare.core.errors import ConfigError
 from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_words
 
-FIRST_WITHOUT_POLICY = (1, 23)
+_FIRST_WITHOUT_POLICY = (1, 23)
 """kube-scheduler dropped ``--policy-config-file`` in 1.23."""
 
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?((?:[-+_.][0-9A-Za-z.+_-]*)?)\Z")
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?((?:[-+_.][0-9A-Za
 
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
-    """A Kubernetes version; ``suffix`` is what a vendor or a pre-release added, and counts for nothing here."""
+    """A Kubernetes version; ``suffix`` is what a vendor or a pre-release added, and has no effect."""
 
     major: int
     minor: int
@@ -33,7 +33,7 @@ class Version:
 
 
 class ConfigFormat(enum.Enum):
-    """The documents that name extenders; the value is the ``apiVersion`` written."""
+    """The documents that configure extenders; the value is the ``apiVersion`` in them."""
 
     POLICY = "v1"
     V1ALPHA2 = "kubescheduler.config.k8s.io/v1alpha2"
@@ -50,7 +50,7 @@ class ConfigFormat(enum.Enum):
         return "Policy" if self is ConfigFormat.POLICY else "KubeSchedulerConfiguration"
 
     @property
-    def has_old_words(self) -> bool:
+    def has_old_spelling(self) -> bool:
         """``enableHttps`` and nanoseconds instead of ``enableHTTPS`` and ``5s``."""
         return self in (ConfigFormat.POLICY, ConfigFormat.V1ALPHA2)
 
@@ -104,9 +104,9 @@ def parse_image_version(image: str) -> Version | None:
     return parse_version(tag) if _VERSION.match(tag) else None
 
 
-def written_format(version: Version) -> ConfigFormat:
+def newest_format(version: Version) -> ConfigFormat:
     """Choose the newest format that ``version`` reads: Policy below 1.23, v1beta3 in 1.23 and 1.24, then v1."""
-    if version.release < FIRST_WITHOUT_POLICY:
+    if version.release < _FIRST_WITHOUT_POLICY:
         return ConfigFormat.POLICY
     return ConfigFormat.V1BETA3 if version.release < (1, 25) else ConfigFormat.V1
 
@@ -116,8 +116,10 @@ def parse_format(api_version: object, kind: object) -> ConfigFormat:
     for known in ConfigFormat:
         if (known.value, known.kind) == (api_version, kind):
             return known
-    # There was only ever one version of Policy; a file without it is what the running scheduler reads already.
+    # Policy has only one version, and schedulers read a file that does not name it.
     if kind == "Policy" and api_version in (None, ""):
         return ConfigFormat.POLICY
-    known_words = ", ".join(map(str, ConfigFormat))
-    raise ConfigError(f"kind {kind!r} apiVersion {api_version!r} is not a configuration with extenders: {known_words}")
+    known_formats = ", ".join(map(str, ConfigFormat))
+    raise ConfigError(
+        f"kind {kind!r} apiVersion {api_version!r} is not a configuration with extenders; accepted: {known_formats}"
+    )

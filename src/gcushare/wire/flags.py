@@ -1,0 +1,51 @@
+"""Read the flags of another program from its command line, as a manifest, a unit or /proc shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: ``index`` is the argument it starts in, ``value_index`` the one that holds its value."""
+
+    name: str
+    value: str
+    index: int
+    value_index: int
+
+    def rewritten(self, value: str, written_name: str) -> str:
+        """Return the argument at ``value_index`` with ``value`` in it."""
+        return value if self.value_index != self.index else f"{written_name}={value}"
+
+
+def parse_flags(arguments: Sequence[str], switches: Collection[str] | None = None) -> tuple[Flag, ...]:
+    """Read ``--name=value``, ``--name value`` and ``--name`` (the value ``true``), in order.
+
+    Underscores in names count as dashes, as Kubernetes' programs normalise them. Give ``switches``, the flags that take
+    a value only after ``=``, if they are known: every other flag then takes the next argument, as pflag does, and one
+    dash is another thing than two. Without ``switches`` an argument that begins with a dash is never a value, and flags
+    may have one dash, as Go's own ``flag`` package allows.
+    """
+    flags: list[Flag] = []
+    skipped = -1
+    for index, argument in enumerate(arguments):
+        is_flag = argument.startswith("-" if switches is None else "--") and argument.strip("-") != ""
+        if index == skipped or not is_flag:
+            continue
+        written, equals, value = argument.lstrip("-").partition("=")
+        name = written.replace("_", "-")
+        following = arguments[index + 1] if index + 1 < len(arguments) else None
+        is_switch = following is None or (following.startswith("-") if switches is None else name in switches)
+        if equals or is_switch or following is None:
+            flags.append(Flag(name, value if equals else "true", index, index))
+        else:
+            flags.append(Flag(name, following, index, index + 1))
+            skipped = index + 1
+    return tuple(flags)
+
+
+def effective(flags: Sequence[Flag], name: str) -> Flag | None:
+    """Find the flag that counts: the last one of that name."""
+    return next((flag for flag in reversed(flags) if flag.name == name), None)

@@ -34,57 +34,72 @@ def parse_command_line(program: str, specs: Sequence[Spec], argv: Sequence[str])
     Raises:
         ConfigError: an unknown flag (with the nearest known one), a flag without its value, an argument too many.
     """
-    line = CommandLine()
-    flags = {word: spec for spec in specs if not spec.is_argument for word in spec.words}
-    known = [*flags, *_ACTIONS, _CONFIG_FILE]
-    words, positional = list(reversed(argv)), list[str]()
+    return _Parser(program, specs, argv).parse()
 
-    def refuse(reason: str) -> ConfigError:
-        return ConfigError(f"{reason} Run '{program} --help' to see every setting.")
 
-    def take(flag: str, joined: str | None) -> bool:
-        """Take one flag and its value; returns whether what was joined to it in one word was the value."""
-        spec = flags.get(flag)
+class _Parser:
+    """Reads one command line from left to right."""
+
+    def __init__(self, program: str, specs: Sequence[Spec], argv: Sequence[str]) -> None:
+        self._program = program
+        self._flags = {word: spec for spec in specs if not spec.is_argument for word in spec.words}
+        self._arguments = [spec.name for spec in specs if spec.is_argument]
+        self._rest = list(reversed(argv))
+        """What is not read yet, the next one last."""
+        self._line = CommandLine()
+
+    def parse(self) -> CommandLine:
+        positional: list[str] = []
+        while self._rest:
+            word = self._rest.pop()
+            if word == "--":
+                positional += reversed(self._rest)
+                break
+            if word.startswith("--"):
+                name, equals, value = word.partition("=")
+                self._read_flag(name, value if equals else None)
+            elif word.startswith("-") and word != "-":
+                self._read_letters(word[1:])
+            else:
+                positional.append(word)
+        extra = positional[len(self._arguments) :]
+        if extra:
+            raise self._refusal(f"Got unexpected extra argument ({' '.join(map(repr, extra))}).")
+        self._line.values.update(zip(self._arguments, positional, strict=False))
+        return self._line
+
+    def _read_letters(self, letters: str) -> None:
+        """Read the short flags of one word; the first one that takes a value ends them."""
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if self._read_flag(f"-{letter}", letters.removeprefix("=") or None):
+                return
+
+    def _read_flag(self, flag: str, joined: str | None) -> bool:
+        """Read one flag and its value; returns whether ``joined``, the rest of its word, was the value."""
+        spec = self._flags.get(flag)
         is_bare = flag in _ACTIONS or (spec is not None and spec.parser.is_switch and flag.startswith("--no-"))
         if is_bare and joined is not None and flag.startswith("--"):
-            raise refuse(f"Option {flag!r} takes no value, not {joined!r}.")
+            raise self._refusal(f"Option {flag!r} takes no value, not {joined!r}.")
         if spec is not None and spec.parser.is_switch:
             is_value = joined is not None and flag.startswith("--")
-            line.values[spec.name] = "false" if flag.startswith("--no-") else (joined or "") if is_value else "true"
+            value = "false" if flag.startswith("--no-") else (joined or "") if is_value else "true"
+            self._line.values[spec.name] = value
             return is_value
         if flag in _ACTIONS:
-            line.actions.add(_ACTIONS[flag])
+            self._line.actions.add(_ACTIONS[flag])
             return False
         if spec is None and flag != _CONFIG_FILE:
-            near = difflib.get_close_matches(flag, known, n=1)
-            raise refuse(f"No such option {flag!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
-        if joined is None and not words:
-            raise refuse(f"Option {flag!r} requires an argument.")
-        value = words.pop() if joined is None else joined
+            near = difflib.get_close_matches(flag, [*self._flags, *_ACTIONS, _CONFIG_FILE], n=1)
+            raise self._refusal(f"No such option {flag!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        if joined is None and not self._rest:
+            raise self._refusal(f"Option {flag!r} requires an argument.")
+        value = self._rest.pop() if joined is None else joined
         if spec is None:
-            line.config_file = value
+            self._line.config_file = value
         else:
-            line.values[spec.name] = value
+            self._line.values[spec.name] = value
         return True
 
-    while words:
-        word = words.pop()
-        if word == "--":
-            positional += reversed(words)
-            break
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            take(name, value if equals else None)
-        elif word.startswith("-") and word != "-":
-            letters = word[1:]
-            while letters:
-                letter, letters = letters[0], letters[1:]
-                if take(f"-{letter}", letters.removeprefix("=") or None):
-                    break
-        else:
-            positional.append(word)
-    arguments = [spec.name for spec in specs if spec.is_argument]
-    if len(positional) > len(arguments):
-        raise refuse(f"Got unexpected extra argument ({' '.join(map(repr, positional[len(arguments) :]))}).")
-    line.values.update(zip(arguments, positional, strict=False))
-    return line
+    def _refusal(self, reason: str) -> ConfigError:
+        return ConfigError(f"{reason} Run '{self._program} --help' to see every setting.")

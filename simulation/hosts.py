@@ -14,12 +14,13 @@ from collections.abc import Callable
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.static_pod import parse_manifest
-from gcushare.config_manager.kubernetes import ApiReports, ApiRolloutLease
 from gcushare.config_manager.manager import Manager
+from gcushare.config_manager.manager_settings import PlaceSettings
+from gcushare.config_manager.node_reports import ApiReports
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.reconcile import Mode, Reconciler
+from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
-from gcushare.config_manager.settings import PlaceSettings
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.election import ApiLease

@@ -10,20 +10,14 @@ from typing import Any
 
 import pytest
 
+from gcushare.config_manager.extender_address import SERVICES, find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.probe import HostProbe, Running, SchedulerUnseenError
-from gcushare.config_manager.kubernetes import (
-    SERVICES,
-    ApiDesiredState,
-    ApiReports,
-    ApiRolloutLease,
-    MirrorPods,
-    find_extender,
-    read_reports,
-    write_mode,
-)
+from gcushare.config_manager.manager_settings import ExtenderOptions
+from gcushare.config_manager.mirror_pods import MirrorPods
+from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, State
-from gcushare.config_manager.settings import ExtenderOptions
+from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig

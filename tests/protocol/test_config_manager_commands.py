@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.__main__ import main
-from gcushare.config_manager.kubernetes import SERVICES, read_reports
+from gcushare.config_manager.extender_address import SERVICES
+from gcushare.config_manager.node_reports import read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig

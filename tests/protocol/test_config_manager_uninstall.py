@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.kubernetes import ApiDesiredState, ApiReports, ApiRolloutLease, read_reports, write_mode
+from gcushare.config_manager.manager_settings import ExtenderOptions
+from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, Reconciler
-from gcushare.config_manager.settings import ExtenderOptions
+from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease
@@ -39,7 +40,7 @@ def config_manager(client: KubeClient, host: Host) -> Reconciler:
     reports = ApiReports(client, NAMESPACE, "cp-1")
     return Reconciler(
         manager=host.manager,
-        desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE, reports.see),
+        desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE, reports),
         reports=reports,
         lease=rollout_lease(client, "cp-1"),
         clock=host.clock,

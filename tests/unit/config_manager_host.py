@@ -21,10 +21,10 @@ from gcushare.config_manager.host.probe import Running, Sighting
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.manager import Manager
+from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import WaitLimits
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
-from gcushare.config_manager.settings import PlaceSettings
 from gcushare.core.errors import GcushareError
 from gcushare.kube.clock import Clock
 from gcushare.vendors import ENFLAME

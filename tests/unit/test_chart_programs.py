@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gcushare.cli.uninstall.clean import PROGRAM as CLEANUP
+from gcushare.config_manager.manager_settings import RunSettings, UninstallSettings
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, extender_entry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
-from gcushare.config_manager.settings import RunSettings, UninstallSettings
 from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import load_settings

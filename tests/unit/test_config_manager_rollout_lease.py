@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.kubernetes import ROLLOUT_TIMES, ApiRolloutLease
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.rollout_lease import ROLLOUT_TIMES, ApiRolloutLease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.wire.contracts import Calls

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gcushare._version import __version__
-from gcushare.config_manager.settings import CommandSettings, RunSettings, UninstallSettings
+from gcushare.config_manager.manager_settings import CommandSettings, RunSettings, UninstallSettings
 from gcushare.runtime.entry import Surroundings, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.declare import Program

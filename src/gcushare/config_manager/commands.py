@@ -11,24 +11,19 @@ from pathlib import Path
 
 from aiohttp import web
 
+from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
 from gcushare.config_manager.host.systemd_unit import UnitFile
-from gcushare.config_manager.kubernetes import (
-    ApiDesiredState,
-    ApiReports,
-    ApiRolloutLease,
-    MirrorPods,
-    find_extender,
-    read_reports,
-    write_mode,
-)
 from gcushare.config_manager.manager import Manager, Prepared
+from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
+from gcushare.config_manager.mirror_pods import MirrorPods
+from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor, Systemctl
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
-from gcushare.config_manager.settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
+from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
@@ -170,7 +165,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         reports = ApiReports(client, settings.namespace, settings.place.node_name)
         reconciler = Reconciler(
             manager=tools.manager,
-            desired=ApiDesiredState(client, settings.extender, settings.namespace, reports.see),
+            desired=ApiDesiredState(client, settings.extender, settings.namespace, reports),
             reports=reports,
             lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity, beat=heart.beat),
             clock=SystemClock(),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from gcushare.config_manager.host.launch import SchedulerFile, own_flag
 from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
 from gcushare.config_manager.host.record import sha256
+from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import Wanted, plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import UNSHARED, Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
@@ -17,7 +18,6 @@ from gcushare.config_manager.plan.steps import Plan, outcome
 from gcushare.config_manager.scheduler_config.document import calls_of
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
-from gcushare.config_manager.settings import PlaceSettings
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
 from gcushare.kube.election import Tenure
 from gcushare.wire.contracts import Calls

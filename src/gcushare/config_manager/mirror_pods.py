@@ -1,0 +1,70 @@
+"""Find the node's running kube-scheduler through the pod that the kubelet mirrors to the API server."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import field
+
+from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.probe import Running, SchedulerUnseenError
+from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import Resource
+from gcushare.wire.objects import ObjectMeta
+
+_HASH = "kubernetes.io/config.hash"
+
+
+class _Container(msgspec.Struct, frozen=True):
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    containers: tuple[_Container, ...] = ()
+
+
+class _State(msgspec.Struct, frozen=True):
+    running: dict[str, str] | None = None
+
+
+class _ContainerStatus(msgspec.Struct, frozen=True):
+    container_id: str = field(default="", name="containerID")
+    state: _State = _State()
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class _MirrorPod(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+_PODS = Resource("api/v1", "pods", _MirrorPod)
+
+
+class MirrorPods:
+    """Finds the scheduler in the API server; needs no access to the host."""
+
+    def __init__(self, client: KubeClient, node: str, pod: tuple[str, str] = ("kube-system", "kube-scheduler")) -> None:
+        self._client = client
+        self._namespace = pod[0]
+        self._name = f"{pod[1]}-{node}"
+
+    async def find(self, endpoint: HealthEndpoint) -> Running | None:
+        try:
+            pod = await self._client.get(_PODS, self._name, namespace=self._namespace)
+        except NotFoundError:
+            return None
+        except GcushareError as error:
+            raise SchedulerUnseenError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
+        running = [each for each in pod.status.container_statuses if each.state.running is not None]
+        commands = [(*each.command, *each.args) for each in pod.spec.containers]
+        if not commands or not running:
+            return None
+        command = next((each for each in commands if "kube-scheduler" in " ".join(each[:2])), commands[0])
+        # The mirror's spec is new before its status, so that only both together identify an instance.
+        return Running(f"{pod.metadata.annotations.get(_HASH, '')}/{running[0].container_id}", command)

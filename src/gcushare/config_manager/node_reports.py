@@ -1,0 +1,120 @@
+"""The ConfigMap that all config managers share: the mode that the admin wants, and one report per node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import field
+
+from gcushare.config_manager.extender_address import find_extender
+from gcushare.config_manager.manager_settings import ExtenderOptions
+from gcushare.config_manager.reconcile import Mode, State
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
+from gcushare.core.errors import NotFoundError, RemoteContractError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES, Resource
+from gcushare.wire.contracts import CONFIG_MANAGER, MODE_KEY, REPORT_KEY_PREFIX, Calls
+from gcushare.wire.documents.node_report import NodeReport, decode_node_reports, encode_node_report
+
+
+class _ConfigMap(msgspec.Struct, frozen=True):
+    data: dict[str, str] = field(default_factory=dict)
+
+
+_CONFIG_MAPS = Resource("api/v1", "configmaps", _ConfigMap)
+
+
+class ApiReports:
+    """Reports this node's state under a key of its own; merge patches keep the other nodes' reports.
+
+    A report may be lost: an admin who replaces or recreates the ConfigMap removes it. Call ``on_data`` with what the
+    ConfigMap holds; a report that is missing there is written again.
+    """
+
+    def __init__(self, client: KubeClient, namespace: str, node: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._node = node
+        self._written: Mapping[str, str] = {}
+
+    def on_data(self, data: Mapping[str, str]) -> None:
+        self._written = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self._node}
+
+    async def report(self, state: State, reason: str, calls: Calls) -> None:
+        data = encode_node_report(self._node, state.value, reason, calls)
+        if data == self._written:
+            return
+        # Until the answer arrives, and if none does, the stored report is unknown.
+        self._written = {}
+        await _write(self._client, self._namespace, data)
+        self._written = data
+
+
+class ApiDesiredState:
+    """The mode from the ConfigMap, the extender's address from its Service, the rest from the options.
+
+    ``reports`` gets the data of the ConfigMap at each read of the mode.
+    """
+
+    def __init__(
+        self, client: KubeClient, options: ExtenderOptions, namespace: str, reports: ApiReports | None = None
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._namespace = namespace
+        self._reports = reports
+
+    async def mode(self) -> Mode:
+        """Read the mode. Without a ConfigMap, or a mode in it, the admin wants what this program was started for."""
+        data = await _read(self._client, self._namespace)
+        if self._reports is not None:
+            self._reports.on_data(data)
+        mode = data.get(MODE_KEY, Mode.APPLY.value)
+        try:
+            return Mode(mode)
+        except ValueError as error:
+            accepted = " or ".join(repr(each.value) for each in Mode)
+            raise RemoteContractError(
+                f"ConfigMap {CONFIG_MANAGER}: {MODE_KEY} is {mode!r}, expected {accepted}"
+            ) from error
+
+    async def extender(self) -> ExtenderEntry:
+        return await find_extender(self._client, self._options)
+
+
+async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:
+    """Have every node apply or recover."""
+    await _write(client, namespace, {MODE_KEY: mode.value})
+
+
+async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
+    """Read the last report of every node that still exists, ordered by name."""
+    reports = decode_node_reports(await _read(client, namespace))
+    return [report for report in reports if await _exists(client, report.node)]
+
+
+async def _read(client: KubeClient, namespace: str) -> Mapping[str, str]:
+    try:
+        return (await client.get(_CONFIG_MAPS, CONFIG_MANAGER, namespace=namespace)).data
+    except NotFoundError:
+        return {}
+
+
+async def _write(client: KubeClient, namespace: str, data: Mapping[str, str]) -> None:
+    """Set keys of the ConfigMap; create it if it does not exist."""
+    patch = Patch(PatchKind.MERGE, {"data": dict(data)})
+    try:
+        await client.patch(_CONFIG_MAPS, CONFIG_MANAGER, patch, namespace=namespace)
+    except NotFoundError:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MANAGER}, "data": dict(data)}
+        await client.create(_CONFIG_MAPS, body, namespace=namespace)
+
+
+async def _exists(client: KubeClient, node: str) -> bool:
+    try:
+        await client.get(NODES, node)
+    except NotFoundError:
+        return False
+    return True

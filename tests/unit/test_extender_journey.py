@@ -15,6 +15,7 @@ from tests.unit.test_architecture import DOCUMENTS, HOUSE, journeys
 BESIDE = {
     "core/nodes",  # the ledger's values
     "core/preemption/nominations",
+    "core/log_fields",
     "runtime/log_lines",
     "scheduler_extender/http/inspect",  # hears that the ledger changed
     "scheduler_extender/ports",

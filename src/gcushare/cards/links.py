@@ -11,6 +11,7 @@ from gcushare.cards.errors import CardMovedError, LibraryNotOpenError
 from gcushare.cards.ports import CardReport, CardSource, LinkLevel
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ class LinkTable:
             raise
         except DeviceError as error:
             # Placement does without it; asking again and again could make a card that works look sick.
-            logger.warning("link of cards is not known cards=%d,%d reason=%s", card_a.index, card_b.index, error)
+            facts = fields(cards=f"{card_a.index},{card_b.index}", reason=error)
+            logger.warning("link of cards is not known %s", facts)
             return None
 
 

@@ -14,6 +14,7 @@ from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,8 @@ class CardMonitor:
         while (left_s := due_s - self._clock()) > 0:
             event = await self._source.wait_event(left_s)
             if event is not None:
-                logger.info("card event source=%s uuid=%s reason=%s", self._source.name, event.uuid, event.reason)
+                facts = fields(source=self._source.name, uuid=event.uuid, reason=event.reason)
+                logger.info("card event %s", facts)
                 self._report(self._roster.take_event(event, self._clock()))
                 break
         await asyncio.sleep(max(0.0, started_s + settings.least_interval_s - self._clock()))
@@ -133,15 +135,12 @@ class CardMonitor:
     def _report(self, changes: Sequence[CardChange]) -> None:
         for change in changes:
             card = change.card
-            logger.log(
-                _LOG_LEVELS[change.kind],
-                "card %s card=%d uuid=%s detail=%s",
-                *(change.kind.value, card.index, card.uuid, change.detail),
-            )
+            facts = fields(card=card.index, uuid=card.uuid, detail=change.detail)
+            logger.log(_LOG_LEVELS[change.kind], "card %s %s", change.kind.value, facts)
         if changes:
             self._on_change(self.snapshot)
 
     def _note_problem(self, problem: str) -> None:
         if problem and problem != self.problem:
-            logger.warning("no cards to share source=%s reason=%s", self._source.name, problem)
+            logger.warning("no cards to share %s", fields(source=self._source.name, reason=problem))
         self.problem = problem

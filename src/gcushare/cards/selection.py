@@ -14,6 +14,7 @@ from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthRead
 from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class AutoSource:
         found = self.name if self._chosen is not None else "no cards"
         selection = f"{found} ({'; '.join(reasons)})" if reasons else found
         if selection != self.selection:
-            logger.info("cards looked for selection=%s", selection)
+            logger.info("cards looked for %s", fields(selection=selection))
         self.selection = selection
         if chosen is None:
             raise NoSourceError(selection)

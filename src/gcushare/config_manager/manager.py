@@ -19,6 +19,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
+from gcushare.core.log_fields import fields
 from gcushare.kube.election import Tenure
 from gcushare.wire.contracts import Calls
 
@@ -86,7 +87,7 @@ class Manager:
         except NotFoundError:
             return Calls.NONE
         except (GcushareError, UnicodeDecodeError) as error:
-            logger.debug("how the scheduler calls is not known reason=%s", error)
+            logger.debug("how the scheduler calls is not known %s", fields(reason=error))
             return Calls.OTHER
 
     def is_untouched(self) -> bool:

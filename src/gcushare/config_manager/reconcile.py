@@ -16,6 +16,7 @@ from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
 from gcushare.kube.connection.tls import client_context, load_client_certificate
 from gcushare.kube.election import Tenure
@@ -166,7 +167,7 @@ class Reconciler:
         try:
             await self._report(state, reason)
         except GcushareError as error:
-            logger.warning("state not reported state=%s error=%s", state.value, error)
+            logger.warning("state not reported %s", fields(state=state.value, error=error))
 
     async def _report(self, state: State, reason: str) -> None:
         await self.reports.report(state, reason, self.manager.calls())
@@ -226,11 +227,11 @@ class Reconciler:
         """Log a problem when it is new, not at every round."""
         if reason and reason != self._last_problem:
             if state is State.FAILED:
-                logger.warning("scheduler not as wanted state=%s reason=%s", state.value, reason)
+                logger.warning("scheduler not as wanted %s", fields(state=state.value, reason=reason))
             else:
-                logger.info("scheduler left as it is state=%s reason=%s", state.value, reason)
+                logger.info("scheduler left as it is %s", fields(state=state.value, reason=reason))
         elif not reason and self._last_problem:
-            logger.info("scheduler as wanted again state=%s", state.value)
+            logger.info("scheduler as wanted again %s", fields(state=state.value))
         self._last_problem = reason
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.errors import UnknownOutcomeError
@@ -138,9 +139,8 @@ class LeaderElector:
                 try:
                     await self._round()
                 except GcushareError as error:
-                    logger.warning(
-                        "lease attempt failed lease=%s leader=%s error=%s", self._words, self.is_leader, error
-                    )
+                    facts = fields(lease=self._name, leader=self.is_leader, error=error)
+                    logger.warning("lease attempt failed %s", facts)
                 self._announce()
                 await self._clock.sleep(self._pause_s())
         finally:
@@ -189,7 +189,7 @@ class LeaderElector:
             try:
                 await self._take(seen)
             except ConflictError:
-                logger.debug("lease taken by another in the same moment lease=%s", self._words)
+                logger.debug("lease taken by another in the same moment %s", fields(lease=self._name))
         elif self.is_leader:
             self._step_down(f"{seen.holder!r} holds it")
 
@@ -198,7 +198,7 @@ class LeaderElector:
         try:
             await self._win(self._lease.create(lease, self._timeout_s()), None)
         except ConflictError:
-            logger.debug("lease created by another in the same moment lease=%s", self._words)
+            logger.debug("lease created by another in the same moment %s", fields(lease=self._name))
 
     async def _take(self, seen: Observation) -> None:
         spec = held_spec(seen.lease.spec, self.identity, self._times, self._clock.now())
@@ -227,7 +227,7 @@ class LeaderElector:
         self._seen = observe(self._seen, lease, self._clock.monotonic())
 
     def _step_down(self, why: str) -> None:
-        logger.warning("leadership lost lease=%s reason=%s", self._words, why)
+        logger.warning("leadership lost %s", fields(lease=self._name, reason=why))
         self._renewed_at = None
 
     def _announce(self) -> None:
@@ -236,7 +236,7 @@ class LeaderElector:
         if announced == self._announced:
             return
         self._announced = announced
-        logger.info("leadership changed lease=%s identity=%s leading=%s", self._words, self.identity, leading)
+        logger.info("leadership changed %s", fields(lease=self._name, identity=self.identity, leading=leading))
         if self._listener is not None:
             self._listener(leading)
 
@@ -247,7 +247,7 @@ class LeaderElector:
                 spec = released_spec(lease.spec, self._clock.now())
                 await self._lease.write(spec, lease.metadata.resource_version, self._times.retry_s)
         except GcushareError as error:
-            logger.warning("lease not released, others wait it out lease=%s error=%s", self._words, error)
+            logger.warning("lease not released, others wait it out %s", fields(lease=self._name, error=error))
 
     def _remaining_s(self) -> float:
         """Seconds this candidate may still serve without another renewal; 0 when it does not lead."""
@@ -268,7 +268,7 @@ class LeaderElector:
         return min(pause_s, remaining_s) if remaining_s > 0 else pause_s
 
     @property
-    def _words(self) -> str:
+    def _name(self) -> str:
         return f"{self._lease.namespace}/{self._lease.name}"
 
 

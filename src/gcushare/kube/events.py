@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock, rfc3339
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.pacing import TokenBucket
@@ -149,7 +150,7 @@ class EventRecorder:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
         except TimeoutError:
-            logger.warning("events left behind count=%d", len(self._queue) + self._is_posting)
+            logger.warning("events left behind %s", fields(count=len(self._queue) + self._is_posting))
             return False
         return True
 
@@ -189,11 +190,8 @@ class EventRecorder:
     def _give_up(self, series: _Series, occurrences: int, error: GcushareError) -> None:
         series.pending += occurrences
         self.counters.failed += 1
-        about = series.about
-        logger.warning(
-            "event not posted about=%s/%s/%s reason=%s error=%s",
-            about.kind, about.namespace, about.name, series.reason, error,
-        )  # fmt: skip
+        about = f"{series.about.kind}/{series.about.namespace}/{series.about.name}"
+        logger.warning("event not posted %s", fields(about=about, reason=series.reason, error=error))
 
     async def _write(self, series: _Series, count: int) -> None:
         now = rfc3339(self._clock.now())
@@ -213,7 +211,7 @@ class EventRecorder:
             await self._events.create_event(self._event(series, count, now))
         except AlreadyExistsError:
             # The name is ours alone: an earlier attempt, whose answer was lost, has made it.
-            logger.debug("event was there already name=%s", series.name)
+            logger.debug("event was there already %s", fields(name=series.name))
         except ConflictError as error:
             raise RetryableError(str(error)) from error
 

@@ -27,6 +27,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.collections import CollectionApi, WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
@@ -167,8 +168,8 @@ class Reflector(Generic[T]):
             except TimeoutError:
                 if self._turn is None or not self._turn.expired():
                     raise
-                words = "listing again" if self._must_list else "watching again"
-                logger.info("%s resource=%s version=%s", words, self._resource.plural, self._version)
+                phrase = "listing again" if self._must_list else "watching again"
+                logger.info("%s %s", phrase, fields(resource=self._resource.plural, version=self._version))
 
     async def catch_up(self) -> None:
         """Return once the handler knows whatever stood on the server when this was called; ``run`` must be running.
@@ -228,10 +229,9 @@ class Reflector(Generic[T]):
             return
         delay_s = self._backoff.next_delay_s(failure)
         if failure is not None:
-            logger.warning(
-                "watch broke resource=%s retry_in_s=%.2f relist=%s error=%s",
-                self._resource.plural, delay_s, self._must_list, failure,
-            )  # fmt: skip
+            resource, retry_in_s = self._resource.plural, round(delay_s, 2)
+            facts = fields(resource=resource, retry_in_s=retry_in_s, relist=self._must_list, error=failure)
+            logger.warning("watch broke %s", facts)
         await self._clock.sleep(delay_s)
 
     def _note_failure(self, error: GcushareError) -> None:
@@ -273,7 +273,7 @@ class Reflector(Generic[T]):
         self._list_took_s = self._clock.monotonic() - started
         self.synced.set()
         self._check_goals(newest_list=number_of_list if oldest_accepted is None else 0)
-        logger.info("listed resource=%s objects=%d version=%s", self._resource.plural, len(uids), version)
+        logger.info("listed %s", fields(resource=self._resource.plural, objects=len(uids), version=version))
 
     def _oldest_accepted(self) -> str | None:
         """The version that a list must reach, None for the newest; the handler's view never goes back in time."""
@@ -352,10 +352,9 @@ class Reflector(Generic[T]):
             return self._decode(raw)
         except GcushareError as error:
             self.counters.undecodable += 1
-            logger.warning(
-                "left out an object resource=%s name=%s/%s uid=%s error=%s",
-                self._resource.plural, meta.namespace, meta.name, meta.uid, error,
-            )  # fmt: skip
+            name = f"{meta.namespace}/{meta.name}"
+            facts = fields(resource=self._resource.plural, name=name, uid=meta.uid, error=error)
+            logger.warning("left out an object %s", facts)
             return None
 
     def _head(self, raw: msgspec.Raw) -> ObjectMeta:

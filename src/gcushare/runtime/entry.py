@@ -137,10 +137,10 @@ def _log(error: Exception) -> int:
 
     from gcushare.runtime.logs import fields
 
-    log = logging.getLogger(__name__)
+    logger = logging.getLogger(__name__)
     code = exit_code_for(error)
     for line in _lines_of(error):
-        log.error("program ends %s", fields(error=line, code=code), exc_info=code == INTERNAL_ERROR)
+        logger.error("program ends %s", fields(error=line, code=code), exc_info=code == INTERNAL_ERROR)
     return code
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gcushare.runtime.logs import fields
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Check = Callable[[], Awaitable[str | None]]
 """Returns None when all is well, else the reason why not; raising is a reason too."""
@@ -129,9 +129,9 @@ class Health:
         for name, reason in report.reasons.items():
             was_failing = before.get(name) is not None
             if reason is not None and not was_failing:
-                log.warning("check failing %s", fields(endpoint=endpoint, check=name, reason=reason))
+                logger.warning("check failing %s", fields(endpoint=endpoint, check=name, reason=reason))
             elif reason is None and was_failing:
-                log.info("check well again %s", fields(endpoint=endpoint, check=name))
+                logger.info("check well again %s", fields(endpoint=endpoint, check=name))
         self._last_reasons[endpoint] = report.reasons
 
 

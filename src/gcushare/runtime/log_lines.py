@@ -1,6 +1,6 @@
-"""What a log line looks like: ``2022/09/06 08:33:52 INFO gcushare/kube/client.py:46 phrase key=value``, or JSON.
+"""The format of a log line: ``2022/09/06 08:33:52 INFO gcushare/kube/client.py:46 phrase key=value``, or JSON.
 
-Whatever a pod's author, a peer or a file put into a value, one record stays one line that no one else can forge.
+One record stays one line, whatever text a pod, a peer or a file put into a value: nobody else can forge a record.
 """
 
 from __future__ import annotations
@@ -8,63 +8,14 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import re
 import time
-from dataclasses import dataclass
 from pathlib import PurePath
 
-# Characters of one value and of one message that are written: a pod's whole manifest in a log helps no one.
-_LONGEST_VALUE = 2048
-_LONGEST_MESSAGE = 16 * 1024
+from gcushare.core.log_fields import MAX_VALUE_CHARS, Fields, cut_text, escape, fields, quote
 
+__all__ = ["Fields", "JsonFormatter", "TextFormatter", "escape", "fields", "place_of", "quote"]
 
-def escape(text: str) -> str:
-    """Escape everything that a terminal or a reader of lines could take for structure: controls, breaks, bidi marks."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _escape_char(char) for char in text)
-
-
-def _escape_char(char: str) -> str:
-    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
-    if short is not None:
-        return short
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}...(+{len(text) - limit})"
-
-
-_PLAIN_WORD = re.compile(r"[!#-<>-\[\]-~]+")
-"""Printable ASCII without space, quote, equals sign and backslash; any other value takes the longer way."""
-
-
-def quote(value: object) -> str:
-    """Write a value so that it ends where it ends: bare where it is one plain word, else in double quotes."""
-    text = _cut(str(value), _LONGEST_VALUE)
-    if _PLAIN_WORD.fullmatch(text) or (text and text.isprintable() and not set(text) & set(' "=\\')):
-        return text
-    return '"' + escape(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The facts of a log line; they become text only if the line is written."""
-
-    pairs: tuple[tuple[str, object], ...]
-
-    def __str__(self) -> str:
-        return " ".join(f"{key}={quote(value)}" for key, value in self.pairs)
-
-
-def fields(**facts: object) -> Fields:
-    """Name the facts of a log line, in order; None leaves one out.
-
-    Use it as the argument of ``%s``: ``log.info("bound %s", fields(pod="ns/name", node=node, card=0))``.
-    """
-    return Fields(tuple((key, value) for key, value in facts.items() if value is not None))
+_MAX_MESSAGE_CHARS = 16 * 1024
 
 
 def place_of(record: logging.LogRecord) -> str:
@@ -91,7 +42,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a record; its time is local."""
         moment = _local_time(int(record.created))
-        message = _cut(escape(record.getMessage()), _LONGEST_MESSAGE)
+        message = cut_text(escape(record.getMessage()), _MAX_MESSAGE_CHARS)
         line = f"{moment} {record.levelname} {place_of(record)} {message}"
         stack = _stack_of(self, record)
         return line if not stack else line + "".join(f"\n    {escape(part)}" for part in stack.splitlines())
@@ -108,11 +59,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "place": place_of(record),
             "logger": record.name,
-            "message": _cut(record.getMessage(), _LONGEST_MESSAGE),
+            "message": cut_text(record.getMessage(), _MAX_MESSAGE_CHARS),
         }
-        facts = {key: _as_json(value) for found in _find_fields(record) for key, value in found.pairs}
-        if facts:
-            line["fields"] = facts
+        values = {key: _as_json(value) for found in _find_fields(record) for key, value in found.pairs}
+        if values:
+            line["fields"] = values
         stack = _stack_of(self, record)
         if stack:
             line["stack"] = stack
@@ -125,7 +76,7 @@ def _stack_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
         parts.append(formatter.formatException(record.exc_info))
     if record.stack_info:
         parts.append(formatter.formatStack(record.stack_info))
-    return _cut("\n".join(parts), _LONGEST_MESSAGE)
+    return cut_text("\n".join(parts), _MAX_MESSAGE_CHARS)
 
 
 def _find_fields(record: logging.LogRecord) -> list[Fields]:
@@ -134,4 +85,4 @@ def _find_fields(record: logging.LogRecord) -> list[Fields]:
 
 
 def _as_json(value: object) -> object:
-    return value if isinstance(value, int | float) else _cut(str(value), _LONGEST_VALUE)
+    return value if isinstance(value, int | float) else cut_text(str(value), MAX_VALUE_CHARS)

@@ -19,7 +19,7 @@ from gcushare.runtime.settings.log import LogFormat, LogSettings
 
 __all__ = ["Fields", "LogHandle", "fields", "setup_logging"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PACKAGE = "gcushare"
 _UNUSED_FACTS = ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks")
@@ -88,5 +88,5 @@ def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None 
     handle = LogHandle(handlers, {"": max(level, logging.INFO), _PACKAGE: level})
     if problem is not None:
         facts = fields(dir=settings.log_dir, reason=problem, hint="correct that, or change --log-dir")
-        log.warning("no local log file, stderr only %s", facts)
+        logger.warning("no local log file, stderr only %s", facts)
     return handle

@@ -14,7 +14,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.runtime.exit_codes import FAILED, SIGNALLED
 from gcushare.runtime.logs import fields
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # Half of the 30 s that the kubelet waits between SIGTERM and SIGKILL by default.
@@ -42,7 +42,7 @@ class Shutdown:
         """Ask the program to stop; the first reason stays."""
         if not self.is_requested:
             self._reason = reason
-            log.info("stopping %s", fields(reason=reason))
+            logger.info("stopping %s", fields(reason=reason))
             self._event.set()
 
     async def wait(self) -> None:
@@ -101,14 +101,14 @@ class RootTasks:
         if self._draining:
             _, late = await asyncio.wait(self._draining, timeout=drain_s)
             if late:
-                log.warning("drain deadline passed %s", fields(tasks=_names(late), drain_s=drain_s))
+                logger.warning("drain deadline passed %s", fields(tasks=_names(late), drain_s=drain_s))
         left = {*self._draining, *self._background}
         for task in left:
             task.cancel()
         while left:
             _, left = await asyncio.wait(left, timeout=patience_s)
             if left:
-                log.warning("cancelling again what did not end %s", fields(tasks=_names(left)))
+                logger.warning("cancelling again what did not end %s", fields(tasks=_names(left)))
                 for task in left:
                     task.cancel()
 
@@ -189,11 +189,11 @@ async def _run_bounded(main: Callable[[Shutdown], Awaitable[int]], shutdown: Shu
 
 async def _cancel_late(program: asyncio.Task[int], deadline_s: float) -> int:
     running = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
-    log.error("stop deadline passed, cancelling %s", fields(deadline_s=deadline_s, tasks=",".join(running)))
+    logger.error("stop deadline passed, cancelling %s", fields(deadline_s=deadline_s, tasks=",".join(running)))
     program.cancel()
     await asyncio.wait((program,), timeout=deadline_s)
     if program.done() and not program.cancelled() and program.exception() is not None:
-        log.error("program failed while stopping", exc_info=program.exception())
+        logger.error("program failed while stopping", exc_info=program.exception())
     return FAILED
 
 
@@ -203,7 +203,7 @@ def _log_failure(failure: BaseException) -> None:
             _log_failure(inner)
         return
     name = failure.task if isinstance(failure, TaskFailed) else None
-    log.error("root task failed %s", fields(task=name, reason=failure), exc_info=failure.__cause__)
+    logger.error("root task failed %s", fields(task=name, reason=failure), exc_info=failure.__cause__)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLev
 from gcushare.cards.simulated.file import MAX_FILE_BYTES, SimulatedCard, parse_simulated_cards
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class SimulatedSource:
                 if self._reread():
                     self._changed.set()
         except (OSError, RuntimeError) as error:  # the system's watches are used up; RuntimeError is the watcher's own
-            logger.warning("simulated cards are only polled path=%s reason=%s", self._path, error)
+            logger.warning("simulated cards are only polled %s", fields(path=self._path, reason=error))
 
     def _is_ours(self, _change: Change, path: str) -> bool:
         # A mounted ConfigMap changes by a link in the same folder, which has another name.
@@ -127,7 +128,7 @@ class SimulatedSource:
 
     def _warn(self, problem: str) -> None:
         if problem != self._warned:
-            logger.warning("simulated cards keep their last good state reason=%s", problem)
+            logger.warning("simulated cards keep their last good state %s", fields(reason=problem))
         self._warned = problem
 
     def _require(self, card: Card) -> SimulatedCard:

@@ -31,6 +31,7 @@ from gcushare.cards.worker.frames import Described, Linked, Noticed, Opened, Ope
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
@@ -238,10 +239,9 @@ class IsolatedSource:
         except WorkerLostError as error:
             key, reason = (slot, request.operation), self._blame(error, slot)
             wait_s = self._resting.fail(key, self._clock(), reason, error.process)
-            logger.warning(
-                "card rests after a library call source=%s card=%d call=%s rest_s=%g reason=%s",
-                *(self._spec.kind, self._index(slot), error.call, wait_s, error),
-            )
+            card = self._index(slot)
+            facts = fields(source=self._spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
+            logger.warning("card rests after a library call %s", facts)
             raise
         self._resting.succeed((slot, request.operation))
         return result
@@ -299,7 +299,7 @@ class IsolatedSource:
             raise LibraryNotOpenError(str(error)) from error  # else it would pass for the failure of a card's call
         self._has_events = True
         self._worker, self._numbered = worker, {}
-        logger.info("library opened source=%s driver=%s pid=%d", self.name, self._opened.driver, worker.pid)
+        logger.info("library opened %s", fields(source=self.name, driver=self._opened.driver, pid=worker.pid))
         return worker
 
     async def _stop(self) -> WorkerProcess | None:
@@ -327,11 +327,12 @@ class IsolatedSource:
     def _note_event_failure(self, error: DeviceError) -> None:
         if isinstance(error, LibraryCallError) and error.is_unsupported:
             self._has_events = False
-            logger.info("library has no events, cards are polled source=%s", self.name)
+            logger.info("library has no events, cards are polled %s", fields(source=self.name))
             return
         process = error.process if isinstance(error, WorkerLostError) else None
         wait_s = self._waits.fail(_EVENTS, self._clock(), str(error), process)
-        logger.warning("waiting for events failed source=%s rest_s=%g reason=%s", self._spec.kind, wait_s, error)
+        facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
+        logger.warning("waiting for events failed %s", facts)
 
     def _slot(self, card: Card) -> int | None:
         return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)

@@ -23,6 +23,7 @@ from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.call_log import CallRecorder
 from gcushare.cards.worker.frames import HEADER, Opened, Request, decode_answer, decode_length, encode_frame
 from gcushare.core.errors import DeviceError, RemoteContractError
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class WorkerProcess:
         if await self._returncode() is None:
             self._process.kill()
             if await self._returncode() is None:
-                logger.warning("worker cannot be killed, its library is stuck in the driver pid=%d", self.pid)
+                logger.warning("worker cannot be killed, its library is stuck in the driver %s", fields(pid=self.pid))
         self._recorder.close()
 
     async def _answer(self, result_type: type[T], timeout_s: float) -> T:

@@ -32,6 +32,7 @@ from gcushare.config_manager.plan.steps import (
     way_back,
 )
 from gcushare.core.errors import ConflictError, GcushareError, Refused
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import Tenure
 from gcushare.runtime.safe_directory import UnsafePathError
@@ -130,7 +131,7 @@ class Executor:
         try:
             await self._carry_out(observed, plan, guarded)
         except (SchedulerUnhealthyError, HostFileError, UnsafePathError, _RestartFailedError) as error:
-            logger.warning("change not kept target=%s reason=%s", observed.layout.target, error)
+            logger.warning("change not kept %s", fields(target=observed.layout.target, reason=error))
             raise await self._rolled_back(observed, plan, undo, error, guarded) from error
 
     async def recover(self, observed: Observed, plan: Plan, tenure: Tenure = UNSHARED) -> None:
@@ -183,7 +184,7 @@ class Executor:
                 raise ValueError("waiting needs to know what ran before")
             case _:
                 assert_never(step)
-        logger.debug("step done step=%r", describe(step))
+        logger.debug("step done %s", fields(step=describe(step)))
 
     async def _wait(self, step: AwaitScheduler, endpoint: HealthEndpoint, probe: SchedulerProbe, before: str) -> None:
         try:

@@ -234,9 +234,9 @@ def _log_write(write: RecordWrite) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("record written %s", fields(pod=write.pod, new_annotations=json.dumps(dict(write.annotations))))
     if write.repaired:
-        logger.warning("record that could not be read written again reason=%r %s", write.repaired, facts)
+        logger.warning("record that could not be read written again %s %s", fields(reason=write.repaired), facts)
     elif write.corrected_from:
-        logger.warning("record corrected from=%s %s", index_text(write.corrected_from), facts)
+        logger.warning("record corrected %s %s", fields(**{"from": index_text(write.corrected_from)}), facts)
     else:
         logger.info("%s %s", "placed and recorded" if write.placed_here else "marked assigned", facts)
 

@@ -1,0 +1,62 @@
+"""The ``key=value`` fields of a log line, for every layer; pure.
+
+Use `fields` wherever a log line carries a value, above all text that this project did not write. A value ends where its
+quotes end, so that readers of lines (the support bundle's filter, ``grep``) never take a part of it for anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_VALUE_CHARS = 2048
+"""Longest value that is written: a pod's whole manifest in a log helps no one."""
+
+_PLAIN_WORD = re.compile(r"[!#-&(-<>-\[\]-~]+")
+"""Printable ASCII without space, quotes, equals sign and backslash; any other value takes the longer way."""
+
+
+def escape(text: str) -> str:
+    """Escape everything that a terminal or a reader of lines could take for structure: controls, breaks, bidi marks."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape_char(char) for char in text)
+
+
+def _escape_char(char: str) -> str:
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
+    if short is not None:
+        return short
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def cut_text(text: str, max_chars: int) -> str:
+    """Cut a text to so many characters, and append how many are missing."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]}...(+{len(text) - max_chars})"
+
+
+def quote(value: object) -> str:
+    """Write a value so that a reader finds its end: bare if it is one plain word, else in double quotes."""
+    text = cut_text(str(value), MAX_VALUE_CHARS)
+    if _PLAIN_WORD.fullmatch(text) or (text and text.isprintable() and not set(text) & set(" \"'=\\")):
+        return text
+    return '"' + escape(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a log line; they become text only if the line is written."""
+
+    pairs: tuple[tuple[str, object], ...]
+
+    def __str__(self) -> str:
+        return " ".join(f"{key}={quote(value)}" for key, value in self.pairs)
+
+
+def fields(**values: object) -> Fields:
+    """Name the values of a log line, in order; a value of None is left out.
+
+    Pass it as the argument of ``%s``: ``logger.info("bound %s", fields(pod="ns/name", node=node, card=0))``.
+    """
+    return Fields(tuple((key, value) for key, value in values.items() if value is not None))

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock, rfc3339
@@ -28,7 +29,7 @@ _MAX_NAME_CHARS = 230
 """Leaves room for the time within the 253 characters of a name."""
 
 _ATTEMPTS = 3
-_RETRY_S = 1.0
+_RETRY = BackoffPolicy(first_s=1.0, cap_s=2.0)
 
 _Key: TypeAlias = tuple[str, str, str, str, str]
 
@@ -171,12 +172,13 @@ class EventRecorder:
         # is not to be asked at every turn.
         series.posted_at = self._clock.monotonic()
         occurrences, series.pending = series.pending, 0
+        backoff = Backoff(_RETRY)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 await self._write(series, series.posted_count + occurrences)
             except RetryableError as error:
                 if attempt < _ATTEMPTS:
-                    await self._clock.sleep(error.delay_s or _RETRY_S * attempt)
+                    await self._clock.sleep(backoff.next_delay_s(error))
                     continue
                 self._give_up(series, occurrences, error)
             except GcushareError as error:

@@ -26,13 +26,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.collections import CollectionApi, WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError
-from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.resource_versions import is_at_least
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.wire.objects import HEAD, ObjectMeta

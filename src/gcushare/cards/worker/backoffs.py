@@ -1,4 +1,4 @@
-"""When what failed may be tried again."""
+"""When a call that failed may be tried again, per card or library."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from gcushare.cards.errors import Ending
+from gcushare.core.backoff import Backoff, BackoffPolicy
 
 K = TypeVar("K")
 
@@ -13,7 +14,6 @@ K = TypeVar("K")
 @dataclass(frozen=True, slots=True)
 class _Failure:
     reason: str
-    wait_s: float
     until_s: float
     process: Ending | None
 
@@ -24,28 +24,29 @@ class _Failure:
 
 
 class Backoffs(Generic[K]):
-    """When what failed may be tried again: waits per key that double from ``first_s`` to ``longest_s``.
+    """A `Backoff` per key, with the reason for which the key waits.
 
-    Longer where the process that it cost does not end: each further try would leave another one behind.
+    A key also waits while the process that its call cost has not ended: each further try would leave another one
+    behind. Times are seconds of the caller's monotonic clock.
     """
 
-    def __init__(self, first_s: float, longest_s: float) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
+    def __init__(self, first_s: float, cap_s: float) -> None:
+        self._policy = BackoffPolicy(first_s, cap_s)
+        self._backoffs: dict[K, Backoff] = {}
         self._failures: dict[K, _Failure] = {}
 
     def fail(self, key: K, now_s: float, reason: str, process: Ending | None = None) -> float:
-        """Note a failure, and the process that it cost; return how long the key has to wait now."""
-        before = self._failures.get(key)
-        wait_s = self._first_s if before is None else min(before.wait_s * 2, self._longest_s)
-        self._failures[key] = _Failure(reason, wait_s, now_s + wait_s, process)
+        """Record a failure, and the process that it cost; return how long the key waits now."""
+        wait_s = self._backoffs.setdefault(key, Backoff(self._policy)).next_delay_s()
+        self._failures[key] = _Failure(reason, now_s + wait_s, process)
         return wait_s
 
     def succeed(self, key: K) -> None:
         """Forget the key's failures."""
+        self._backoffs.pop(key, None)
         self._failures.pop(key, None)
 
     def blocked_by(self, key: K, now_s: float) -> str | None:
-        """The reason of the failure for which the key still waits; None when it may be tried."""
+        """Return the reason for which the key still waits; None if it may be tried."""
         failure = self._failures.get(key)
         return failure.blocks(now_s) if failure is not None else None

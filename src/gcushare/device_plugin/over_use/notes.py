@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUse
@@ -28,7 +29,9 @@ MOVED = 10
 """A tenth of what was noted is a lot."""
 RESEND_S = 10.0
 """A write that the watch has not shown in this time is sent again."""
-_RETRY_S, _REFUSED_S = 5.0, 60.0
+_RETRY = BackoffPolicy(first_s=5.0, cap_s=60.0)
+_REFUSED_S = 60.0
+"""Before a write is repeated that the API server refused: only a person can change that."""
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class OverUseNotes:
         self._clock = clock
         self._notes: dict[str, _Note] = {}
         self._next_at_s: dict[str, float] = {}
+        self._backoffs: dict[str, Backoff] = {}
         self._soon = asyncio.Event()
         self.failures = 0
 
@@ -84,6 +88,7 @@ class OverUseNotes:
         entries = self._store.entries
         self._notes = {uid: self._note(uid, cards, now_s) for uid, cards in over.items()}
         self._next_at_s = {uid: at_s for uid, at_s in self._next_at_s.items() if uid in entries}
+        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in entries}
         found: list[tuple[PodRef, str | None]] = []
         for uid, entry in entries.items():
             note = self._notes.get(uid)
@@ -113,9 +118,16 @@ class OverUseNotes:
             await self._patcher.patch_record(pod, {OVER_USE: text})
         except (ConflictError, NotFoundError):
             pass  # The pod is gone, and its annotation with it; the watch will say so.
+        except RetryableError as error:
+            delay_s = self._backoffs.setdefault(pod.uid, Backoff(_RETRY)).next_delay_s(error)
+            self._record_failure(pod, error, delay_s)
         except GcushareError as error:
-            self.failures += 1
-            is_passing = isinstance(error, RetryableError)
-            delay_s = _RETRY_S if is_passing else _REFUSED_S
-            logger.warning("over-use not noted %s", fields(pod=pod, error=error, delay_s=delay_s))
+            delay_s = _REFUSED_S
+            self._record_failure(pod, error, delay_s)
+        else:
+            self._backoffs.pop(pod.uid, None)
         self._next_at_s[pod.uid] = self._clock() + delay_s
+
+    def _record_failure(self, pod: PodRef, error: GcushareError, delay_s: float) -> None:
+        self.failures += 1
+        logger.warning("over-use not noted %s", fields(pod=pod, error=error, delay_s=delay_s))

@@ -112,7 +112,8 @@ def test_every_code_of_the_own_api_is_an_error_with_its_name(tmp_path: Path, cod
     fake.control(f"fail EfmlGetDevMem 1 {code}")
     with pytest.raises(LibraryCallError) as caught:
         library.describe(1)
-    assert (caught.value.call, caught.value.code, caught.value.code_name) == ("EfmlGetDevMem", code, NATIVE_CODES[code])
+    failure = caught.value.failure
+    assert (failure.call, failure.code, failure.code_name) == ("EfmlGetDevMem", code, NATIVE_CODES[code])
     assert str(caught.value).endswith(f": the library's words for {code}")
     assert isinstance(library.describe(0), Card)  # the other card goes on
 
@@ -134,7 +135,7 @@ def test_codes_of_the_nvml_shaped_api_are_those_of_nvml(tmp_path: Path, code: in
     fake.control(f"fail efmlDeviceGetMemoryInfo 0 {code}")
     with pytest.raises(LibraryCallError) as caught:
         library.health(0)
-    assert (caught.value.code_name, caught.value.is_lost) == (name, is_lost)
+    assert (caught.value.failure.code_name, caught.value.failure.is_lost) == (name, is_lost)
 
 
 @pytest.mark.parametrize(("kind", "code"), [("efml_native", 12), ("efml_shaped", 28)])
@@ -248,7 +249,7 @@ def test_an_event_of_the_library_asks_for_a_look(tmp_path: Path) -> None:
 def test_the_nvml_shaped_api_has_no_events(tmp_path: Path) -> None:
     with pytest.raises(LibraryCallError) as caught:
         opened(install_fake("efml_shaped", tmp_path)).wait_event(0.01)
-    assert caught.value.is_unsupported
+    assert caught.value.failure.is_unsupported
 
 
 @pytest.mark.parametrize(

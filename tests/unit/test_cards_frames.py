@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.frames import (
     HEADER,
@@ -66,10 +66,11 @@ def test_every_request_survives_the_way(operation: Operation) -> None:
 
 
 def test_a_library_error_arrives_with_all_it_knew() -> None:
-    sent = LibraryCallError("EfmlGetDevMem", 15, "EFML_ERROR_X", detail="why", is_unsupported=True, is_lost=True)
+    failure = CallFailure("EfmlGetDevMem", 15, "EFML_ERROR_X", detail="why", is_unsupported=True, is_lost=True)
+    sent = LibraryCallError(failure)
     with pytest.raises(LibraryCallError) as caught:
         decode_answer(body_of(encode_failure(sent)), int)
-    assert vars(caught.value) == vars(sent)
+    assert caught.value.failure == failure
     assert str(caught.value) == "EfmlGetDevMem failed with EFML_ERROR_X (15): why"
 
 

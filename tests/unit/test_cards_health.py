@@ -75,7 +75,7 @@ def test_the_reason_of_a_sick_card_is_its_latest() -> None:
 
 def test_a_critical_event_holds_against_good_readings_for_its_time() -> None:
     tracker = tracker_that_is_well()
-    assert not tracker.strike("critical XID 79", 10.0).healthy
+    assert not tracker.record_critical_event("critical XID 79", 10.0).healthy
     assert not any(tracker.observe(GOOD, float(at)).healthy for at in range(15, 310, 5))
     assert tracker.observe(GOOD, 310.0).healthy
 
@@ -84,7 +84,7 @@ def test_a_conclusively_good_reading_recovers_at_once_but_not_against_an_event()
     sure = HealthReading(healthy=True, conclusive=True)
     assert tracker_that_is_sick().observe(sure, 1.0).healthy
     struck = tracker_that_is_well()
-    struck.strike("critical XID 79", 10.0)
+    struck.record_critical_event("critical XID 79", 10.0)
     assert not struck.observe(sure, 11.0).healthy
 
 

@@ -28,7 +28,7 @@ def roster_of(*cards: Card) -> CardRoster:
     roster = CardRoster(HealthPolicy())
     roster.take_list(report(*cards), 0.0)
     for card in cards:
-        roster.take_reading(card, GOOD, 0.0)
+        roster.record_reading(card, GOOD, 0.0)
     return roster
 
 
@@ -52,29 +52,29 @@ def test_the_same_list_again_changes_nothing() -> None:
 
 def test_a_sick_card_leaves_the_others_untouched() -> None:
     roster = roster_of(FIRST, SECOND)
-    assert roster.take_reading(SECOND, OFF_THE_BUS, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "off the bus")]
+    assert roster.record_reading(SECOND, OFF_THE_BUS, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "off the bus")]
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
 
 
 def test_a_sick_card_is_reported_again_for_another_reason_only() -> None:
     roster = roster_of(FIRST)
-    silence = [roster.take_miss(FIRST, "it hangs", at) for at in (60.0, 65.0)]
+    silence = [roster.record_miss(FIRST, "it hangs", at) for at in (60.0, 65.0)]
     assert silence == [[CardChange(ChangeKind.SICK, FIRST, "no answer for 60s: it hangs")], []]
-    changes = [roster.take_reading(FIRST, OFF_THE_BUS, at) for at in (70.0, 75.0)]
+    changes = [roster.record_reading(FIRST, OFF_THE_BUS, at) for at in (70.0, 75.0)]
     assert changes == [[CardChange(ChangeKind.STILL_SICK, FIRST, "off the bus")], []]
     assert [card.reason for card in roster.snapshot().cards] == ["off the bus"]
 
 
 def test_a_recovered_card_is_reported_once() -> None:
     roster = roster_of(FIRST)
-    roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
-    changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 25.0, 41.0, 46.0)]
+    roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
+    changes = [roster.record_reading(FIRST, GOOD, at) for at in (10.0, 25.0, 41.0, 46.0)]
     assert changes == [[], [], [CardChange(ChangeKind.RECOVERED, FIRST)], []]
 
 
 def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record() -> None:
     roster = roster_of(FIRST)
-    roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
+    roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     new = replace(FIRST, uuid="new")
     assert roster.take_list(report(new), 10.0) == [CardChange(ChangeKind.REPLACED, new, "a")]
     assert health_of(roster) == {0: Health.HEALTHY}
@@ -83,13 +83,13 @@ def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record()
 def test_a_late_reading_of_the_replaced_card_does_not_touch_the_new_one() -> None:
     roster = roster_of(FIRST)
     roster.take_list(report(replace(FIRST, uuid="new")), 5.0)
-    assert roster.take_reading(FIRST, OFF_THE_BUS, 6.0) == []
+    assert roster.record_reading(FIRST, OFF_THE_BUS, 6.0) == []
     assert health_of(roster) == {0: Health.HEALTHY}
 
 
 def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
     roster = roster_of(FIRST)
-    roster.take_reading(FIRST, OFF_THE_BUS, 5.0)
+    roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     grown = replace(FIRST, memory_bytes=24 * GIB)
     assert roster.take_list(report(grown), 10.0) == [CardChange(ChangeKind.ALTERED, grown, str(FIRST))]
     assert health_of(roster) == {0: Health.UNHEALTHY}
@@ -117,7 +117,7 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     roster = roster_of(FIRST)
     roster.take_list(report(), 5.0)
     assert roster.take_list(report(FIRST), 10.0) == []
-    changes = [roster.take_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
+    changes = [roster.record_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
     assert changes[-1] == [CardChange(ChangeKind.RECOVERED, FIRST)]
     assert not roster.snapshot().gone
 
@@ -125,7 +125,7 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
 def test_a_critical_event_strikes_the_card_it_names() -> None:
     roster = roster_of(FIRST, SECOND)
     event = HealthEvent(uuid="b", reason="critical XID 79", critical=True)
-    assert roster.take_event(event, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "critical XID 79")]
+    assert roster.record_event(event, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "critical XID 79")]
 
 
 def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselves() -> None:
@@ -134,13 +134,13 @@ def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselv
         HealthEvent(uuid="unknown", reason="critical XID 79", critical=True),
         HealthEvent(uuid="a", reason="file changed", critical=False),
     ):
-        assert roster.take_event(event, 5.0) == []
+        assert roster.record_event(event, 5.0) == []
 
 
 def test_a_silent_source_makes_every_card_sick_only_after_its_time() -> None:
     roster = roster_of(FIRST, SECOND)
-    assert roster.take_silence("driver is gone", 59.0) == []
-    assert [change.kind for change in roster.take_silence("driver is gone", 60.0)] == [ChangeKind.SICK] * 2
+    assert roster.record_no_answer("driver is gone", 59.0) == []
+    assert [change.kind for change in roster.record_no_answer("driver is gone", 60.0)] == [ChangeKind.SICK] * 2
 
 
 def test_two_cards_of_one_index_do_not_take_turns() -> None:
@@ -153,6 +153,6 @@ def test_two_cards_of_one_index_do_not_take_turns() -> None:
 
 def test_use_is_kept_for_the_card_it_was_read_from_only() -> None:
     roster = roster_of(FIRST)
-    roster.take_use(FIRST, CardUse(memory_used_bytes=7))
-    roster.take_use(replace(FIRST, uuid="other"), CardUse(memory_used_bytes=9))
+    roster.record_use(FIRST, CardUse(memory_used_bytes=7))
+    roster.record_use(replace(FIRST, uuid="other"), CardUse(memory_used_bytes=9))
     assert roster.snapshot().uses[0] == CardUse(memory_used_bytes=7)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import CallObserver
 
 
@@ -87,12 +87,14 @@ class CheckedCalls:
         code = self._library.call(name, *arguments) if self._library.exports(name) else self._codes.not_exported
         if code != 0:
             raise LibraryCallError(
-                name,
-                code,
-                self._codes.names.get(code, "unknown code"),
-                detail=self._explain(code),
-                is_unsupported=code in self._codes.unsupported,
-                is_lost=code in self._codes.lost,
+                CallFailure(
+                    name,
+                    code,
+                    self._codes.names.get(code, "unknown code"),
+                    detail=self._explain(code),
+                    is_unsupported=code in self._codes.unsupported,
+                    is_lost=code in self._codes.lost,
+                )
             )
 
     def is_answered(self, name: str, *arguments: object) -> bool:
@@ -104,7 +106,7 @@ class CheckedCalls:
         try:
             self.call(name, *arguments)
         except LibraryCallError as error:
-            if error.is_unsupported:
+            if error.failure.is_unsupported:
                 return False
             raise
         return True

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from gcushare.core.errors import DeviceError
+from gcushare.wire.untrusted_json import Int
 
 
 class Ending(Protocol):
@@ -18,7 +21,7 @@ class Ending(Protocol):
 
 
 class LibraryNotOpenError(DeviceError):
-    """The vendor's library cannot be opened now: no card can be asked, and none is to blame."""
+    """The vendor's library cannot be opened now: no card can be asked, and none is at fault."""
 
 
 class LibraryMissingError(LibraryNotOpenError):
@@ -32,30 +35,26 @@ class CardMovedError(DeviceError):
         super().__init__(f"card {index} ({uuid}) is elsewhere in the library's new list; it is asked at the next look")
 
 
+class CallFailure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error code of a vendor's library; what is added here also passes from a worker to its parent."""
+
+    call: str
+    code: Int
+    code_name: str
+    detail: str = ""
+    is_unsupported: bool = False
+    """The card or library does not have this function; that does not make the card sick."""
+    is_lost: bool = False
+    """The library no longer reaches the card."""
+
+
 class LibraryCallError(DeviceError):
-    """A function of the vendor's library answered with an error code.
+    """A function of the vendor's library answered with an error code."""
 
-    ``is_unsupported``: the card or library does not have this function, which is no illness. ``is_lost``: the library
-    no longer reaches the card.
-    """
-
-    def __init__(
-        self,
-        call: str,
-        code: int,
-        code_name: str,
-        *,
-        detail: str = "",
-        is_unsupported: bool = False,
-        is_lost: bool = False,
-    ) -> None:
-        super().__init__(f"{call} failed with {code_name} ({code})" + (f": {detail}" if detail else ""))
-        self.call = call
-        self.code = code
-        self.code_name = code_name
-        self.detail = detail
-        self.is_unsupported = is_unsupported
-        self.is_lost = is_lost
+    def __init__(self, failure: CallFailure) -> None:
+        detail = f": {failure.detail}" if failure.detail else ""
+        super().__init__(f"{failure.call} failed with {failure.code_name} ({failure.code}){detail}")
+        self.failure = failure
 
 
 class WorkerLostError(DeviceError):

@@ -58,8 +58,8 @@ class HealthTracker:
             self._note_bad(reading.reason, decides=is_first or reading.conclusive)
         return self.verdict
 
-    def strike(self, reason: str, now_s: float) -> HealthReading:
-        """Take a critical event in: the card is sick at once, and for a while whatever readings say."""
+    def record_critical_event(self, reason: str, now_s: float) -> HealthReading:
+        """Record a critical event: the card is sick at once, and stays so for a while even if readings are good."""
         self._held_until_s = now_s + self._policy.event_holds_s
         self._note_bad(reason, decides=True)
         return self.verdict
@@ -188,33 +188,37 @@ class CardRoster:
             changes += self._lose(self._tracked[index], now_s)
         return changes
 
-    def take_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
-        """Take in one look at a card."""
+    def record_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
+        """Record one reading of a card."""
         return self._observe(card, lambda tracker: tracker.observe(reading, now_s))
 
-    def take_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
-        """Take in an event; one that is not critical or names no card we have changes nothing by itself."""
+    def record_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
+        """Record an event; one that is not critical, or names an unknown card, changes nothing by itself."""
         if not event.critical:
             return []
         cards = [tracked.card for tracked in self._tracked.values() if tracked.card.uuid == event.uuid]
-        return [change for card in cards for change in self._observe(card, lambda t: t.strike(event.reason, now_s))]
+        return [
+            change
+            for card in cards
+            for change in self._observe(card, lambda t: t.record_critical_event(event.reason, now_s))
+        ]
 
-    def take_silence(self, reason: str, now_s: float) -> list[CardChange]:
-        """Take in that the source as a whole did not answer."""
+    def record_no_answer(self, reason: str, now_s: float) -> list[CardChange]:
+        """Record that the source as a whole did not answer."""
         changes: list[CardChange] = []
         for index in sorted(self._tracked):
-            changes += self.take_miss(self._tracked[index].card, reason, now_s)
+            changes += self.record_miss(self._tracked[index].card, reason, now_s)
         return changes
 
-    def take_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
-        """Take in that one card could not be read."""
+    def record_miss(self, card: Card, reason: str, now_s: float) -> list[CardChange]:
+        """Record that one card could not be read."""
         tracked = self._tracked.get(card.index)
         if tracked is not None and tracked.card.uuid == card.uuid:
             tracked.is_use_old = True
         return self._observe(card, lambda tracker: tracker.miss(reason, now_s))
 
-    def take_use(self, card: Card, use: CardUse | None) -> None:
-        """Keep what a card is doing; None where it is unknown."""
+    def record_use(self, card: Card, use: CardUse | None) -> None:
+        """Record what a card is doing; None if unknown."""
         tracked = self._tracked.get(card.index)
         if tracked is not None and tracked.card.uuid == card.uuid:
             tracked.use, tracked.is_use_old = use, False

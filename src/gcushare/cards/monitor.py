@@ -93,7 +93,7 @@ class CardMonitor:
             report = await self._links.fill(await self._source.list_cards())
         except DeviceError as error:
             self._note_problem(str(error))
-            changes = self._roster.take_silence(str(error), self._clock())
+            changes = self._roster.record_no_answer(str(error), self._clock())
         else:
             self._note_problem("" if report.cards else f"{self._source.name} lists no card that can be shared")
             changes = self._roster.take_list(report, self._clock())
@@ -108,13 +108,13 @@ class CardMonitor:
         try:
             reading = await self._source.health(card)
         except DeviceError as error:
-            return self._roster.take_miss(card, str(error), self._clock())
-        changes = self._roster.take_reading(card, reading, self._clock())
+            return self._roster.record_miss(card, str(error), self._clock())
+        changes = self._roster.record_reading(card, reading, self._clock())
         use = None
         if reading.healthy:
             with contextlib.suppress(DeviceError):  # its health was read above, what it does is only a report
                 use = await self._source.use(card)
-        self._roster.take_use(card, use)
+        self._roster.record_use(card, use)
         return changes
 
     async def _wait_for_next_look(self) -> None:
@@ -128,7 +128,7 @@ class CardMonitor:
             if event is not None:
                 facts = fields(source=self._source.name, uuid=event.uuid, reason=event.reason)
                 logger.info("card event %s", facts)
-                self._report(self._roster.take_event(event, self._clock()))
+                self._report(self._roster.record_event(event, self._clock()))
                 break
         await asyncio.sleep(max(0.0, started_s + settings.least_interval_s - self._clock()))
 

@@ -153,7 +153,7 @@ class NativeApi:
         try:
             self._calls.call("EfmlGetDevCount", ctypes.byref(count))
         except LibraryCallError as error:
-            if error.code == _NO_DEVICE:
+            if error.failure.code == _NO_DEVICE:
                 return 0
             raise
         return count.value
@@ -207,7 +207,7 @@ class NativeApi:
         try:
             self._calls.call("EfmlGetEvent", ctypes.c_int(round(timeout_s * 1000)), buffer)
         except LibraryCallError as error:
-            if error.code == _TIMEOUT:
+            if error.failure.code == _TIMEOUT:
                 return None
             raise
         event = Event.from_buffer(buffer)

@@ -10,7 +10,7 @@ import ctypes
 
 from gcushare.cards.c_library import CheckedCalls, CLibrary, CodeTable, decode_text
 from gcushare.cards.enflame.efml_native import DeviceIdentity
-from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.errors import CallFailure, LibraryCallError
 from gcushare.cards.pci import parse_pci_address
 from gcushare.cards.ports import HealthEvent
 from gcushare.core.cards import CardUse
@@ -138,7 +138,7 @@ class NvmlShapedApi:
         try:
             self._calls.call("efmlDeviceGetCount_v2", ctypes.byref(count))
         except LibraryCallError as error:
-            if error.code == _GCU_NOT_FOUND:
+            if error.failure.code == _GCU_NOT_FOUND:
                 return 0
             raise
         return count.value
@@ -190,9 +190,8 @@ class NvmlShapedApi:
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
         """Refuse: this API has no events."""
-        raise LibraryCallError(
-            "efmlEventSetWait", _FUNCTION_NOT_FOUND, _CODE_NAMES[_FUNCTION_NOT_FOUND], is_unsupported=True
-        )
+        code_name = _CODE_NAMES[_FUNCTION_NOT_FOUND]
+        raise LibraryCallError(CallFailure("efmlEventSetWait", _FUNCTION_NOT_FOUND, code_name, is_unsupported=True))
 
     def _handle(self, slot: int) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()

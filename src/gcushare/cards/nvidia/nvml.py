@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 
 from gcushare.cards.c_library import decode_text
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.pci import PciBus, parse_pci_address
 from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
@@ -101,7 +101,7 @@ class NvmlLibrary:
         try:
             self._call("nvmlInit")
         except LibraryCallError as error:
-            if error.code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+            if error.failure.code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
                 raise LibraryMissingError(
                     f"the loader finds no {_DEFAULT_LIBRARY}; install the driver or name the file with "
                     "--card-library nvml=FILE"
@@ -209,7 +209,7 @@ class NvmlLibrary:
             try:
                 event = self._call("nvmlEventSetWait", self._event_set, max(1, round(left_s * 1000)))
             except LibraryCallError as error:
-                if error.code == pynvml.NVML_ERROR_TIMEOUT:
+                if error.failure.code == pynvml.NVML_ERROR_TIMEOUT:
                     return None
                 raise
             reason = _event_reason(event.eventType, event.eventData, self._harmless_xids)
@@ -289,7 +289,7 @@ class NvmlLibrary:
             try:
                 stats = self._query("nvmlDeviceGetAccountingStats", handle, pid)
             except LibraryCallError as error:
-                if error.code != pynvml.NVML_ERROR_NOT_FOUND:  # it was started before accounting was
+                if error.failure.code != pynvml.NVML_ERROR_NOT_FOUND:  # it was started before accounting was
                     raise
                 continue
             if stats is not None and stats.maxMemoryUsage is not None:
@@ -316,7 +316,9 @@ class NvmlLibrary:
                 continue  # this card is polled like the rest, and polling says what is wrong with it
         if not registered:
             code = pynvml.NVML_ERROR_NOT_SUPPORTED
-            raise LibraryCallError("nvmlDeviceRegisterEvents", code, _CODE_NAMES[code], is_unsupported=True)
+            raise LibraryCallError(
+                CallFailure("nvmlDeviceRegisterEvents", code, _CODE_NAMES[code], is_unsupported=True)
+            )
         return event_set
 
     def _query(self, name: str, *arguments: Any) -> Any:
@@ -324,7 +326,7 @@ class NvmlLibrary:
         try:
             return self._call(name, *arguments)
         except LibraryCallError as error:
-            if error.is_unsupported:
+            if error.failure.is_unsupported:
                 return None
             raise
 
@@ -334,15 +336,17 @@ class NvmlLibrary:
             return getattr(pynvml, name)(*arguments)
         except pynvml.NVMLError as error:
             raise LibraryCallError(
-                name,
-                error.value,
-                _CODE_NAMES.get(error.value, "unknown code"),
-                detail=str(error),
-                is_unsupported=error.value in _UNSUPPORTED,
-                is_lost=error.value == pynvml.NVML_ERROR_GPU_IS_LOST,
+                CallFailure(
+                    name,
+                    error.value,
+                    _CODE_NAMES.get(error.value, "unknown code"),
+                    detail=str(error),
+                    is_unsupported=error.value in _UNSUPPORTED,
+                    is_lost=error.value == pynvml.NVML_ERROR_GPU_IS_LOST,
+                )
             ) from error
         except UnicodeDecodeError as error:
-            raise LibraryCallError(name, -1, "undecodable answer", detail=repr(error.object)) from error
+            raise LibraryCallError(CallFailure(name, -1, "undecodable answer", detail=repr(error.object))) from error
 
 
 def _address(handle: Any) -> int | None:

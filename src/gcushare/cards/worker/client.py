@@ -146,7 +146,8 @@ class IsolatedSource:
         except WorkerLostError as error:
             return HealthReading(healthy=False, reason=self._blame(error, slot), conclusive=True)
         except LibraryCallError as error:
-            reading = HealthReading(healthy=False, reason=str(error), conclusive=error.is_lost, lost=error.is_lost)
+            is_lost = error.failure.is_lost
+            reading = HealthReading(healthy=False, reason=str(error), conclusive=is_lost, lost=is_lost)
         if reading.lost and self._reopens.blocked_by(card.uuid, self._clock()) is None:
             self._lost.add(card.uuid)  # not now: the cards that this look has yet to ask would be elsewhere
         elif reading.healthy:
@@ -325,7 +326,7 @@ class IsolatedSource:
                 self._reopens.fail(uuid, self._clock(), _REOPEN, worker)
 
     def _note_event_failure(self, error: DeviceError) -> None:
-        if isinstance(error, LibraryCallError) and error.is_unsupported:
+        if isinstance(error, LibraryCallError) and error.failure.is_unsupported:
             self._has_events = False
             logger.info("library has no events, cards are polled %s", fields(source=self.name))
             return

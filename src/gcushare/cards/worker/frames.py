@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gcushare.cards.errors import LibraryCallError, LibraryMissingError
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import HealthEvent, LinkLevel
 from gcushare.core.cards import Card, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
@@ -73,16 +73,11 @@ class Linked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ``DeviceError`` on its way to the parent; ``call`` is set where a vendor's function gave a code."""
+    """A ``DeviceError`` on its way to the parent; ``call`` is set if a vendor's function answered with a code."""
 
     message: str
     is_missing: bool = False
-    call: str = ""
-    code: Int = 0
-    code_name: str = ""
-    detail: str = ""
-    is_unsupported: bool = False
-    is_lost: bool = False
+    call: CallFailure | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,15 +105,7 @@ def encode_result(result: object) -> bytes:
 def encode_failure(error: DeviceError) -> bytes:
     """Encode a failure; ``decode_answer`` raises it again as what it was."""
     if isinstance(error, LibraryCallError):
-        failure = Failure(
-            message=str(error),
-            call=error.call,
-            code=error.code,
-            code_name=error.code_name,
-            detail=error.detail,
-            is_unsupported=error.is_unsupported,
-            is_lost=error.is_lost,
-        )
+        failure = Failure(message=str(error), call=error.failure)
     else:
         failure = Failure(message=str(error), is_missing=isinstance(error, LibraryMissingError))
     return encode_frame(Answer(failure=failure))
@@ -162,15 +149,9 @@ def decode_answer(body: bytes, result_type: type[T]) -> T:
 
 
 def _raised(failure: Failure) -> DeviceError:
-    if failure.call:
-        return LibraryCallError(
-            _line(failure.call),
-            failure.code,
-            _line(failure.code_name),
-            detail=_line(failure.detail),
-            is_unsupported=failure.is_unsupported,
-            is_lost=failure.is_lost,
-        )
+    if (call := failure.call) is not None:
+        texts = {name: _line(getattr(call, name)) for name in ("call", "code_name", "detail")}
+        return LibraryCallError(msgspec.structs.replace(call, **texts))
     message = _line(failure.message)
     return LibraryMissingError(message) if failure.is_missing else DeviceError(message)
 

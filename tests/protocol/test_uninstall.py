@@ -123,7 +123,7 @@ async def test_what_another_systems_plugin_serves_stays_and_is_not_waited_for(se
     served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
     theirs["status"] = {"capacity": served, "allocatable": served}
     server.registry.put(theirs)
-    cleanup = UninstallSettings(remove_node_label=True, wait_for_kubelet=600)
+    cleanup = UninstallSettings(vendor="both", remove_node_label=True, wait_for_kubelet=600)
     clock = KubeletClock(server, 300)
     assert (await clean(server, cleanup, clock))[0] == frozenset()
     assert clock.monotonic() == 300
@@ -210,6 +210,16 @@ async def test_the_command_says_what_the_api_server_refuses(tmp_path: Path) -> N
     async with ApiServer(ApiServerConfig(runs_controllers=False, anonymous=None)) as server:
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         errors = io.StringIO()
-        around = Surroundings(argv=("--kubeconfig", str(kubeconfig)), environ={}, stdout=io.StringIO(), stderr=errors)
+        words = ("--vendor", "enflame", "--kubeconfig", str(kubeconfig))
+        around = Surroundings(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
         assert await asyncio.to_thread(main, around) != 0
         assert "401" in errors.getvalue()
+
+
+async def test_the_command_refuses_to_guess_the_vendor(server: ApiServer, tmp_path: Path) -> None:
+    errors = io.StringIO()
+    words = ("--remove-node-label", "--kubeconfig", str(server.kubeconfig(tmp_path / "kubeconfig")))
+    around = Surroundings(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
+    assert await asyncio.to_thread(main, around) == 2
+    assert "--vendor" in errors.getvalue()
+    assert stored(server, "n1")["metadata"]["labels"] == ENFLAME_LABEL

@@ -1,4 +1,4 @@
-"""What is left of GCUShare on the Nodes once its programs are gone, and the command that removes it.
+"""The command that removes what GCUShare left on the Nodes after its programs were uninstalled.
 
-A program of its own, and imported by none: it runs once, after the device plugin, whose image carries it.
+A program of its own: it runs once, after the device plugin, from the plugin's image. No other package imports it.
 """

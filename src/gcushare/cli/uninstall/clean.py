@@ -1,6 +1,6 @@
-"""The command ``python3 -m gcushare.cli.uninstall``: what the chart runs after the device plugin is gone.
+"""The command ``python3 -m gcushare.cli.uninstall``, which the chart runs after it has removed the device plugin.
 
-It removes our fields from every Node, and waits, where asked to, until the kubelets have forgotten the resource.
+It removes our fields from every Node. On request it waits until the kubelets have forgotten the resource.
 """
 
 from __future__ import annotations
@@ -40,40 +40,42 @@ class UninstallSettings:
     """Uninstall."""
 
     vendor: str = setting(
-        parsers.one_of(*VENDORS_BY_NAME, BOTH), default=BOTH, help="Whose resources and annotations are removed."
+        parsers.one_of(*VENDORS_BY_NAME, BOTH),
+        help="Whose resources, annotations and labels are removed. No default: another system may use those of the "
+        "other vendor.",
     )
     remove_node_label: bool = setting(
         parsers.boolean(),
         default=False,
         typed=True,
-        help="Remove the label that had the plugin run on a node, too.",
+        help="Remove the label that selects the plugin's nodes, too.",
     )
     wait_for_kubelet: float = setting(
         parsers.duration_s(0, 3600),
         default=0.0,
-        help="How long to wait until every kubelet has forgotten the resource, five minutes after the plugin's end, "
-        "and to remove the 0 that it leaves behind. 0s does not wait.",
+        help="How long to wait until every kubelet has forgotten the resource and to remove the 0 that it leaves. A "
+        "kubelet forgets five minutes after the plugin has ended. 0s does not wait.",
     )
     kube: KubeSettings = group(KubeSettings)
 
     @property
     def vendors(self) -> Sequence[Vendor]:
-        """Whose resources and annotations are removed."""
+        """Whose fields are removed."""
         return VENDORS if self.vendor == BOTH else (VENDORS_BY_NAME[self.vendor],)
 
 
 PROGRAM = Program(
     name=NAME,
-    summary="Remove card counts, memory and inventories of GCUShare from the Nodes, once its device plugin is gone. "
-    "Pods that hold cards go on.",
+    summary="Remove card counts, memory and inventories of GCUShare from the Nodes after its device plugin is gone. "
+    "Pods that hold cards keep running.",
     version=__version__,
     settings=UninstallSettings,
-    examples=((f"{NAME} --vendor enflame --wait-for-kubelet 6m", "leave nothing behind, not even a 0"),),
+    examples=((f"{NAME} --vendor enflame --wait-for-kubelet 6m", "leave nothing on the Nodes, not even a 0"),),
 )
 
 
 class Cleaner:
-    """Cleans all Nodes of a cluster; running it again does what is left to do."""
+    """Cleans all Nodes of a cluster. A second run does what is left to do."""
 
     def __init__(
         self, client: KubeClient, settings: UninstallSettings, clock: Clock, say: Callable[[str], None]
@@ -83,16 +85,17 @@ class Cleaner:
         self._clock = clock
         self._say = say
         self._remembering: set[str] = set()
+        """Nodes whose kubelet still counts our cards."""
         self._whole: dict[str, frozenset[str]] = {}
-        """Whole-card resources that are ours, by node: what says so, the inventory, is taken away first."""
+        """Our whole-card resources by node, kept because the inventory that lists them is removed."""
         self._ours: set[tuple[str, str]] = set()
-        """Nodes and the names of vendors whose inventory they had."""
+        """Node and vendor of every inventory that was there."""
 
     async def run(self) -> frozenset[str]:
-        """Clean until no kubelet brings anything back or the time is over; return the Nodes where one still may.
+        """Clean until no kubelet writes anything back, or until the time is over; return the Nodes where one still may.
 
         Raises:
-            GcushareError: the API server refused or did not answer.
+            GcushareError: the API server refused a request or did not answer.
         """
         deadline = self._clock.monotonic() + self._settings.wait_for_kubelet
         while True:
@@ -106,15 +109,16 @@ class Cleaner:
         name = node.metadata.name
         whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, self._settings.vendors)
         vendors = self._find_ours(node)
-        # Not ours yet may also be what a run that was cut off has left: the kubelet forgets it, and then it is.
+        # An interrupted run may have removed the inventory already. The resource counts as ours again when the kubelet
+        # has forgotten it.
         awaited = [each for each in self._settings.vendors if each in vendors or not is_served(node, each)]
         remembered = is_remembered(node, awaited, whole)
         if remembered and name in self._remembering:
-            return  # taken away once already: the kubelet wrote it back, and would again
+            return  # removed once already; the kubelet wrote it back and would do so again
         if remembered is not None:
             (self._remembering.add if remembered else self._remembering.discard)(name)
         left = find_leftovers(node, vendors, with_labels=self._settings.remove_node_label, whole=whole)
-        # The inventory goes last: it says which resources are ours to whoever is started again after an end in between.
+        # The inventory is removed last: if this run is interrupted, the next one reads there which resources are ours.
         if left.status_patch is not None:
             await self._client.patch(NODES, name, left.status_patch, subresource="status")
         if left.metadata_patch is not None:
@@ -124,9 +128,9 @@ class Cleaner:
             self._say(f"node/{name} cleaned: {', '.join(removed)}")
 
     def _find_ours(self, node: Node) -> list[Vendor]:
-        """The vendors of which fields of this Node are ours: another system's plugin may serve the same resources.
+        """The vendors whose fields of this Node are ours; another system's plugin may serve the same resources.
 
-        Without an inventory the node's plugin is not ours. Nor does it count anything once our plugin is forgotten.
+        Fields are ours if the Node has or had our inventory, or if its kubelet counts none of the vendor's memory.
         """
         name = node.metadata.name
         self._ours |= {(name, each.name) for each in self._settings.vendors if has_inventory(node, each)}
@@ -149,7 +153,7 @@ def main(surroundings: Surroundings | None = None) -> int:
 
     def run(found: UninstallSettings) -> int:
         for name in sorted(asyncio.run(clean(found))):
-            say(f"node/{name}: its kubelet shows the memory, unavailable, until 5 minutes after the plugin's end")
+            say(f"node/{name}: its kubelet shows the memory, unavailable, until 5 minutes after the plugin has ended")
         return DONE
 
     return run_program(PROGRAM, run, surroundings=around)

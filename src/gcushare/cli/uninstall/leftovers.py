@@ -1,4 +1,4 @@
-"""Which of a Node's fields are ours, and the patches that take them away: pure."""
+"""Which of a Node's fields are ours, and the patches that remove them. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gcushare.wire.objects import Node
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Our fields of one Node. What an admin wrote, such as cordoned cards, is not ours."""
+    """Our fields of one Node, without what an admin wrote there, such as cordoned cards."""
 
     annotations: tuple[str, ...]
     labels: tuple[str, ...]
@@ -36,7 +36,7 @@ class Leftovers:
 
 
 def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:
-    """The whole-card resources that our plugin serves on a Node; without an inventory that says so they are others'."""
+    """The whole-card resources that our plugin serves on a Node, by its inventory; others belong to other plugins."""
     return frozenset(vendor.whole_card_resource for vendor in vendors if _serves_whole(node, vendor))
 
 
@@ -47,7 +47,7 @@ def _serves_whole(node: Node, vendor: Vendor) -> bool:
     try:
         return SERVES_WHOLE in decode_inventory(text).modes
     except RemoteContractError:
-        return False  # unknown: what may be another plugin's stays
+        return False  # unreadable: the resource may be another plugin's, so it stays
 
 
 def has_inventory(node: Node, vendor: Vendor) -> bool:
@@ -56,12 +56,12 @@ def has_inventory(node: Node, vendor: Vendor) -> bool:
 
 
 def is_counted(node: Node, vendor: Vendor) -> bool:
-    """Whether the kubelet counts the vendor's memory: a plugin serves it, or did in the last five minutes."""
+    """Whether the kubelet counts the vendor's memory: a plugin serves it, or did so within the last five minutes."""
     return node.status.capacity.get(vendor.memory_resource, "0") != "0"
 
 
 def is_served(node: Node, vendor: Vendor) -> bool:
-    """Whether a plugin serves the vendor's memory now; of one that is gone nothing is allocatable."""
+    """Whether a plugin serves the vendor's memory now. Nothing is allocatable of a plugin that has ended."""
     return is_counted(node, vendor) and node.status.allocatable.get(vendor.memory_resource, "0") != "0"
 
 
@@ -82,10 +82,10 @@ def find_leftovers(
 
 
 def is_remembered(node: Node, vendors: Sequence[Vendor], whole: Collection[str] = ()) -> bool | None:
-    """Tell whether the kubelet still counts our cards; None where the Node says nothing of them.
+    """Whether the kubelet still counts our cards; None if the Node does not list them.
 
-    A kubelet writes what it counts back within its next status update. Five minutes after the plugin's end it forgets
-    the resource and writes 0, once.
+    A kubelet writes what it counts back with its next status update. Five minutes after the plugin has ended it forgets
+    the resource and writes 0 once.
     """
     ours = [*(vendor.memory_resource for vendor in vendors), *whole]
     amounts = [node.status.capacity[name] for name in ours if name in node.status.capacity]

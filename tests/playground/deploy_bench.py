@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,19 +45,41 @@ class Bench:
         return log.read_text().splitlines() if log.exists() else []
 
     def give_image(self, name: str) -> None:
+        """Put an image file that says nothing of its name."""
         images = self.package(name) / "images"
         images.mkdir()
         (images / f"{name}.tar").write_bytes(b"an image")
 
-    def labelled(self) -> set[str]:
+    def image_ids(self, tool: str) -> dict[str, str]:
+        """The images that an image tool has: ids by name."""
+        found: dict[str, str] = json.loads((self.root / f"{tool}-images.json").read_text())
+        return found
+
+    def link_tool(self, name: str) -> None:
+        """Put the stand-in image tool on the admin's PATH under one more name."""
+        shutil.copy(self.root / "bin" / "docker", self.root / "bin" / name)
+
+    def labelled(self, key: str = LABEL) -> set[str]:
+        """The nodes that have a label with the value true."""
         nodes = self.site.server.store.list("nodes")
-        return {node["metadata"]["name"] for node in nodes if node["metadata"].get("labels", {}).get(LABEL) == "true"}
+        return {node["metadata"]["name"] for node in nodes if node["metadata"].get("labels", {}).get(key) == "true"}
 
     def put_tool(self, name: str, script: str) -> None:
         """Put a program before those of the same name on the admin's PATH: a shell script."""
         path = self.root / "bin" / name
         path.write_text(f"#!/bin/bash\n{script}\n")
         path.chmod(0o755)
+
+
+def in_order(text: str, lines: Sequence[str]) -> bool:
+    """Whether the lines stand in the text, in this order."""
+    place = 0
+    for line in lines:
+        place = text.find(line, place)
+        if place < 0:
+            return False
+        place += len(line)
+    return True
 
 
 @asynccontextmanager

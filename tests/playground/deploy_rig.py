@@ -23,6 +23,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthor
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import HELM, NAMESPACE
+from tests.playground.plugin_pods import PluginPods
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
 from tests.protocol.doctor_rig import program_pod
 from tests.unit.apiserver_objects import node
@@ -59,6 +60,10 @@ class Site:
     kubeconfig: Path
     ran: list[tuple[str, int, str]] = field(default_factory=list)
     on_job: Callable[[str], None] = lambda name: None
+    plugins: PluginPods = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plugins = PluginPods(self.server)
 
     def environment(self, **more: str) -> dict[str, str]:
         path = f"{Path(HELM).parent}:{os.environ['PATH']}"
@@ -203,7 +208,8 @@ async def started_site(folder: Path) -> AsyncIterator[Site]:
     async with ApiServer(ApiServerConfig()) as server:
         server.authorizer = RbacAuthorizer(server.store)
         site = Site(server, folder, server.kubeconfig(folder / "admin.kubeconfig", namespace="default"))
-        tasks = [asyncio.create_task(work) for work in (site.run_jobs(), site.count_control_planes())]
+        jobs = (site.run_jobs(), site.count_control_planes(), site.plugins.run())
+        tasks = [asyncio.create_task(work) for work in jobs]
         try:
             yield site
         finally:

@@ -54,7 +54,7 @@ async def test_a_helm_that_is_not_known_is_refused(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("tool", "call", "reason"),
     [
-        pytest.param("helm", "list", f"cannot be seen whether release {PLUGIN} is installed", id="releases"),
+        pytest.param("helm", "list", f"could not check whether release {PLUGIN} is installed", id="releases"),
         pytest.param("kubectl", "get nodes", "the nodes cannot be listed", id="nodes"),
     ],
 )
@@ -78,16 +78,16 @@ async def test_a_release_whose_revisions_cannot_be_seen_is_not_removed(bench: Be
         "helm", f'case $1 in {failed} history) echo "Error: timed out" >&2; exit 1 ;; esac; exec {HELM} "$@"'
     )
     done = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert (done.code, f"the revisions of release {PLUGIN} cannot be seen" in done.errors) == (1, True), done
+    assert (done.code, f"the revisions of release {PLUGIN} cannot be listed" in done.errors) == (1, True), done
     assert bench.site.names("daemonsets.apps") == {PLUGIN}
 
 
 async def test_schedulers_that_cannot_be_asked_about_are_not_taken_for_unchanged(bench: Bench) -> None:
     bench.put_tool("kubectl", f'[ "$1 $2" != "get configmap" ] || exit 1; exec {KUBECTL} "$@"')
     done = await bench.run(EXTENDER, "deploy.sh", "--delivery", "none")
-    assert (done.code, "cannot be seen whether kube-schedulers are changed" in done.errors) == (1, True), done
+    assert (done.code, "could not check whether kube-schedulers are changed" in done.errors) == (1, True), done
     done = await bench.run(EXTENDER, "delete.sh")
-    assert (done.code, "cannot be seen whether kube-schedulers were changed" in done.errors) == (1, True), done
+    assert (done.code, "could not check whether kube-schedulers were changed" in done.errors) == (1, True), done
     assert bench.site.names("daemonsets.apps") == {MANAGER}
 
 

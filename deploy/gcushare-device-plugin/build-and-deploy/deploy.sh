@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
-# Bring the image to the nodes, label the nodes that share their cards, install the chart. See --help.
+# Bring the image to the nodes, label the nodes that share their cards, install the chart, and wait for the plugin on every
+# labelled node. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# In a package that was carried here alone the sources lie below it.
+# A package that was unpacked alone has the sources in its own folder.
 sources=$here/source
 [ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
 . "$sources/deploy/lib/common.sh"
+# shellcheck source=deploy/lib/images.sh
+. "$sources/deploy/lib/images.sh"
+# shellcheck source=deploy/lib/releases.sh
+. "$sources/deploy/lib/releases.sh"
+# shellcheck source=deploy/lib/plugins.sh
+. "$sources/deploy/lib/plugins.sh"
 name=gcushare-device-plugin
 set_common_defaults
 nodes=${GCUSHARE_NODES:-}
@@ -15,9 +22,9 @@ memory_unit=${GCUSHARE_MEMORY_UNIT:-}
 usage() {
     say "Usage: deploy.sh [OPTION...]
 
-Install $name: every answer is an option too, for unattended use.
+Install $name. Every answer is an option too, for unattended use.
 
-  --nodes 'NAME...'    nodes that share their cards, or all (GCUSHARE_NODES; asked for when neither is given); with
+  --nodes 'NAME...'    nodes that share their cards, or all (GCUSHARE_NODES; asked for if neither is given); with
                        --vendor both each of them gets the labels of both
   --memory-unit UNIT   1, 0.1, 0.01, 0.001, GiB, MiB or auto (GCUSHARE_MEMORY_UNIT, from the values)
 $COMMON_HELP
@@ -35,7 +42,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 
-# ask_nodes: sets nodes, from the person at the keyboard where no option said.
+# ask_nodes: set nodes from the keyboard, unless an option has set it.
 ask_nodes() {
     say "Cluster node name list:"
     node_names ""
@@ -46,16 +53,15 @@ ask_nodes() {
     [ -n "$nodes" ] || nodes=all
 }
 
-label_nodes() {
-    local label labels=() chosen=("$@") every
+label_nodes() { # label_nodes NODE...: with the label of every vendor of the release
+    local each label chosen=("$@") every
     if [ "${chosen[*]}" = all ]; then
         every=$(node_names "") || exit 1
         mapfile -t chosen <<<"$every"
     fi
     kubectl get node "${chosen[@]}" >/dev/null || fail "not every one of these is a node: ${chosen[*]}" "give names that 'kubectl get nodes' lists"
-    # The chart knows which label each vendor's plugin is looking for.
-    mapfile -t labels < <(printf '%s\n' "$rendered" | sed -n '/nodeSelector:/{n;s/^ *\([^:]*\): "true".*/\1=true/p;}')
-    for label in "${labels[@]}"; do
+    for each in $vendors; do
+        label=${NODE_LABEL[$each]}=true
         kubectl label --overwrite node "${chosen[@]}" "$label" || fail "the nodes could not be labelled $label" "check that you may change nodes"
     done
 }
@@ -63,14 +69,22 @@ label_nodes() {
 chart=$here/$name-chart
 file=$here/images/$name.tar
 check_cluster
-refuse_other_release "$name"
-image_arguments "$file"
+refuse_foreign "$name"
+add_image_arguments "$file"
 [ -z "$memory_unit" ] || helm_arguments+=(--set-string "memoryUnit=$memory_unit")
 # Values that do not fit stop here, before anything is changed.
-rendered=$(helm template "$name" "$chart" "${helm_arguments[@]}") || fail "the values given do not fit the chart" "mend what helm says above"
-deliver "$repository/$name:$tag" "$file"
+manifest=$(render "$name" "$chart" --show-only templates/daemonset.yaml) || exit 1
+vendors=$(vendors_of "$manifest")
+deliver "$(image_of "$manifest")" "$file"
 ask_nodes
 # shellcheck disable=SC2086 # names separated by spaces
 label_nodes $nodes
 say "deploy gcushare device plugin release start..."
 install_release "$name" "$chart"
+say "wait for the plugin on every labelled node, at most $timeout for each vendor..."
+failed=
+for each in $vendors; do
+    wait_for_plugins "$each" || failed+=" ${NODE_LABEL[$each]}-"
+done
+[ -z "$failed" ] || fail "the plugin did not start on every labelled node" \
+    "fix the reasons above and run $0 again; or take the label off a node without such cards: kubectl label node NODE$failed"

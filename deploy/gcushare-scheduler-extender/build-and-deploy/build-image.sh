@@ -2,7 +2,7 @@
 # Build the image of gcushare-scheduler-extender and save it under images/. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# In a package that was carried here alone the sources lie below it.
+# A package that was unpacked alone has the sources in its own folder.
 sources=$here/source
 [ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
@@ -10,5 +10,5 @@ sources=$here/source
 # shellcheck source=deploy/lib/build-image.sh
 . "$sources/deploy/lib/build-image.sh"
 # shellcheck disable=SC2034 # read by build_image
-name=gcushare-scheduler-extender words="gcushare scheduler extender"
+name=gcushare-scheduler-extender title="gcushare scheduler extender"
 build_image "$@"

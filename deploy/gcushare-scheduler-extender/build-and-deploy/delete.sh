@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Put every kube-scheduler back, then uninstall the chart. See --help.
+# Restore every kube-scheduler, then uninstall the chart. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# In a package that was carried here alone the sources lie below it.
+# A package that was unpacked alone has the sources in its own folder.
 sources=$here/source
 [ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
 . "$sources/deploy/lib/common.sh"
+# shellcheck source=deploy/lib/releases.sh
+. "$sources/deploy/lib/releases.sh"
 # shellcheck source=deploy/lib/schedulers.sh
 . "$sources/deploy/lib/schedulers.sh"
 name=gcushare-scheduler-extender
@@ -18,10 +20,10 @@ while [ $# -gt 0 ]; do
     -h | --help)
         say "Usage: delete.sh [OPTION...]
 
-Put every kube-scheduler back and uninstall $name. Running pods are left alone.
+Restore every kube-scheduler and uninstall $name. Running pods keep running.
 
 $COMMON_HELP
-  --force              uninstall even when a kube-scheduler could not be put back"
+  --force              uninstall even if a kube-scheduler could not be restored"
         exit 0
         ;;
     --force)
@@ -37,10 +39,10 @@ $COMMON_HELP
 done
 
 check_cluster
-refuse_other_release "$name"
+refuse_foreign "$name"
 options=()
 changed=$(kubectl get configmap "$state_map" --namespace "$namespace" --ignore-not-found -o name) ||
-    fail "it cannot be seen whether kube-schedulers were changed" "check that you may read ConfigMaps in $namespace, and run $0 again"
+    fail "kubectl could not check whether kube-schedulers were changed" "check that you may read ConfigMaps in $namespace, and run $0 again"
 if [ -n "$changed" ]; then
     started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
     kubectl patch configmap "$state_map" --namespace "$namespace" --type merge --patch '{"data":{"mode":"recover"}}' >/dev/null ||
@@ -49,13 +51,13 @@ if [ -n "$changed" ]; then
     wait_for_schedulers recovered || status=$?
     show_manager_lines "$started"
     if [ "$status" = 1 ]; then
-        [ -n "$force" ] || fail "not every kube-scheduler is put back; nothing was uninstalled" \
-            "mend the reasons above and run $0 again; a node that is gone for good: kubectl delete node NAME; or --force, and then on each node: gcushare-config-manager recover"
+        [ -n "$force" ] || fail "not every kube-scheduler is restored; nothing was uninstalled" \
+            "fix the reasons above and run $0 again; for a node that no longer exists: kubectl delete node NAME; or give --force, and then run on each node: gcushare-config-manager recover"
         options=(--no-hooks)
     fi
 fi
 say "uninstall gcushare scheduler extender release in namespace:$namespace start..."
 # Bash before 4.4 takes an empty array for an unset variable.
 uninstall_release "$name" ${options[@]+"${options[@]}"}
-# The programs made these themselves; they are not in use any more.
+# The programs created these; nothing uses them now.
 kubectl delete lease "$name" "$state_map" --namespace "$namespace" --ignore-not-found

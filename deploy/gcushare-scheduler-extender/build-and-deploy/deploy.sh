@@ -2,11 +2,15 @@
 # Bring the image to the nodes, install the chart, and wait until every kube-scheduler calls the extender. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# In a package that was carried here alone the sources lie below it.
+# A package that was unpacked alone has the sources in its own folder.
 sources=$here/source
 [ -d "$sources" ] || sources=$here/../../..
 # shellcheck source=deploy/lib/common.sh
 . "$sources/deploy/lib/common.sh"
+# shellcheck source=deploy/lib/images.sh
+. "$sources/deploy/lib/images.sh"
+# shellcheck source=deploy/lib/releases.sh
+. "$sources/deploy/lib/releases.sh"
 # shellcheck source=deploy/lib/schedulers.sh
 . "$sources/deploy/lib/schedulers.sh"
 name=gcushare-scheduler-extender
@@ -35,17 +39,17 @@ done
 chart=$here/$name-chart
 file=$here/images/$name.tar
 check_cluster
-refuse_other_release "$name"
-image_arguments "$file"
+refuse_foreign "$name"
+add_image_arguments "$file"
 [ -z "$mode" ] || helm_arguments+=(--set-string "scheduler.mode=$mode")
 # Values that do not fit stop here, before anything is changed.
-helm template "$name" "$chart" --namespace "$namespace" "${helm_arguments[@]}" >/dev/null || fail "the values given do not fit the chart" "mend what helm says above"
-deliver "$repository/$name:$tag" "$file"
+manifest=$(render "$name" "$chart" --show-only templates/deployment.yaml) || exit 1
+deliver "$(image_of "$manifest")" "$file"
 say "deploy gcushare scheduler extender release start..."
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 install_release "$name" "$chart"
 changed=$(kubectl get configmap "$state_map" --namespace "$namespace" --ignore-not-found -o name) ||
-    fail "it cannot be seen whether kube-schedulers are changed" "check that you may read ConfigMaps in $namespace, and run $0 again"
+    fail "kubectl could not check whether kube-schedulers are changed" "check that you may read ConfigMaps in $namespace, and run $0 again"
 if [ -z "$changed" ]; then
     say "no kube-scheduler is configured by this release: see the notes above"
     exit 0
@@ -57,6 +61,6 @@ case $status in
 0) scheduler_reports | awk '{ print "node " $1 ": kube-scheduler calls the extender" }' ;;
 2) fail "no node is labelled as control plane, so no kube-scheduler was configured" \
     "on a managed cluster use --scheduler-mode second-scheduler; see docs/install.md" ;;
-*) fail "not every control-plane node is done with this version; a kube-scheduler that does not call the extender is as it was before" \
+*) fail "not every kube-scheduler calls the extender of this version; one that does not is as it was before" \
     "see the reasons above and: kubectl logs -n $namespace -l app.kubernetes.io/component=config-manager; then run $0 again" ;;
 esac

@@ -6,19 +6,20 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.commands import extender_command, port_of
 from gcushare_playground.plans import ClusterPlan, Place
 from gcushare_playground.processes import Child
 from tests.charts import EXTENDER_CHART, NAMESPACE, UMBRELLA_CHART, one, rendered
-from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, started_bench
+from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, in_order, started_bench
 from tests.playground.deploy_rig import MANAGER, Site, config_manager, control_plane_node, needs_tools
 from tests.protocol.config_manager_node import until
 
@@ -34,47 +35,6 @@ QUESTION = (
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with started_bench(tmp_path) as started:
         yield started
-
-
-def in_order(text: str, lines: Sequence[str]) -> bool:
-    """Whether the lines stand in the text, in this order."""
-    place = 0
-    for line in lines:
-        place = text.find(line, place)
-        if place < 0:
-            return False
-        place += len(line)
-    return True
-
-
-async def test_building_prints_what_the_manual_shows_and_saves_the_image(bench: Bench) -> None:
-    done = await bench.run(EXTENDER, "build-image.sh")
-    assert done.code == 0, done
-    lines = [
-        "1. Clear old image if exist\n",
-        f"Untagged: {REPOSITORY}/{EXTENDER}:latest\n",
-        "2. Build image start...\n",
-        f"image name:{REPOSITORY}/{EXTENDER}, image version:latest\n",
-        "build image success\n",
-        "3. save image to ./images\n",
-        f"{bench.package(EXTENDER)}\n",
-        "build success, you can deploy gcushare scheduler extender use deploy.sh\n",
-    ]
-    assert in_order(done.out, lines), done
-    assert [path.name for path in (bench.package(EXTENDER) / "images").iterdir()] == [f"{EXTENDER}.tar"]
-    (build,) = [call for call in bench.calls if call.startswith("docker build")]
-    assert f"--target {EXTENDER} " in build
-    assert build.endswith(str(bench.root))
-
-
-@pytest.mark.parametrize("step", ["docker build", "docker save"])
-async def test_a_build_that_fails_says_what_to_do_and_leaves_no_image(bench: Bench, step: str) -> None:
-    bench.fail_once(step)
-    done = await bench.run(PLUGIN, "build-image.sh")
-    assert done.code == 1
-    assert "what to do: " in done.errors
-    assert not (bench.package(PLUGIN) / "images" / f"{PLUGIN}.tar").exists()
-    assert (await bench.run(PLUGIN, "build-image.sh")).code == 0
 
 
 async def test_the_plugin_is_deployed_as_the_manual_shows(bench: Bench) -> None:
@@ -96,7 +56,7 @@ async def test_the_plugin_is_deployed_as_the_manual_shows(bench: Bench) -> None:
     ]
     assert in_order(done.out, lines), done
     assert bench.labelled() == {"n1", "n2"}
-    assert [call.split()[3] for call in bench.calls if call.startswith("ctr")] == ["images", "images"]
+    assert [call.split()[3] for call in bench.calls if call.startswith("ctr --namespace")] == ["images", "images"]
     template = bench.site.get("daemonsets.apps", PLUGIN)["spec"]["template"]
     assert template["spec"]["containers"][0]["image"] == f"{REPOSITORY}/{PLUGIN}:latest"
     assert len(template["metadata"]["annotations"]["gcushare.io/image"]) == 16
@@ -120,7 +80,7 @@ async def test_every_answer_can_be_given_beforehand(bench: Bench) -> None:
         pytest.param(("--delivery", "none"), "no answer was given which nodes share their cards", id="no-answer"),
         pytest.param(("--delivery", "none", "--nodes", "n3"), "not every one of these is a node: n3", id="no-node"),
         pytest.param(("--delivery", "none", "--memory-unit", "2"), "do not fit the chart", id="unit"),
-        pytest.param(("--nodes", "all"), "the image file", id="no-image"),
+        pytest.param(("--nodes", "all"), "there is no image file", id="no-image"),
     ],
 )
 async def test_a_deployment_stops_before_the_release_and_says_what_to_do(
@@ -141,7 +101,7 @@ async def test_a_node_that_could_not_be_loaded_is_where_the_next_run_goes_on(ben
     failed = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
     assert failed.code == 1
     assert "could not be loaded on this machine (n0)" in failed.errors
-    assert "it goes on from here" in failed.errors
+    assert "continues from here" in failed.errors
     bench.fail_once("nothing")
     again = await bench.run(PLUGIN, "deploy.sh", "--delivery", "load", "--nodes", "all")
     assert again.code == 0, again
@@ -156,23 +116,6 @@ async def test_an_image_that_cannot_be_pushed_stops_where_that_was_asked_for(ben
     done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "push", "--nodes", "all")
     assert (done.code, "could not be pushed" in done.errors) == (1, True)
     assert bench.site.names("daemonsets.apps") == set()
-
-
-async def test_deleting_the_plugin_removes_release_and_label_and_can_be_repeated(bench: Bench) -> None:
-    await bench.run(PLUGIN, "deploy.sh", "--nodes", "all", "--delivery", "none")
-    done = await bench.run(PLUGIN, "delete.sh")
-    assert done.code == 0, done
-    lines = [
-        f"uninstall gcushare device plugin release in namespace:{NAMESPACE} start...\n",
-        f'release "{PLUGIN}" uninstalled\n',
-        "node/n1 ",
-        "node/n2 ",
-    ]
-    assert in_order(done.out, lines), done
-    assert bench.labelled() == set()
-    assert bench.site.names("daemonsets.apps") == set()
-    again = await bench.run(PLUGIN, "delete.sh")
-    assert (again.code, "is not installed" in again.out) == (0, True)
 
 
 @pytest.mark.parametrize("package", [PLUGIN, EXTENDER])
@@ -264,12 +207,12 @@ async def test_a_cluster_without_its_own_control_plane_is_informed_about_the_sec
 
 
 @asynccontextmanager
-async def extender(site: Site) -> AsyncIterator[str]:
+async def extender(site: Site, vendor: Vendor = ENFLAME) -> AsyncIterator[str]:
     """Run the real extender; its address."""
     place = Place(site.folder / "extender")
     place.logs.mkdir(parents=True)
     site.server.kubeconfig(place.kubeconfig)
-    child = Child(extender_command(ClusterPlan(nodes=()), place))
+    child = Child(extender_command(ClusterPlan(nodes=(), vendor=vendor), place))
     try:
         url = await child.start()
 
@@ -297,14 +240,29 @@ async def test_inspect_shows_the_extenders_ledger_with_an_old_curl_too(bench: Be
     assert "error: node 'n9' has no GCU cards that the scheduler extender knows of\n" in unknown.errors
 
 
+def put_service(site: Site, url: str) -> None:
+    """Put the Service through which the API server reaches the extender."""
+    head = {"apiVersion": "v1", "metadata": {"name": EXTENDER, "namespace": NAMESPACE}}
+    site.server.registry.put({**head, "kind": "Service", "spec": {"ports": [{"name": "http", "port": 32766}]}})
+    subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "http", "port": port_of(url)}]}
+    site.server.registry.put({**head, "kind": "Endpoints", "subsets": [subset]})
+
+
+async def test_inspect_names_the_vendor_that_the_extender_serves_and_the_flag(bench: Bench) -> None:
+    async with extender(bench.site, ALIYUN) as url:
+        put_service(bench.site, url)
+        for words in ((), ("--url", url)):
+            done = await bench.run(EXTENDER, "inspect.sh", *words, "n1")
+            assert done.code == 1
+            assert "does not serve enflame (GCU) cards; it serves aliyun (GPU)\n" in done.errors
+            assert "inspect.sh --vendor aliyun n1; " in done.errors
+            whole = await bench.run(EXTENDER, "inspect.sh", *words, "--vendor", "aliyun")
+            assert (whole.code, "nodes" in json.loads(whole.out.partition("\n")[2])) == (0, True), whole
+
+
 async def test_inspect_through_the_api_server_shows_the_document_and_the_extenders_own_words(bench: Bench) -> None:
     async with extender(bench.site) as url:
-        head = {"apiVersion": "v1", "metadata": {"name": EXTENDER, "namespace": NAMESPACE}}
-        bench.site.server.registry.put(
-            {**head, "kind": "Service", "spec": {"ports": [{"name": "http", "port": 32766}]}}
-        )
-        subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "http", "port": port_of(url)}]}
-        bench.site.server.registry.put({**head, "kind": "Endpoints", "subsets": [subset]})
+        put_service(bench.site, url)
         whole = await bench.run(EXTENDER, "inspect.sh")
         unknown = await bench.run(EXTENDER, "inspect.sh", "n9")
     assert whole.code == 0, whole

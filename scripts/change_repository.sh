@@ -5,8 +5,9 @@
 set -euo pipefail
 new=${1:?change_repository.sh NEW [DIRECTORY], such as registry.local/gcushare}
 cd "${2:-$(dirname "${BASH_SOURCE[0]}")/..}"
-old=$(sed -n 's/.*GCUSHARE_REPOSITORY:-\([^}]*\)}.*/\1/p' deploy/lib/common.sh)
-[ -n "$old" ] || { echo "error: deploy/lib/common.sh names no repository" >&2; exit 1; }
+values=deploy/gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart/values.yaml
+old=$(sed -n 's/^  repository: *//p' "$values" | head -n 1)
+[ -n "$old" ] || { echo "error: $values names no repository" >&2; exit 1; }
 case $new in
 *[!a-zA-Z0-9./:_-]* | "") echo "error: '$new' is no registry and path, such as registry.local/gcushare" >&2; exit 2 ;;
 esac

@@ -4,7 +4,8 @@
 
 Writes gcushare-device-plugin_VERSION.tar.gz and gcushare-scheduler-extender_VERSION.tar.gz. In each: build-image.sh,
 deploy.sh, delete.sh and what they need, the chart, the examples, and the sources that an image is built from; where
-they are given, the image (``images/NAME.tar``) and the single files of the inspect commands too.
+they are given, the image (``images/NAME.tar``) and the single files of the inspect commands too. The extender's package
+also has the plain files of gpushare's own instructions, which name the images of both packages.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("gcushare-device-plugin", "gcushare-scheduler-extender")
 SHARED = ("deploy/lib", "deploy/image", "src/gcushare", "pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore")
 """What the scripts look for beside themselves: three levels up is the root that an image is built from."""
+PLAIN_FILES = ROOT / "deploy/manifests/gpushare"
 INSPECT = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
 _PROGRAMS = {
     "gcushare-device-plugin": ("gcushare-device-plugin",),
@@ -73,10 +75,10 @@ def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -
             with path.open("rb") as file:
                 archive.addfile(entry, file)
 
-        def write(text: str, at: str) -> None:
+        def write(text: str, at: str, *, mode: int = 0o755) -> None:
             entry = tarfile.TarInfo(f"{top}/{at}")
             content = text.encode()
-            entry.size, entry.mode, entry.mtime = len(content), 0o755, epoch
+            entry.size, entry.mode, entry.mtime = len(content), mode, epoch
             archive.addfile(entry, io.BytesIO(content))
 
         own = ROOT / "deploy" / name / "build-and-deploy"
@@ -86,22 +88,39 @@ def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -
             for path in files_of(ROOT / each):
                 add(path, f"source/{path.relative_to(ROOT)}")
         for program in _PROGRAMS[name]:
-            names = {"image": name, "repository": default_of("REPOSITORY"), "tag": default_of("TAG")}
+            names = {"image": name, "repository": image_value(name, "repository"), "tag": image_tag(name)}
             write(_PROGRAM.format(name=program, version=__version__, **names), program)
         if images is not None:
             add(images / f"{name}.tar", f"images/{name}.tar")
+        if name == "gcushare-scheduler-extender":
+            for path in files_of(PLAIN_FILES):
+                write(with_image_names(path.read_text()), f"gpushare/{path.relative_to(PLAIN_FILES)}", mode=0o644)
         if single_files is not None and name == "gcushare-scheduler-extender":
             for each in INSPECT:
                 add(single_files / each, each)
     return target
 
 
-def default_of(name: str) -> str:
-    """What the scripts take for GCUSHARE_REPOSITORY or GCUSHARE_TAG: a fork changes the one, a release the other."""
-    found = re.search(rf"GCUSHARE_{name}:-([^}}]+)", (ROOT / "deploy/lib/common.sh").read_text())
+def image_value(name: str, key: str) -> str:
+    """``image.KEY`` in the values of a package's chart: a fork changes the repository, a release the tag."""
+    values = (ROOT / "deploy" / name / "build-and-deploy" / f"{name}-chart/values.yaml").read_text()
+    found = re.search(rf"^image:\n(?:  .*\n)*?  {key}: *\"?([^\"\s]*)", values, re.MULTILINE)
     if found is None:
-        raise SystemExit(f"deploy/lib/common.sh has no default of GCUSHARE_{name}")
+        raise SystemExit(f"the values of {name}-chart have no image.{key}")
     return found[1]
+
+
+def image_tag(name: str) -> str:
+    """The tag of a package's image; if its values have none it is the version, as in the chart."""
+    return image_value(name, "tag") or f"v{__version__}"
+
+
+def with_image_names(text: str) -> str:
+    """Have a plain manifest name the images of the packages: it was rendered for this repository's own."""
+    for name in PACKAGES:
+        image = f"{image_value(name, 'repository')}/{name}:{image_tag(name)}"
+        text = re.sub(rf"[\w.:/-]+/{name}:[\w.-]+", image, text)
+    return text
 
 
 def files_of(place: Path) -> Iterator[Path]:

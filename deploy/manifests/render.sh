@@ -8,29 +8,29 @@
 #   gpushare/...               the files of Aliyun's gpushare under their own names, for schedulers that are changed by hand
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# Where .ci/run puts it, if there is no other.
+# Where .ci/run puts helm; used if there is no other.
 cached=$here/../../.cache/node_modules/.bin/helm
 helm=${HELM:-$(command -v helm || echo "$cached")}
 command -v "$helm" >/dev/null || {
     echo "render.sh: helm was not found (looked for $helm); install helm 3, or name it in HELM" >&2
     exit 1
 }
-# Nothing there is touched before all of it could be rendered.
+# The target is not touched before everything is rendered.
 target=$(mktemp -d)
-said=$(mktemp)
-trap 'rm -rf "$target" "$said"' EXIT
+errors=$(mktemp)
+trap 'rm -rf "$target" "$errors"' EXIT
 # shellcheck source=deploy/lib/vendors.sh
 . "$here/../lib/vendors.sh"
 
-# What only helm reads goes; its links between the charts are said on stderr by old versions of it.
+# Remove what only helm reads. Old versions of helm report the links between the charts on stderr.
 plain() {
     sed -e '/^  annotations:$/{N;/helm\.sh\/hook/d;}' -e '/helm\.sh\//d' -e '/app\.kubernetes\.io\/managed-by: Helm/d' \
         -e 's/^# Source: gcushare\/charts\//# Source: /'
 }
 
-# template OPTION...: what helm makes of a chart for this namespace; helm's words where it fails.
+# template OPTION...: print a rendered chart; fails with helm's own error.
 template() {
-    "$helm" template "$@" --namespace kube-system 2>"$said" | plain || { cat "$said" >&2 && exit 1; }
+    "$helm" template "$@" --namespace kube-system 2>"$errors" | plain || { cat "$errors" >&2 && exit 1; }
 }
 
 render() { # render VENDOR KUBE-VERSION OPTION...
@@ -57,18 +57,38 @@ part() { # part CHART FILE... OPTION...: these templates of one chart
     template gpushare "$here/../$chart/build-and-deploy/$chart-chart" --kube-version v1.29.0 --set vendor=aliyun "${show[@]}" "$@"
 }
 
+# What the reader of gpushare's instructions must do first: there the images exist already.
+before() { # before NAME MANIFEST: the comment on top of a manifest that needs the image of NAME
+    local image
+    image=$(sed -n '/^ *image: /{s/^ *image: "\(.*\)"/\1/p;q;}' "$2")
+    cat <<HEADER
+# Run this first: the pods of this file need the image
+#   $image
+# Without it they stay in ImagePullBackOff. If no registry has it, build it and save it as images/$1.tar:
+#   deploy/$1/build-and-deploy/build-image.sh        (or ./build-image.sh in its package)
+# Then load that file on every node, by one of:
+#   ctr --namespace k8s.io images import $1.tar
+#   docker load --input $1.tar
+# For a registry of yours: build-image.sh --repository REGISTRY/PATH --tag TAG; push it, and change "image:" below.
+HEADER
+    cat "$2"
+}
+
 mkdir -p "$target/gpushare/config"
 plugin=(--set deployName=gpushare-device-plugin-ds)
 part gcushare-device-plugin serviceaccount.yaml clusterrole.yaml clusterrolebinding.yaml "${plugin[@]}" \
     >"$target/gpushare/device-plugin-rbac.yaml"
 part gcushare-device-plugin daemonset.yaml "${plugin[@]}" |
-    sed 's/gpushare-device-plugin-ds-aliyun/gpushare-device-plugin-ds/' >"$target/gpushare/device-plugin-ds.yaml"
+    sed 's/gpushare-device-plugin-ds-aliyun/gpushare-device-plugin-ds/' >"$target/plugin.yaml"
+before gcushare-device-plugin "$target/plugin.yaml" >"$target/gpushare/device-plugin-ds.yaml"
 extender=(--set nameOverride=gpushare-schd-extender --set scheduler.mode=none --set service.type=NodePort)
 {
     part gcushare-scheduler-extender serviceaccount.yaml clusterrole.yaml clusterrolebinding.yaml role.yaml rolebinding.yaml \
         deployment.yaml "${extender[@]}" --set deployName=gpushare-schd-extender
     part gcushare-scheduler-extender service.yaml "${extender[@]}"
-} >"$target/gpushare/config/gpushare-schd-extender.yaml"
+} >"$target/extender.yaml"
+before gcushare-scheduler-extender "$target/extender.yaml" >"$target/gpushare/config/gpushare-schd-extender.yaml"
+rm "$target/plugin.yaml" "$target/extender.yaml"
 
 mkdir -p "${1:-$here}"
 cp -R "$target/." "${1:-$here}/"

@@ -68,14 +68,19 @@ def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:
         shutil.copytree(packages.ROOT / name, root / name, symlinks=True)
     for name in ("pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore"):
         shutil.copy(packages.ROOT / name, root / name)
-    library = root / "deploy/lib/common.sh"
-    library.write_text(library.read_text().replace(":-latest}", ":-v9.8.7}"))
+    for values in root.glob("deploy/*/build-and-deploy/*-chart/values.yaml"):
+        values.write_text(values.read_text().replace('tag: "latest"', 'tag: "v9.8.7"'))
     done = run(sys.executable, "-m", "scripts.packages", "out", cwd=root, PYTHONPATH=f"{root}:{root / 'src'}")
     assert done.returncode == 0, done.stderr
     with tarfile.open(root / "out" / f"{PLUGIN}_{__version__}.tar.gz") as archive:
         program = archive.extractfile(f"{PLUGIN}_{__version__}/{PLUGIN}")
         assert program is not None
         assert f"/{PLUGIN}:${{GCUSHARE_TAG:-v9.8.7}}" in program.read().decode()
+    with tarfile.open(root / "out" / f"{EXTENDER}_{__version__}.tar.gz") as archive:
+        for name, file in ((PLUGIN, "device-plugin-ds.yaml"), (EXTENDER, "config/gpushare-schd-extender.yaml")):
+            manifest = archive.extractfile(f"{EXTENDER}_{__version__}/gpushare/{file}")
+            assert manifest is not None
+            assert f'image: "{packages.image_value(name, "repository")}/{name}:v9.8.7"' in manifest.read().decode()
 
 
 def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path
     environ = {"IMAGE_TOOL_LOG": str(log), "IMAGE_TOOL_FAILS": str(tmp_path / "none")}
     done = run("./build-image.sh", cwd=carried, PATH=f"{tools}:{os.environ['PATH']}", **environ)
     assert done.returncode == 0, done.stderr
-    (build,) = (line for line in log.read_text().splitlines() if line.startswith("docker build"))
+    (build,) = (line for line in log.read_text().splitlines() if line.startswith("docker build "))
     context = Path(build.split()[-1])
     assert context == carried / "source"
     dockerfile = context / "deploy/image/Dockerfile"

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Follow what gcushare-config-manager does on every control-plane node, through the ConfigMap in which each reports.
+# Follow gcushare-config-manager on every control-plane node by the ConfigMap in which each node reports.
 # shellcheck disable=SC2154 # set by the script that sources this
 
 state_map=gcushare-config-manager
 
-# Print "NODE STATE REASON..." for every node that has reported and still exists: those of others stay.
+# Print "NODE STATE REASON..." for every node that has reported and still exists. Reports of removed nodes stay in the map.
 scheduler_reports() {
     local nodes
     nodes=$(kubectl get nodes -o name | tr '\n' ' ') || return 0
@@ -15,22 +15,22 @@ scheduler_reports() {
         awk -v nodes="$nodes" 'BEGIN { n = split(nodes, names); while (n) there[names[n--]] } ("node/" $1) in there'
 }
 
-# Set expected, on how many nodes a config manager belongs, nothing as long as the cluster has not counted them for what is
-# installed now; and updated and ready, on how many its pod is of this version, and ready. The DaemonSet's name is a value of
-# the chart, its label is not.
+# Set expected, the number of nodes that a config manager belongs on (empty until the cluster has counted them for this
+# version), updated, the number of pods of this version, and ready, the number of ready pods. The DaemonSet is found by its
+# label: its name is a value of the chart.
 count_managers() {
     local counts generation observed
     counts=$(kubectl get daemonset --namespace "$namespace" --selector app.kubernetes.io/component=config-manager \
         -o jsonpath='{.items[0].metadata.generation}/{.items[0].status.observedGeneration}/{.items[0].status.desiredNumberScheduled}/{.items[0].status.updatedNumberScheduled}/{.items[0].status.numberReady}' 2>/dev/null) || counts=
     IFS=/ read -r generation observed expected updated ready <<<"$counts"
     [ -n "$generation" ] && [ "$generation" = "$observed" ] || expected=
-    # What is 0 is left out.
+    # The API server omits a 0.
     updated=${updated:-0} ready=${ready:-0}
 }
 
-# wait_for_schedulers STATE: until every managed node reports STATE; prints what goes wrong meanwhile. Returns 1 when it
-# is not so in time. A report of before an upgrade says "applied" too, so that then the pods of now must run and be ready,
-# which they are when their node's scheduler is as it is wanted.
+# wait_for_schedulers STATE: wait until every managed node reports STATE, and print failures meanwhile. Returns 1 if that
+# takes longer than --timeout, 2 if no node is managed. "applied" may be a report from before an upgrade, so the pods must
+# be of this version and ready too: a pod is ready when its node's scheduler is configured.
 wait_for_schedulers() {
     local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected updated ready printed=
     while :; do
@@ -56,7 +56,8 @@ wait_for_schedulers() {
     done
 }
 
-# Print the lines that the config managers printed for people since a time; their log lines begin with a date.
+# show_manager_lines TIME: print what the config managers have printed for people since then. Their log lines begin with a
+# date.
 show_manager_lines() {
     local pod
     for pod in $(kubectl get pods --namespace "$namespace" --selector app.kubernetes.io/component=config-manager -o name); do

@@ -64,7 +64,7 @@ async def test_what_the_kubelet_cannot_be_known_is_refused_before_registering() 
         await rig.start_plugin()
         await rig.until(lambda: rig.events("MemoryUnitRefused"), "an event that says why")
         (text,) = rig.events("MemoryUnitRefused")
-        assert "10240000 bytes of 4194304" in text
+        assert "10392592 bytes of 4194304" in text
         assert "the finest unit that fits is 0.01" in text
         assert rig.kubelet.counts() == {}
 

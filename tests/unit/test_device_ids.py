@@ -7,8 +7,8 @@ from gcushare.wire.kubelet.device_ids import (
     FIRST_CHARACTERS_PER_CARD,
     KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_CARDS,
-    MAX_UNITS_PER_NODE,
-    UNITS_PER_CARD,
+    MAX_UNITS_PER_CARD,
+    UNITS_PER_PAGE,
     are_ids_of_ours,
     cards_of_ids,
     check_fits_kubelet,
@@ -17,18 +17,22 @@ from gcushare.wire.kubelet.device_ids import (
     encode_device_id,
     fits_kubelet,
     is_device_id,
+    list_bytes,
 )
-from gcushare.wire.kubelet.device_lists import encode_devices, must_be_brief
+from gcushare.wire.kubelet.device_lists import encode_devices, must_omit_unhealthy
 
 UNITS = st.integers(0, MAX_CARDS - 1).flatmap(
-    lambda index: st.tuples(st.just(index), st.integers(0, UNITS_PER_CARD[index] - 1))
+    lambda index: st.tuples(
+        st.just(index),
+        st.one_of(st.integers(0, UNITS_PER_PAGE[index]), st.integers(0, MAX_UNITS_PER_CARD[index] - 1)),
+    )
 )
 
 
 @given(UNITS)
 def test_an_id_names_its_card_and_unit_and_nothing_else(named: tuple[int, int]) -> None:
     device_id = encode_device_id(*named)
-    assert len(device_id) == 3
+    assert len(device_id) == (3 if named[1] < UNITS_PER_PAGE[named[0]] else 4)
     assert device_id.isascii()
     assert device_id.isprintable()
     assert " " not in device_id
@@ -38,25 +42,26 @@ def test_an_id_names_its_card_and_unit_and_nothing_else(named: tuple[int, int]) 
 
 def test_ids_are_fixed_permanently() -> None:
     """They stand in kubelets' checkpoints: a change here orphans running pods."""
-    named = [(0, 0), (0, 15), (1, 0), (7, 32_767), (15, 0)]
-    assert [encode_device_id(*pair) for pair in named] == ["000", "00F", "L00", ",%t", "}00"]
+    named = [(0, 0), (0, 15), (1, 0), (7, 32_767), (15, 0), (0, 185_555), (0, 185_556), (7, 81_919), (15, 17_672)]
+    ids = ["000", "00F", "L00", ",%t", "}00", "K~~", "0000", "1*Pj", "0}00"]
+    assert [encode_device_id(*pair) for pair in named] == ids
 
 
 @pytest.mark.parametrize(("cards", "units"), [(8, 32_768), (8, 32_000), (16, 16_384), (2, 131_072), (4, 65_536)])
 def test_a_full_node_has_distinct_ids_in_one_message_the_kubelet_accepts(cards: int, units: int) -> None:
     check_fits_kubelet(dict.fromkeys(range(cards), units))
     ids = [device_id for index in range(cards) for device_id in device_ids_of_card(index, units)]
-    assert len(set(ids)) == cards * units <= MAX_UNITS_PER_NODE == 262_144
+    assert len(set(ids)) == cards * units <= 262_144
     assert len(encode_devices(ids, is_healthy=True)) == len(ids) * 16 <= KUBELET_MESSAGE_LIMIT_BYTES
 
 
 def test_a_sick_card_on_a_full_node_does_not_carry_the_message_over_the_limit() -> None:
     cards = [device_ids_of_card(index, 32_768) for index in range(8)]
     healthy = [device_id for ids in cards[1:] for device_id in ids]
-    assert must_be_brief(len(healthy), len(cards[0]))
-    sick = encode_devices(cards[0], is_healthy=False, is_brief=True)
+    assert must_omit_unhealthy(dict.fromkeys(range(8), 32_768), len(cards[0]), KUBELET_MESSAGE_LIMIT_BYTES)
+    sick = encode_devices(cards[0], is_healthy=False, omit_unhealthy=True)
     assert len(encode_devices(healthy, is_healthy=True) + sick) <= KUBELET_MESSAGE_LIMIT_BYTES
-    assert not must_be_brief(100, 100)
+    assert not must_omit_unhealthy({0: 200}, 100, KUBELET_MESSAGE_LIMIT_BYTES)
 
 
 def test_ids_of_a_card_agree_with_single_ids_and_do_not_move_when_it_grows() -> None:
@@ -68,7 +73,7 @@ def test_ids_of_a_card_agree_with_single_ids_and_do_not_move_when_it_grows() -> 
 
 def test_every_card_has_its_own_first_characters() -> None:
     assert sum(FIRST_CHARACTERS_PER_CARD) == 94
-    firsts = [{device_id[0] for device_id in device_ids_of_card(i, UNITS_PER_CARD[i])} for i in range(MAX_CARDS)]
+    firsts = [{device_id[0] for device_id in device_ids_of_card(i, UNITS_PER_PAGE[i])} for i in range(MAX_CARDS)]
     assert sum(map(len, firsts)) == len(set().union(*firsts)) == 94
 
 
@@ -82,7 +87,8 @@ def test_every_card_has_its_own_first_characters() -> None:
         ("é00", "its layout is unknown"),
         ("00é", "its layout is unknown"),
         (" 00", "its layout is unknown"),
-        ("0000", "its layout is unknown"),
+        ("00000", "its layout is unknown"),
+        (" 000", "its layout is unknown"),
         ("", "its layout is unknown"),
     ],
 )
@@ -96,7 +102,8 @@ def test_an_id_of_another_layout_is_explained_and_never_misread(foreign: str, or
     ("units", "why"),
     [
         ({16: 4}, "card index 16 cannot be named"),
-        ({0: 185_557}, "card 0 has 185557 units, and at most 185556"),
+        ({0: 17_627_821}, "card 0 has 17627821 units, and at most 17627820"),
+        ({0: 260_000}, "1 cards with 260000 units in all make a message of 4234444 bytes"),
         (dict.fromkeys(range(8), 32_769), "8 cards with 262152 units in all make a message of 4194432 bytes"),
     ],
 )
@@ -106,17 +113,30 @@ def test_what_the_kubelet_would_not_take_is_refused_with_numbers(units: dict[int
         check_fits_kubelet(units)
 
 
-@pytest.mark.parametrize(("index", "unit", "last"), [(16, 0, 15), (-1, 0, 15), (0, -1, 185_555), (0, 185_556, 185_555)])
+@pytest.mark.parametrize(
+    ("index", "unit", "last"), [(16, 0, 15), (-1, 0, 15), (0, -1, 17_627_819), (0, 17_627_820, 17_627_819)]
+)
 def test_what_the_layout_cannot_name_is_refused(index: int, unit: int, last: int) -> None:
     with pytest.raises(Refused, match=f"cannot be named in a device id; accepted: 0 to {last}$"):
         encode_device_id(index, unit)
 
 
 def test_a_card_has_all_of_its_ids_or_none() -> None:
-    assert fits_kubelet({0: UNITS_PER_CARD[0]})
-    assert len(device_ids_of_card(15, UNITS_PER_CARD[15])) == UNITS_PER_CARD[15]
-    with pytest.raises(Refused, match="unit 17672 of card 15 cannot be named"):
-        device_ids_of_card(15, UNITS_PER_CARD[15] + 1)
+    last = MAX_UNITS_PER_CARD[15]
+    ids = device_ids_of_card(15, last)
+    assert len(set(ids)) == last == 1_678_840
+    assert [ids[unit] for unit in (0, 17_671, 17_672, last - 1)] == ["}00", "~~~", "0}00", "~~~~"]
+    with pytest.raises(Refused, match="unit 1678840 of card 15 cannot be named"):
+        device_ids_of_card(15, last + 1)
+
+
+def test_mib_units_of_eight_cards_of_80_gib_fit_a_kubelet_built_with_16_mib() -> None:
+    units = dict.fromkeys(range(8), 81_920)
+    assert not fits_kubelet(units)
+    check_fits_kubelet(units, 16 << 20)
+    ids = [device_id for index in units for device_id in device_ids_of_card(index, 81_920)]
+    assert len(set(ids)) == 655_360
+    assert len(encode_devices(ids, is_healthy=True)) == list_bytes(units) == 10_647_952
 
 
 def test_of_a_long_foreign_id_so_much_is_shown() -> None:

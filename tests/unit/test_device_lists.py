@@ -19,8 +19,11 @@ from gcushare.wire.kubelet.device_lists import (
 )
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
-OURS = st.builds(encode_device_id, st.integers(0, MAX_CARDS - 1), st.integers(0, 9_000))
-ANY = st.one_of(OURS, st.sampled_from(["GPU-1-_-3", "x", "", "é0", "0é", "00\t", "a" * 200]))
+OURS = st.builds(
+    encode_device_id, st.integers(0, MAX_CARDS - 1), st.one_of(st.integers(0, 9_000), st.integers(0, 1_600_000))
+)
+FOREIGN = ["GPU-1-_-3", "x", "", "é0", "0é", "00\t", "a" * 200, " 000", "\n\x03000", "0\n\x03", "000 ", "00000"]
+ANY = st.one_of(OURS, st.sampled_from(FOREIGN))
 
 
 def preferred(*containers: tuple[list[str], list[str], int]) -> bytes:
@@ -71,6 +74,26 @@ def test_ids_of_one_card_are_picked_from_a_shuffled_list() -> None:
     (answer,) = pb.PreferredAllocationResponse.FromString(encode_preferred_response([picked])).container_responses
     assert len(set(answer.deviceIDs)) == 300
     assert set(answer.deviceIDs) <= set(device_ids_of_card(5, 500))
+
+
+@pytest.mark.parametrize("must_include", [0, 2])
+def test_ids_of_both_lengths_are_read_and_answered_as_they_came(must_include: int) -> None:
+    ids = device_ids_of_card(15, 17_772)
+    random.Random(7).shuffle(ids)
+    (request,) = decode_preferred_request(preferred((ids, ids[:must_include], 17_772)))
+    assert request.available.is_padded, "the fast way, not the generated messages'"
+    assert (request.available.text(), request.must_include.text()) == (ids, ids[:must_include])
+    picked = [entry for container in (request.available,) for entry in container.of_card(15, 17_772)]
+    (answer,) = pb.PreferredAllocationResponse.FromString(encode_preferred_response([picked])).container_responses
+    assert list(answer.deviceIDs) == ids
+
+
+def test_lists_of_both_lengths_are_joined() -> None:
+    short, long = device_ids(["000", "x"]), device_ids(["0000", "001"])
+    assert (short + short).text() == ["000", "000", "x", "x"]
+    assert (short + long).text() == ["000", "0000", "001", "x"]
+    assert (long + short).first(3) == ["0000", "001", "000"]
+    assert (short + long).count_by_card() == {0: 3}
 
 
 def test_ids_that_must_be_included_can_be_answered_like_the_others() -> None:

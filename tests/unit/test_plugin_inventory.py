@@ -45,7 +45,7 @@ def test_what_does_not_fit_names_unit_cards_bytes_limit_and_the_finest_that_fits
     with pytest.raises(Refused) as caught:
         plan_inventory(cards(*[80] * 8), offer("0.001"))
     text = str(caught.value)
-    assert "memory unit '0.001' with 8 cards gives 640000 units, a message of 10240000 bytes of 4194304" in text
+    assert "memory unit '0.001' with 8 cards gives 640000 units, a message of 10392592 bytes of 4194304" in text
     assert "the finest unit that fits is 0.01" in text
 
 

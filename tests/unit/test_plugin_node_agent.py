@@ -82,7 +82,7 @@ def test_a_cordon_that_names_nothing_is_reported_once(rig: Rig, cordon: str) -> 
 
 def test_auto_keeps_its_unit_while_it_fits_and_changes_it_only_when_no_one_holds_any(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, unit="auto")
-    rig.see(200)
+    rig.see(300)
     assert rig.agent.inventory is not None
     assert rig.agent.inventory.unit.name == "0.01"
     rig.see(16)

@@ -2,13 +2,14 @@
 
 import contextlib
 import itertools
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_device_id
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.protos import podresources_pb2 as pb
 
@@ -38,6 +39,15 @@ def test_a_run_of_ids_is_read_whole() -> None:
     (found,) = decode_holdings(answer(*as_kubelet(*ids)).SerializeToString(), RESOURCE)
     assert (found.pod, found.container, found.ids.count_by_card()) == ("d/a", "c0", {3: 500})
     assert found.ids.text() == ids
+
+
+def test_a_run_of_short_and_long_ids_is_read_whole() -> None:
+    ids = device_ids_of_card(15, 17_772)
+    random.Random(7).shuffle(ids)
+    others = as_kubelet("GPU-1", resource="nvidia.com/gpu")
+    (found,) = decode_holdings(answer(*others, *as_kubelet(*ids), *others).SerializeToString(), RESOURCE)
+    assert found.ids.text() == ids
+    assert found.ids.count_by_card() == {15: 17_772}
 
 
 def test_another_resources_ids_are_skipped_wherever_they_stand() -> None:
@@ -74,7 +84,11 @@ def test_a_resource_name_too_long_for_the_short_form_is_read_slowly() -> None:
     assert read(answer(*as_kubelet("000", "001", resource=name)), name) == {("d/a", "c0"): {"000", "001"}}
 
 
-_IDS = st.lists(st.sampled_from([*device_ids_of_card(0, 9), *device_ids_of_card(5, 9), "GPU-1", "zz", ""]), max_size=12)
+LONG = [encode_device_id(15, unit) for unit in (17_672, 99_999)]
+_IDS = st.lists(
+    st.sampled_from([*device_ids_of_card(0, 9), *device_ids_of_card(5, 9), *LONG, "GPU-1", "zz", "", " 000"]),
+    max_size=12,
+)
 _DEVICES = st.lists(st.tuples(st.sampled_from([RESOURCE, "nvidia.com/gpu"]), _IDS), max_size=8)
 
 

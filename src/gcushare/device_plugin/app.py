@@ -14,7 +14,7 @@ from aiohttp import web
 from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcOwners
-from gcushare.core.cards import SERVES_WHOLE
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
@@ -63,6 +63,10 @@ EVENTS_DRAIN_S = 1.0
 FACTS_TIMEOUT_S = 10.0
 """How long the start waits for the API server: running pods and the kubelet must not wait for it longer."""
 _OFFER_WAIT_S = 5.0
+ANSWER_BYTES_PER_LIST_BYTE = 4
+"""podresources repeats the resource's name for each id: about 36 bytes, where the device list has 16."""
+MANY_UNITS = 10_000
+"""Above it kubelet 1.36 takes seconds for its search of a node's health; docs/performance.md has the measurement."""
 
 
 class PluginApp:
@@ -96,6 +100,7 @@ class PluginApp:
             pod_resources_socket=settings.kubelet.pod_resources_socket,
             checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
             clock=clock.monotonic,
+            answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )
         self._limiter = make_limiter(settings.limits)
         self._parts = make_parts(
@@ -108,7 +113,13 @@ class PluginApp:
         )
         unit = settings.cards.memory_unit or self._vendor.default_unit
         self._agent = NodeAgent(
-            Offer(vendor=self._vendor, unit=unit, reserve=settings.cards.reserve, mode=settings.cards.mode),
+            Offer(
+                vendor=self._vendor,
+                unit=unit,
+                reserve=settings.cards.reserve,
+                mode=settings.cards.mode,
+                message_limit_bytes=settings.kubelet.kubelet_message_limit,
+            ),
             self._parts,
             clock=clock.monotonic,
         )
@@ -116,6 +127,7 @@ class PluginApp:
         self._monitor = open_monitor(
             settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
         )
+        self._is_warned_of_units = False
         self._mps = self._make_mps()
         self._pod_use = self._make_pod_use()
         self._over_use = self._make_over_use()
@@ -177,6 +189,20 @@ class PluginApp:
     def _cards_changed(self, cards: CardsSnapshot) -> None:
         """Offer the cards as they are, but those whose memory was to be limited and cannot be."""
         self._agent.cards_changed(cards if self._limiter is None else self._limiter.close_cards(cards))
+        self._warn_of_many_units()
+
+    def _warn_of_many_units(self) -> None:
+        """Name once the kubelet's feature gates that make a restart of the kubelet slow."""
+        units = 0 if self._agent.inventory is None else self._agent.inventory.total_units
+        if self._is_warned_of_units or units <= MANY_UNITS or SERVES_MEMORY not in self._settings.cards.mode.parts:
+            return
+        self._is_warned_of_units = True
+        gates = "ResourceHealthStatus,ResourceHealthStatusMessage"
+        logger.warning(
+            "kubelet 1.36 and newer search the health of so many units for a long time at each of their starts: turn "
+            "these feature gates of the kubelet off, or use a coarser --memory-unit %s",
+            fields(units=units, gates=gates, node=self._node_name),
+        )
 
     def _make_over_use(self) -> OverUseParts:
         parts = self._parts

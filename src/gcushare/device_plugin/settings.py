@@ -20,6 +20,7 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
+from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES
 
 COMPONENT = DEVICE_PLUGIN
 
@@ -44,7 +45,7 @@ class CardSettings(CardSourceSettings):
         default=None,
         help="The amount of memory that 1 in a pod's request stands for. The default is "
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
-        "the finest that the kubelet's 4 MiB message limit lets through, of "
+        "the finest whose units fit into one message to the kubelet (--kubelet-message-limit), of "
         f"{' and '.join(map(_auto_units, VENDORS))}.",
     )
     card_count: CardCount = setting(
@@ -84,6 +85,15 @@ class KubeletSettings:
         parsers.path("DIR"),
         default=Path("/var/lib/kubelet/device-plugins"),
         help="Where the kubelet's registration socket and its checkpoint are, and where the plugin's socket goes.",
+    )
+    kubelet_message_limit: int = setting(
+        parsers.size_bytes(KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES),
+        default=KUBELET_MESSAGE_LIMIT_BYTES,
+        help="The largest message that this node's kubelet receives. It is a constant of the kubelet's build: name "
+        "another one only for a kubelet that was built with it, since what is larger ends the stream and turns the "
+        "capacity to 0. A unit costs 16 bytes, 17 beyond the first 17,672 to 185,556 units of a card. Kubelet 1.36 "
+        "searches the health of all units of a node when it starts: above some 10,000 units turn its feature gates "
+        "ResourceHealthStatus and ResourceHealthStatusMessage off.",
     )
     pod_resources_socket: Path = setting(
         parsers.path("FILE"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from gcushare.core.errors import ConfigError
+from gcushare.wire.protos import services
 from gcushare_playground.kubelet.http_api import HttpNodeApi
 from gcushare_playground.kubelet.kubelet import Kubelet
 from gcushare_playground.kubelet.settings import KubeletSettings, by_creation
@@ -67,6 +68,10 @@ async def serve(settings: KubeletSettings, server: ServerAddress) -> None:
 @click.option(
     "--status-interval", type=float, default=1.0, show_default=True, help="Seconds between looks at the Node."
 )
+@click.option(
+    "--message-limit", type=int, default=services.KUBELET_RECEIVE_LIMIT_BYTES, show_default=True,
+    help="Bytes of the largest message it receives from a plugin.",
+)  # fmt: skip
 @click.option("--log-port", type=int, default=0, help="Port for kubectl logs; 0 takes a free one.")
 @click.option("--tls-cert-file", type=click.Path(path_type=Path, exists=True), help="Serve kubectl logs over TLS.")
 @click.option("--tls-private-key-file", type=click.Path(path_type=Path, exists=True), help="Key of the certificate.")
@@ -83,6 +88,7 @@ def main(
     labels: tuple[str, ...],
     capacities: tuple[str, ...],
     status_interval: float,
+    message_limit: int,
     log_port: int,
     tls_cert_file: Path | None,
     tls_private_key_file: Path | None,
@@ -99,6 +105,7 @@ def main(
             order=by_creation if order == "creation" else None,
             seed=seed,
             status_interval_s=status_interval,
+            message_limit_bytes=message_limit,
             machine={**defaults.machine, **_parse_pairs("--capacity", capacities)},
             labels=_parse_pairs("--label", labels),
             log_port=log_port,

@@ -23,7 +23,6 @@ PRE_START_TIMEOUT_S = 30.0
 """The kubelet's deadline for PreStartContainer; its other calls to a plugin have none."""
 
 _CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", services.KUBELET_RECEIVE_LIMIT_BYTES),
     ("grpc.max_send_message_length", -1),
     ("grpc.default_authority", "localhost"),
     # A plugin that starts again listens on the same path: its new channel must not inherit the old one's back-off.
@@ -70,9 +69,15 @@ class _Parser(Protocol[_Answer]):
 class PluginEndpoint:
     """One registered plugin's socket. ``stopped_at`` is set permanently once the kubelet considers the plugin gone."""
 
-    def __init__(self, resource: str, socket_path: Path | None) -> None:
+    def __init__(
+        self,
+        resource: str,
+        socket_path: Path | None,
+        message_limit_bytes: int = services.KUBELET_RECEIVE_LIMIT_BYTES,
+    ) -> None:
         self.resource = resource
         self.socket_path = socket_path
+        self._message_limit_bytes = message_limit_bytes
         self.options = pb.DevicePluginOptions()
         self.stopped_at: float | None = None
         self._channel: grpc.aio.Channel | None = None
@@ -94,7 +99,8 @@ class PluginEndpoint:
         Raises:
             PluginCallError: no answer within the kubelet's patience, or the plugin refused to name its options.
         """
-        self._channel = grpc.aio.insecure_channel(f"unix:{self.socket_path}", options=_CHANNEL_OPTIONS)
+        limit = ("grpc.max_receive_message_length", self._message_limit_bytes)
+        self._channel = grpc.aio.insecure_channel(f"unix:{self.socket_path}", options=(limit, *_CHANNEL_OPTIONS))
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 await self._channel.channel_ready()

@@ -41,8 +41,10 @@ class PluginManager:
         *,
         clock: Callable[[], float],
         on_change: Callable[[], None],
+        message_limit_bytes: int,
     ) -> None:
         self.directory = directory
+        self._message_limit_bytes = message_limit_bytes
         self.endpoints: dict[str, PluginEndpoint] = {}
         self.registrations = 0
         self._books = books
@@ -117,7 +119,8 @@ class PluginManager:
         if problem is not None:
             logger.warning("registration refused resource=%r reason=%s", request.resource_name, problem)
             await context.abort(grpc.StatusCode.UNKNOWN, problem)
-        endpoint = PluginEndpoint(request.resource_name, self.directory / request.endpoint)
+        socket_path = self.directory / request.endpoint
+        endpoint = PluginEndpoint(request.resource_name, socket_path, self._message_limit_bytes)
         try:
             await endpoint.connect()
         except PluginCallError as error:

@@ -76,7 +76,8 @@ class PodResourcesServer:
         """Listen on the socket, in place of one that a killed process left."""
         self._socket_path.parent.mkdir(parents=True, exist_ok=True)
         self._socket_path.unlink(missing_ok=True)
-        server = grpc.aio.server(options=(("grpc.max_send_message_length", services.POD_RESOURCES_ANSWER_LIMIT_BYTES),))
+        # A real kubelet bounds what its own clients receive, not what it sends.
+        server = grpc.aio.server(options=(("grpc.max_send_message_length", -1),))
         handlers = {
             services.POD_RESOURCES_LIST: (self._list, pb.ListPodResourcesRequest.FromString),
             services.POD_RESOURCES_GET: (self._get, pb.GetPodResourcesRequest.FromString),

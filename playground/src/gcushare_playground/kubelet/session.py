@@ -61,7 +61,12 @@ class KubeletSession:
         is_new_machine = not checkpoint.exists()
         restore_books(self.books, checkpoint)
         self.plugins = PluginManager(
-            settings.plugin_dir, self.books, checkpoint, clock=clock, on_change=self._devices_changed.set
+            settings.plugin_dir,
+            self.books,
+            checkpoint,
+            clock=clock,
+            on_change=self._devices_changed.set,
+            message_limit_bytes=settings.message_limit_bytes,
         )
         self._podresources = self._make_podresources(clock)
         allocator = self._make_allocator(checkpoint)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.core.errors import ConfigError
+from gcushare.wire.protos import services
 from gcushare_playground.kubelet.podspec import Pod
 
 AdmissionOrder = Callable[[Sequence[Pod]], Sequence[Pod]]
@@ -48,6 +49,8 @@ class KubeletSettings:
     """How often conditions and Lease are renewed when nothing changes."""
     start_retry_s: float = 1.0
     """Wait before a container whose plugin refused its start is tried again."""
+    message_limit_bytes: int = services.KUBELET_RECEIVE_LIMIT_BYTES
+    """The largest message it receives from a plugin; a constant of a real kubelet's build."""
     podresources: bool = True
     """Whether the pod resources socket exists at all; kubelets before 1.20 have none."""
     podresources_calls_per_s: float = 100.0

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD, device_ids_of_card
-from gcushare.wire.kubelet.device_lists import encode_devices, must_be_brief
+from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
+from gcushare.wire.kubelet.device_lists import encode_devices, must_omit_unhealthy
 from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_list
 
 
@@ -72,8 +72,9 @@ class MemoryDeviceList(DeviceList):
     no pod holds them: a held id that turns unhealthy makes the re-admission of its pod fail after a kubelet restart.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> None:
         super().__init__()
+        self._message_limit_bytes = message_limit_bytes
         self._offered: tuple[Inventory, Mapping[int, frozenset[str]]] | None = None
 
     def offer(self, inventory: Inventory, held: Mapping[int, frozenset[str]]) -> bool:
@@ -88,8 +89,9 @@ class MemoryDeviceList(DeviceList):
         kept = {card.index: held[card.index] for card in inventory.cards if card.index in held}
         kept |= {card.index: frozenset() for card in inventory.cards if card.health is Health.UNHEALTHY}
         healthy = sum(len(kept[card.index]) if card.index in kept else card.units for card in inventory.cards)
-        is_brief = must_be_brief(healthy, inventory.total_units - healthy)
-        message = b"".join(_encode_card(card, kept.get(card.index), is_brief) for card in inventory.cards)
+        unhealthy = inventory.total_units - healthy
+        omit = must_omit_unhealthy(inventory.units_by_card, unhealthy, self._message_limit_bytes)
+        message = b"".join(_encode_card(card, kept.get(card.index), omit_unhealthy=omit) for card in inventory.cards)
         self.size = inventory.total_units
         return self._set_message(message)
 
@@ -110,14 +112,15 @@ class WholeCardDeviceList(DeviceList):
         return self._set_message(encode_whole_card_list(devices))
 
 
-def _encode_card(card: InventoryCard, kept: frozenset[str] | None, is_brief: bool) -> bytes:
+def _encode_card(card: InventoryCard, kept: frozenset[str] | None, *, omit_unhealthy: bool) -> bytes:
     """The part of one card; ``kept`` are its healthy ids, None for all of them."""
     ids = device_ids_of_card(card.index, card.units)
     if kept is None:
         return encode_devices(ids, is_healthy=True)
-    well = [device_id for device_id in ids if device_id in kept] if kept else []
-    ill = [device_id for device_id in ids if device_id not in kept] if kept else ids
-    return encode_devices(well, is_healthy=True) + encode_devices(ill, is_healthy=False, is_brief=is_brief)
+    healthy = [device_id for device_id in ids if device_id in kept] if kept else []
+    unhealthy = [device_id for device_id in ids if device_id not in kept] if kept else ids
+    encoded = encode_devices(unhealthy, is_healthy=False, omit_unhealthy=omit_unhealthy)
+    return encode_devices(healthy, is_healthy=True) + encoded
 
 
 _ENTRY_HEAD_BYTES = 2
@@ -125,7 +128,7 @@ _ENTRY_HEAD_BYTES = 2
 
 
 class HeldIds:
-    """The held units of memory of closed cards, made once per record: they may be 185,556.
+    """The held units of memory of closed cards, made once per record: they may be hundreds of thousands.
 
     podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only once the
     kubelet's checkpoint has shown them, for which ``want_hidden`` is called with the pods' uids; until then nothing of
@@ -155,7 +158,7 @@ class HeldIds:
             index: ids.union(
                 entry[_ENTRY_HEAD_BYTES:].decode()
                 for granted in fresh
-                for entry in granted.of_card(index, UNITS_PER_CARD[index])
+                for entry in granted.of_card(index, len(granted))
             )
             for index, ids in held.items()
         }

@@ -35,7 +35,9 @@ class PodResourcesReader:
         pod_resources_socket: Path,
         checkpoint: Path,
         clock: Callable[[], float],
+        answer_limit_bytes: int = services.POD_RESOURCES_ANSWER_LIMIT_BYTES,
     ) -> None:
+        self._answer_limit_bytes = answer_limit_bytes
         self._resource = resource
         self._whole = whole
         self._socket = pod_resources_socket
@@ -83,8 +85,10 @@ class PodResourcesReader:
         if not self._socket.exists():
             raise RetryableError(f"podresources at {self._socket} does not answer")
         if self._channel is None:
-            limit = services.POD_RESOURCES_ANSWER_LIMIT_BYTES
-            options = [("grpc.max_receive_message_length", limit), ("grpc.max_reconnect_backoff_ms", 1000)]
+            options = [
+                ("grpc.max_receive_message_length", self._answer_limit_bytes),
+                ("grpc.max_reconnect_backoff_ms", 1000),
+            ]
             self._channel = grpc.aio.insecure_channel(f"unix:{self._socket}", options=options)
         call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
         record = KubeletAllocations("podresources")

@@ -14,7 +14,7 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.node.choices import AUTO_UNIT, NO_RESERVE, Reserve
 from gcushare.node.offer import offer_card
 from gcushare.vendors import Vendor
-from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
+from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet, list_bytes
 from gcushare.wire.nodes import is_named
 
 
@@ -27,6 +27,7 @@ class Offer:
     reserve: Reserve = NO_RESERVE
     cordoned: frozenset[str] = frozenset()
     mode: Mode = Mode.MEMORY
+    message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES
 
 
 def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
@@ -41,9 +42,9 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
     cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=offer.cordoned) for each in found.cards)
     if SERVES_MEMORY in offer.mode.parts:
         try:
-            check_fits_kubelet({card.index: card.units for card in cards})
+            check_fits_kubelet({card.index: card.units for card in cards}, offer.message_limit_bytes)
         except Refused as refusal:
-            raise Refused(_explain(memory, unit, str(refusal))) from refusal
+            raise Refused(_explain(memory, unit, offer, str(refusal))) from refusal
     else:
         check_fits_kubelet({card.index: 0 for card in cards})
     return Inventory(unit=unit, cards=cards, driver=found.driver, left_out=found.left_out, modes=offer.mode.parts)
@@ -68,24 +69,25 @@ def _keep_card(before: InventoryCard, now: InventoryCard | None, offer: Offer) -
 def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
     if offer.unit != AUTO_UNIT:
         return parse_memory_unit(offer.unit)
-    unit = finest_unit(list(memory.values()), offer.vendor.auto_units, lambda units: _fit(memory, units))
+    unit = finest_unit(list(memory.values()), offer.vendor.auto_units, lambda units: _fit(memory, units, offer))
     if unit is None:
         coarsest = parse_memory_unit(offer.vendor.auto_units[0])
-        raise Refused(_explain(memory, coarsest, f"none of the units {', '.join(offer.vendor.auto_units)} fits"))
+        raise Refused(_explain(memory, coarsest, offer, f"none of the units {', '.join(offer.vendor.auto_units)} fits"))
     return unit
 
 
-def _fit(memory: Mapping[int, int], units: Sequence[int]) -> bool:
-    return fits_kubelet(dict(zip(memory, units, strict=True)))
+def _fit(memory: Mapping[int, int], units: Sequence[int], offer: Offer) -> bool:
+    return fits_kubelet(dict(zip(memory, units, strict=True)), offer.message_limit_bytes)
 
 
-def _explain(memory: Mapping[int, int], unit: MemoryUnit, why: str) -> str:
-    total = sum(unit.units_in(size) for size in memory.values())
-    fitting = finest_unit(list(memory.values()), MEMORY_UNIT_NAMES, lambda units: _fit(memory, units))
+def _explain(memory: Mapping[int, int], unit: MemoryUnit, offer: Offer, why: str) -> str:
+    units_by_card = {index: unit.units_in(size) for index, size in memory.items()}
+    total, size = sum(units_by_card.values()), list_bytes(units_by_card)
+    fitting = finest_unit(list(memory.values()), MEMORY_UNIT_NAMES, lambda units: _fit(memory, units, offer))
     remedy = f"the finest unit that fits is {fitting.name}" if fitting else "no unit fits: share fewer cards"
     return (
-        f"memory unit {unit.name!r} with {len(memory)} cards gives {total} units, a message of {total * DEVICE_BYTES} "
-        f"bytes of {KUBELET_MESSAGE_LIMIT_BYTES}: {why}; {remedy} (--memory-unit)"
+        f"memory unit {unit.name!r} with {len(memory)} cards gives {total} units, a message of {size} "
+        f"bytes of {offer.message_limit_bytes}: {why}; {remedy} (--memory-unit)"
     )
 
 

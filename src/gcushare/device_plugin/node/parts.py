@@ -53,7 +53,7 @@ def make_parts(
     return Parts(
         store=store,
         pods=pods,
-        memory_devices=MemoryDeviceList(),
+        memory_devices=MemoryDeviceList(kubelet.kubelet_message_limit),
         allocator=CardAllocator(
             store, responses, pods, whole=False, wait_for_pod_s=kubelet.wait_for_pod, clock=clock.monotonic
         ),

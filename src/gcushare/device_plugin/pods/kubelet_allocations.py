@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
-from gcushare.wire.kubelet.device_ids import UNITS_PER_CARD
 from gcushare.wire.kubelet.device_lists import DeviceIds
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, is_whole_card_id
 
@@ -93,12 +92,12 @@ class KubeletAllocations:
         )
 
     def held_ids(self, card_index: int) -> frozenset[str]:
-        """The ids of one card that somebody holds; made when asked for, since a node may have 262,144."""
+        """The ids of one card that somebody holds; made when asked for, since a node may have hundreds of thousands."""
         return frozenset(
             entry[2:].decode()
             for of_pod in self._held.values()
             for ids in of_pod
-            for entry in ids.of_card(card_index, UNITS_PER_CARD[card_index])
+            for entry in ids.of_card(card_index, len(ids))
         )
 
     @property

@@ -23,7 +23,7 @@ from gcushare.core.cards import (
 )
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.units import parse_memory_unit
-from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
+from gcushare.wire.kubelet.device_ids import MAX_CARDS, MAX_MESSAGE_LIMIT_BYTES, check_fits_kubelet
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder, Count, Int
 
 INVENTORY_VERSION = 1
@@ -151,7 +151,8 @@ def decode_inventory(text: str) -> Inventory:
     modes = tuple(document.modes) or (SERVES_MEMORY,)
     if SERVES_MEMORY in modes:
         try:
-            check_fits_kubelet({card.index: card.units for card in cards})
+            # The node's own limit is not known here: its plugin keeps that, this only bounds what is believed.
+            check_fits_kubelet({card.index: card.units for card in cards}, MAX_MESSAGE_LIMIT_BYTES)
         except Refused as refusal:
             raise RemoteContractError(f"the inventory annotation is beyond a node's limits: {refusal}") from refusal
     return Inventory(

@@ -1,15 +1,18 @@
-"""Device ids that name their card: three characters, the first of which is the card's.
+"""Device ids that name their card: three characters, the first of which is the card's; a fourth before them if needed.
 
 The kubelet refuses to give an id twice, so ids that name their card make the kubelet itself enforce that no card is
-overcommitted. An id depends on (card index, unit) alone: it never moves when cards come, go or change their size.
+overcommitted. An id depends on (card index, unit) alone: it never moves when cards come, go or change their size, nor
+when the kubelet's message limit is raised.
 
-Layout: an id is three of the 94 printable ASCII characters, digits and letters first. Each card index owns a run of
-first characters, the run being long enough for an equal share of 262,144 units among that many cards (21 characters,
-185,556 units, for card 0; 8 cards of 32,768 units and 16 of 16,384 fit). Two further characters count within.
+Layout: a short id is three of the 94 printable ASCII characters, digits and letters first. Each card index owns a run
+of first characters, the run being long enough for an equal share of 262,144 units among that many cards (21 characters,
+185,556 units, for card 0; 8 cards of 32,768 units and 16 of 16,384 fit). Two further characters count within. These
+units are a card's page 0. Units beyond are on the pages 1 to 94: an id there is the page's character and then the short
+id of the same place on page 0. So the card's character is always the third from the end.
 docs/adr/0002-device-ids.md weighs the alternatives.
 
-Source of the limits: the kubelet receives at most 4,194,304 bytes in one message (gRPC's default), and a ``Device``
-costs 13 bytes beside its id.
+Source of the limits: the kubelet receives at most 4,194,304 bytes in one message (gRPC's default, a constant of its
+build), and a ``Device`` costs 13 bytes beside its id.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ from collections.abc import Iterable, Mapping
 from gcushare.core.errors import Refused, RemoteContractError
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304
+"""Of a kubelet as released; ``--kubelet-message-limit`` names another one."""
+MAX_MESSAGE_LIMIT_BYTES = 16 * KUBELET_MESSAGE_LIMIT_BYTES
+"""The largest limit that is accepted; also bounds the inventories that are read, whose node's limit is not known."""
 ID_LENGTH = 3
+"""Characters of a short id; an id of page 1 and beyond has one more."""
 DEVICE_BYTES = 13 + ID_LENGTH
-"""Of one healthy Device in ListAndWatchResponse: tag, length, id with tag and length, health with tag and length."""
-MAX_UNITS_PER_NODE = KUBELET_MESSAGE_LIMIT_BYTES // DEVICE_BYTES
+"""Of one healthy Device with a short id in ListAndWatchResponse: tag, length, and id and health with theirs."""
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase + string.punctuation
 _BASE = len(_ALPHABET)
@@ -34,8 +40,9 @@ _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 FIRST_CHARACTERS_PER_CARD = (21, 15, 10, 8, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2)
 MAX_CARDS = len(FIRST_CHARACTERS_PER_CARD)
 _STARTS = tuple(sum(FIRST_CHARACTERS_PER_CARD[:index]) for index in range(MAX_CARDS))
-UNITS_PER_CARD = tuple(count * _PER_FIRST_CHARACTER for count in FIRST_CHARACTERS_PER_CARD)
-"""The most units that a card of each index can have; fixed permanently."""
+UNITS_PER_PAGE = tuple(count * _PER_FIRST_CHARACTER for count in FIRST_CHARACTERS_PER_CARD)
+"""How many units of a card of each index are on one page; fixed permanently."""
+MAX_UNITS_PER_CARD = tuple(units * (1 + _BASE) for units in UNITS_PER_PAGE)
 
 _CARD_OF_FIRST = {
     _ALPHABET[start + offset]: index
@@ -44,17 +51,17 @@ _CARD_OF_FIRST = {
 }
 NO_CARD = 255
 CARD_OF_FIRST_BYTE = bytes(_CARD_OF_FIRST.get(chr(code), NO_CARD) for code in range(256))
-"""For ``bytes.translate``: the card index of an id's first byte, ``NO_CARD`` where it is none."""
+"""For ``bytes.translate``: the card index of a short id's first byte, ``NO_CARD`` if it is none."""
 
 _ID_BYTES = _ALPHABET.encode()
 
 
-def are_ids_of_ours(second: bytes, third: bytes) -> bool:
-    """Whether the characters behind the first, each kind of many ids in a row, are all of the alphabet.
+def are_ids_of_ours(*characters: bytes) -> bool:
+    """Whether the characters beside the card's, each place of many ids in a row, are all of the alphabet.
 
     0.8 ms for 262,144 ids, cutting their characters out included.
     """
-    return not second.translate(None, _ID_BYTES) and not third.translate(None, _ID_BYTES)
+    return not any(row.translate(None, _ID_BYTES) for row in characters)
 
 
 def encode_device_id(card_index: int, unit: int) -> str:
@@ -65,37 +72,39 @@ def encode_device_id(card_index: int, unit: int) -> str:
     """
     if not 0 <= card_index < MAX_CARDS:
         raise Refused(f"card index {card_index} cannot be named in a device id; accepted: 0 to {MAX_CARDS - 1}")
-    if not 0 <= unit < UNITS_PER_CARD[card_index]:
+    if not 0 <= unit < MAX_UNITS_PER_CARD[card_index]:
         raise Refused(
             f"unit {unit} of card {card_index} cannot be named in a device id; accepted: 0 to "
-            f"{UNITS_PER_CARD[card_index] - 1}"
+            f"{MAX_UNITS_PER_CARD[card_index] - 1}"
         )
-    first, rest = divmod(unit, _PER_FIRST_CHARACTER)
-    return _ALPHABET[_STARTS[card_index] + first] + _PAIRS[rest]
+    page, place = divmod(unit, UNITS_PER_PAGE[card_index])
+    first, rest = divmod(place, _PER_FIRST_CHARACTER)
+    return _page_text(page) + _ALPHABET[_STARTS[card_index] + first] + _PAIRS[rest]
 
 
 def decode_device_id(device_id: str) -> tuple[int, int]:
     """Read (card index, unit) from an id.
 
     Raises:
-        RemoteContractError: not an id of this layout; says whose it looks like.
+        RemoteContractError: not an id of this layout; says which system it looks like.
     """
-    card_index = _CARD_OF_FIRST.get(device_id[:1])
-    if len(device_id) != ID_LENGTH or card_index is None or device_id[1] not in _VALUE or device_id[2] not in _VALUE:
+    if not is_device_id(device_id):
         raise RemoteContractError(
             f"device id {device_id[:80]!r} is not of this plugin: {explain_foreign_id(device_id)}"
         )
-    first = _VALUE[device_id[0]] - _STARTS[card_index]
-    return card_index, first * _PER_FIRST_CHARACTER + _VALUE[device_id[1]] * _BASE + _VALUE[device_id[2]]
+    first, second, third = tuple(device_id[-ID_LENGTH:])
+    card_index = _CARD_OF_FIRST[first]
+    page = _VALUE[device_id[0]] + 1 if len(device_id) > ID_LENGTH else 0
+    place = (_VALUE[first] - _STARTS[card_index]) * _PER_FIRST_CHARACTER + _VALUE[second] * _BASE + _VALUE[third]
+    return card_index, page * UNITS_PER_PAGE[card_index] + place
 
 
 def is_device_id(device_id: str) -> bool:
     """Whether an id is of this layout."""
     return (
-        len(device_id) == ID_LENGTH
-        and device_id[0] in _CARD_OF_FIRST
-        and device_id[1] in _VALUE
-        and device_id[2] in _VALUE
+        ID_LENGTH <= len(device_id) <= ID_LENGTH + 1
+        and device_id[-ID_LENGTH] in _CARD_OF_FIRST
+        and all(character in _VALUE for character in device_id)
     )
 
 
@@ -105,13 +114,21 @@ def device_ids_of_card(card_index: int, units: int) -> list[str]:
     Raises:
         Refused: the card has more units than the layout names.
     """
-    if units:
-        encode_device_id(card_index, units - 1)
-    start = _STARTS[card_index]
-    heads = (_ALPHABET[start + block] for block in range(-(-units // _PER_FIRST_CHARACTER)))
-    ids = [head + pair for head in heads for pair in _PAIRS]
-    del ids[units:]
+    if not units:
+        return []
+    encode_device_id(card_index, units - 1)
+    start, per_page = _STARTS[card_index], UNITS_PER_PAGE[card_index]
+    heads = (_ALPHABET[start + block] for block in range(-(-min(units, per_page) // _PER_FIRST_CHARACTER)))
+    short = [head + pair for head in heads for pair in _PAIRS]
+    ids = short[:units]
+    for page in range(1, -(-units // per_page)):
+        head = _page_text(page)
+        ids += [head + device_id for device_id in short[: units - page * per_page]]
     return ids
+
+
+def _page_text(page: int) -> str:
+    return _ALPHABET[page - 1] if page else ""
 
 
 def explain_foreign_id(device_id: str) -> str:
@@ -125,8 +142,13 @@ def explain_foreign_id(device_id: str) -> str:
     return f"{origin}; the pod that holds it was started under another plugin: delete that pod to free its memory"
 
 
-def check_fits_kubelet(units_by_card: Mapping[int, int]) -> None:
-    """Check that a node's units can be named and reported to the kubelet in one message.
+def list_bytes(units_by_card: Mapping[int, int]) -> int:
+    """Size of the ListAndWatchResponse with every unit healthy; ids beyond a card's page 0 are a byte longer."""
+    return sum(units * DEVICE_BYTES + max(0, units - UNITS_PER_PAGE[index]) for index, units in units_by_card.items())
+
+
+def check_fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> None:
+    """Check that a node's units can be named and reported to the kubelet in one message of ``limit_bytes``.
 
     Raises:
         Refused: what does not fit, with units, bytes and the limit.
@@ -134,20 +156,21 @@ def check_fits_kubelet(units_by_card: Mapping[int, int]) -> None:
     for index, units in sorted(units_by_card.items()):
         if index >= MAX_CARDS:
             raise Refused(f"card index {index} cannot be named in a device id; accepted: 0 to {MAX_CARDS - 1}")
-        if units > UNITS_PER_CARD[index]:
-            raise Refused(f"card {index} has {units} units, and at most {UNITS_PER_CARD[index]} can be named for it")
-    total = sum(units_by_card.values())
-    if total > MAX_UNITS_PER_NODE:
+        if units > MAX_UNITS_PER_CARD[index]:
+            most = MAX_UNITS_PER_CARD[index]
+            raise Refused(f"card {index} has {units} units, and at most {most} can be named for it")
+    size = list_bytes(units_by_card)
+    if size > limit_bytes:
         raise Refused(
-            f"{len(units_by_card)} cards with {total} units in all make a message of {total * DEVICE_BYTES} bytes, and "
-            f"the kubelet receives at most {KUBELET_MESSAGE_LIMIT_BYTES}"
+            f"{len(units_by_card)} cards with {sum(units_by_card.values())} units in all make a message of {size} "
+            f"bytes, and the kubelet receives at most {limit_bytes}"
         )
 
 
-def fits_kubelet(units_by_card: Mapping[int, int]) -> bool:
+def fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> bool:
     """Whether ``check_fits_kubelet`` passes."""
     try:
-        check_fits_kubelet(units_by_card)
+        check_fits_kubelet(units_by_card, limit_bytes)
     except Refused:
         return False
     return True

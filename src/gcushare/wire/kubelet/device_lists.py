@@ -1,105 +1,139 @@
 """The kubelet's large messages on the hot path: bytes in, bytes out, without an object per device.
 
-A node may have 262,144 ids. The list is encoded once per state by joining; a request is read by slicing with a
-stride, since every id of ours is three bytes: five bytes an entry. What does not have that shape (another layout's ids,
-fields in another order) is read by the generated messages instead, slower and just as right.
+A node may have hundreds of thousands of ids. The list is encoded once per state by joining; a request is read by
+slicing with a stride, since every entry of ours has the same length: five bytes with a short id. If a request has ids
+of four characters too, its short ones are first padded to that length, six bytes an entry. What has neither shape
+(another layout's ids, fields in another order) is read by the generated messages instead, slower and just as right.
 
 Source: ``wire/protos/deviceplugin.proto``. An id that is not exactly "Healthy" counts as unhealthy in the kubelet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import compress, groupby, islice
 
 from google.protobuf.message import DecodeError
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     CARD_OF_FIRST_BYTE,
-    DEVICE_BYTES,
     ID_LENGTH,
-    KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_CARDS,
     NO_CARD,
     are_ids_of_ours,
     explain_foreign_id,
     is_device_id,
+    list_bytes,
 )
 from gcushare.wire.protos import deviceplugin_pb2
 
-_STRIDE = 2 + ID_LENGTH
 _AVAILABLE_TAG, _MUST_INCLUDE_TAG, _SIZE_TAG = b"\x0a", b"\x12", 0x18
-_ID_LENGTH_BYTE = bytes([ID_LENGTH])
-_ID_HEAD = b"\x0a" + _ID_LENGTH_BYTE
+_SHORT, _LONG = bytes([ID_LENGTH]), bytes([ID_LENGTH + 1])
+_PAD = b" "
+"""Stands for page 0 in a padded entry; no id of ours has a space."""
 _HEALTHY = b"\x12\x07Healthy"
 _UNHEALTHY = b"\x12\x09Unhealthy"
 _IS_CARD = tuple(bytes(code == index for code in range(256)) for index in range(MAX_CARDS))
 
 
-def must_be_brief(healthy: int, unhealthy: int) -> bool:
-    """Whether a list of so many ids only fits the kubelet's limit without the word for unhealthy.
+def must_omit_unhealthy(units_by_card: Mapping[int, int], unhealthy: int, limit_bytes: int) -> bool:
+    """Whether a list with so many unhealthy ids fits the kubelet's limit only without the text "Unhealthy".
 
-    That word is two bytes longer than the other; an id without it is unhealthy for the kubelet too.
+    That text is two bytes longer than the other; the kubelet takes an id without any for unhealthy too.
     """
     longer = len(_UNHEALTHY) - len(_HEALTHY)
-    return healthy * DEVICE_BYTES + unhealthy * (DEVICE_BYTES + longer) > KUBELET_MESSAGE_LIMIT_BYTES
+    return list_bytes(units_by_card) + unhealthy * longer > limit_bytes
 
 
-def encode_devices(ids: Sequence[str], *, is_healthy: bool, is_brief: bool = False) -> bytes:
+def encode_devices(ids: Sequence[str], *, is_healthy: bool, omit_unhealthy: bool = False) -> bytes:
     """Encode some ids of a ListAndWatchResponse; a message is any number of such parts in a row.
 
-    ``is_brief`` leaves the word for unhealthy out.
+    ``omit_unhealthy`` leaves the text "Unhealthy" out.
     """
+    health = _HEALTHY if is_healthy else b"" if omit_unhealthy else _UNHEALTHY
+    if len("".join(ids)) == ID_LENGTH * len(ids):
+        return _encode_of_one_length(ids, health)
+    return b"".join(_encode_of_one_length(list(group), health) for _, group in groupby(ids, key=len))
+
+
+def _encode_of_one_length(ids: Sequence[str], health: bytes) -> bytes:
     if not ids:
         return b""
-    health = _HEALTHY if is_healthy else b"" if is_brief else _UNHEALTHY
-    head = b"\x0a" + bytes([len(_ID_HEAD) + ID_LENGTH + len(health)]) + _ID_HEAD
+    id_head = b"\x0a" + bytes([len(ids[0])])
+    head = b"\x0a" + bytes([len(id_head) + len(ids[0]) + len(health)]) + id_head
     return head + (health + head).join([device_id.encode() for device_id in ids]) + health
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceIds:
-    """A list of device ids as the kubelet sent it, questions to which are answered from the bytes.
+    """A list of device ids as the kubelet sent it; questions are answered from the bytes.
 
-    ``run`` holds the ids of this layout, five bytes an entry; ``foreign`` the others, of another plugin's layout.
+    ``run`` holds the ids of this layout, entry after entry (tag, length, id): five bytes each if all are short. With
+    ``is_padded`` six bytes each, in which a space stands before a short id. ``foreign`` are ids of other layouts.
     """
 
     run: bytes
     foreign: tuple[str, ...] = ()
+    is_padded: bool = False
 
     def __len__(self) -> int:
-        return len(self.run) // _STRIDE + len(self.foreign)
+        return len(self.run) // self._stride + len(self.foreign)
+
+    @property
+    def _stride(self) -> int:
+        return _PADDED_STRIDE if self.is_padded else _STRIDE
 
     def card_of_each(self) -> bytes:
         """One byte for each id of this layout: its card index."""
-        return self.run[2::_STRIDE].translate(CARD_OF_FIRST_BYTE)
+        stride = self._stride
+        return self.run[stride - ID_LENGTH :: stride].translate(CARD_OF_FIRST_BYTE)
 
     def count_by_card(self) -> dict[int, int]:
         """Ids per card index; cards without ids are left out."""
         cards = self.card_of_each()
         return {index: count for index in range(MAX_CARDS) if (count := cards.count(index))}
 
-    def positions_of_card(self, card_index: int) -> Iterable[int]:
-        """Byte offsets in ``run`` of the entries of one card."""
-        mask = self.card_of_each().translate(_IS_CARD[card_index])
-        return compress(range(0, len(self.run), _STRIDE), mask)
-
     def of_card(self, card_index: int, limit: int) -> list[bytes]:
         """Up to ``limit`` entries (tag, length and id) of one card, in the order sent."""
-        run = self.run
-        return [run[position : position + _STRIDE] for position in islice(self.positions_of_card(card_index), limit)]
+        run, stride = self.run, self._stride
+        mask = self.card_of_each().translate(_IS_CARD[card_index])
+        positions = islice(compress(range(0, len(run), stride), mask), limit)
+        entries = [run[position : position + stride] for position in positions]
+        return [_without_pad(entry) for entry in entries] if self.is_padded else entries
 
     def first(self, limit: int) -> list[str]:
         """Some of the ids as text, for a log."""
-        return DeviceIds(self.run[: limit * _STRIDE], self.foreign[:limit]).text()[:limit]
+        return DeviceIds(self.run[: limit * self._stride], self.foreign[:limit], self.is_padded).text()[:limit]
 
     def text(self) -> list[str]:
         """Every id as text; an object for each, so off the hot path."""
-        run = self.run
-        ours = [run[position + 2 : position + _STRIDE].decode() for position in range(0, len(run), _STRIDE)]
+        run, stride = self.run, self._stride
+        ours = [run[position + 2 : position + stride].decode().lstrip() for position in range(0, len(run), stride)]
         return [*ours, *self.foreign]
+
+    def __add__(self, other: DeviceIds) -> DeviceIds:
+        is_padded = self.is_padded or other.is_padded
+        runs = (each.run if each.is_padded == is_padded else pad_short_ids(each.run) for each in (self, other))
+        return DeviceIds(b"".join(runs), self.foreign + other.foreign, is_padded)
+
+
+_STRIDE = 2 + ID_LENGTH
+_PADDED_STRIDE = _STRIDE + 1
+
+
+def _without_pad(entry: bytes) -> bytes:
+    return entry if entry[2:3] != _PAD else entry[:1] + _SHORT + entry[3:]
+
+
+def pad_short_ids(run: bytes, prefix: bytes = _AVAILABLE_TAG + _SHORT, padded: bytes = _AVAILABLE_TAG + _LONG) -> bytes:
+    """Pad the entries that begin with ``prefix`` to the length of those that begin with ``padded``.
+
+    Ids of ours have printable characters only, so a prefix, which has a tag, never occurs within one. The caller checks
+    the characters afterwards.
+    """
+    return run.replace(prefix, padded + _PAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +163,10 @@ def decode_allocate_request(body: bytes) -> list[DeviceIds]:
     Raises:
         RemoteContractError: not such a message.
     """
-    runs: list[DeviceIds] = []
-    for part in _containers(body):
-        length = _run_length(part, 0, _AVAILABLE_TAG)
-        if length != len(part) or not _are_ours(part):
-            return _decode_allocate_slowly(body)
-        runs.append(DeviceIds(part))
-    return runs
+    requests = [_read_container(part) for part in _containers(body)]
+    if any(request is None or request.size or len(request.must_include) for request in requests):
+        return _decode_allocate_slowly(body)
+    return [request.available for request in requests if request is not None]
 
 
 def encode_preferred_response(entries: Sequence[Sequence[bytes]]) -> bytes:
@@ -164,8 +195,24 @@ def _containers(body: bytes) -> list[bytes]:
 
 
 def _read_container(part: bytes) -> PreferredRequest | None:
-    available_end = _run_length(part, 0, _AVAILABLE_TAG)
-    must_end = _run_length(part, available_end, _MUST_INCLUDE_TAG)
+    """One container of either request; an Allocate has only ids, under the tag of ``available``."""
+    found = _read_entries(part, is_padded=False)
+    if found is not None or not _has_long_ids(part):
+        return found
+    padded = pad_short_ids(part)
+    padded = pad_short_ids(padded, _MUST_INCLUDE_TAG + _SHORT, _MUST_INCLUDE_TAG + _LONG)
+    return _read_entries(padded, is_padded=True)
+
+
+def _has_long_ids(part: bytes) -> bool:
+    """Whether padding helps: not if an id of four characters begins with the pad, which is none of ours."""
+    heads = (_AVAILABLE_TAG + _LONG, _MUST_INCLUDE_TAG + _LONG)
+    return any(head in part for head in heads) and not any(head + _PAD in part for head in heads)
+
+
+def _read_entries(part: bytes, *, is_padded: bool) -> PreferredRequest | None:
+    available_end = _run_end(part, 0, _AVAILABLE_TAG, is_padded=is_padded)
+    must_end = _run_end(part, available_end, _MUST_INCLUDE_TAG, is_padded=is_padded)
     size = 0
     if must_end < len(part):
         if part[must_end] != _SIZE_TAG:
@@ -174,29 +221,34 @@ def _read_container(part: bytes) -> PreferredRequest | None:
         if end != len(part):
             return None
     available, must = part[:available_end], part[available_end:must_end]
-    if not (_are_ours(available) and _are_ours(must)):
+    if not (_are_ours(available, is_padded=is_padded) and _are_ours(must, is_padded=is_padded)):
         return None
-    return PreferredRequest(DeviceIds(available), DeviceIds(_with_tag(must)), size)
+    must = _with_available_tag(must, _PADDED_STRIDE if is_padded else _STRIDE)
+    return PreferredRequest(DeviceIds(available, (), is_padded), DeviceIds(must, (), is_padded), size)
 
 
-def _run_length(part: bytes, start: int, tag: bytes) -> int:
+def _run_end(part: bytes, start: int, tag: bytes, *, is_padded: bool) -> int:
     """The end of the entries of one field that stand in a row from ``start``."""
-    stop = start + (len(part) - start) // _STRIDE * _STRIDE
-    tags, lengths = part[start:stop:_STRIDE], part[start + 1 : stop : _STRIDE]
-    entries = min(len(tags) - len(tags.lstrip(tag)), len(lengths) - len(lengths.lstrip(_ID_LENGTH_BYTE)))
-    return start + entries * _STRIDE
+    stride, length = (_PADDED_STRIDE, _LONG) if is_padded else (_STRIDE, _SHORT)
+    stop = start + (len(part) - start) // stride * stride
+    tags, lengths = part[start:stop:stride], part[start + 1 : stop : stride]
+    entries = min(len(tags) - len(tags.lstrip(tag)), len(lengths) - len(lengths.lstrip(length)))
+    return start + entries * stride
 
 
-def _with_tag(run: bytes) -> bytes:
+def _with_available_tag(run: bytes, stride: int) -> bytes:
     """The same entries under the tag of ``available``, which is also the tag of every answer."""
     rewritten = bytearray(run)
-    rewritten[::_STRIDE] = _AVAILABLE_TAG * (len(run) // _STRIDE)
+    rewritten[::stride] = _AVAILABLE_TAG * (len(run) // stride)
     return bytes(rewritten)
 
 
-def _are_ours(run: bytes) -> bool:
-    return NO_CARD not in run[2::_STRIDE].translate(CARD_OF_FIRST_BYTE) and are_ids_of_ours(
-        run[3::_STRIDE], run[4::_STRIDE]
+def _are_ours(run: bytes, *, is_padded: bool) -> bool:
+    stride = _PADDED_STRIDE if is_padded else _STRIDE
+    first = stride - ID_LENGTH
+    pages = run[2::stride].replace(_PAD, b"") if is_padded else b""
+    return NO_CARD not in run[first::stride].translate(CARD_OF_FIRST_BYTE) and are_ids_of_ours(
+        pages, run[first + 1 :: stride], run[first + 2 :: stride]
     )
 
 
@@ -248,14 +300,17 @@ def _decode_allocate_slowly(body: bytes) -> list[DeviceIds]:
 
 def device_ids(ids: Iterable[str]) -> DeviceIds:
     """Pack ids given as text, sorting out those of another layout."""
-    run = bytearray()
+    ours: list[bytes] = []
     foreign: list[str] = []
     for device_id in ids:
         if is_device_id(device_id):
-            run += _ID_HEAD + device_id.encode()
+            ours.append(device_id.encode())
         else:
             foreign.append(device_id)
-    return DeviceIds(bytes(run), tuple(foreign))
+    longest = max(map(len, ours), default=ID_LENGTH)
+    head = _AVAILABLE_TAG + bytes([longest])
+    run = b"".join([head + device_id.rjust(longest, _PAD) for device_id in ours])
+    return DeviceIds(run, tuple(foreign), longest > ID_LENGTH)
 
 
 def check_no_foreign(ids: DeviceIds) -> None:

@@ -3,7 +3,8 @@
 The kubelet writes one message per id, 7 MB for 262,144 of them, and is asked within milliseconds of each allocation.
 Generated messages take 350 ms and 115 MB for that (measured), too much beside calls that have to be answered at once.
 Entries of our own ids all have the same length and the same bytes around the id, so a run of them is read by slicing
-with a stride; what does not have that shape is read field by field.
+with a stride. If there are ids of four characters too, the entries of short ones are padded to their length first. What
+has neither shape is read field by field.
 
 Source: ``wire/protos/podresources.proto``.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD, are_ids_of_ours
-from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids
+from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids, pad_short_ids
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
@@ -40,6 +41,8 @@ class _Wanted:
     resource: str
     whole: str
     prefix: bytes
+    """The bytes before a short id."""
+    prefix_of_long: bytes
 
 
 def decode_holdings(body: bytes, resource: str, whole: str = "") -> list[ContainerHolding]:
@@ -48,7 +51,7 @@ def decode_holdings(body: bytes, resource: str, whole: str = "") -> list[Contain
     Raises:
         RemoteContractError: not such a message.
     """
-    wanted = _Wanted(resource, whole, _entry_prefix(resource))
+    wanted = _Wanted(resource, whole, _entry_prefix(resource, ID_LENGTH), _entry_prefix(resource, ID_LENGTH + 1))
     holdings: list[ContainerHolding] = []
     for number, start, end in _fields(body, 0, len(body)):
         if number == 1:
@@ -74,63 +77,89 @@ def _read_pod(pod: bytes, wanted: _Wanted) -> list[ContainerHolding]:
 
 def _read_container(container: bytes, wanted: _Wanted) -> tuple[str, DeviceIds, list[str]]:
     name = ""
-    run = bytearray()
+    found = DeviceIds(b"")
     others: list[str] = []
     whole: list[str] = []
-    prefix = wanted.prefix
     position = 0
+    if wanted.prefix_of_long and wanted.prefix_of_long in container:
+        container, found = _take_mixed(container, wanted)
     while position < len(container):
-        entries = _run_of(container, position, prefix)
-        if entries:
-            run += entries.run
-            position += len(entries) * (len(prefix) + ID_LENGTH)
+        entries = _run_of(container, position, wanted.prefix)
+        if len(entries):
+            found += entries
+            position += len(entries) * (len(wanted.prefix) + ID_LENGTH)
             continue
         number, start, end = _field(container, position, len(container))
         if number == 1:
             name = _text(container[start:end])
         elif number == 2:
-            found, ids = _read_device(container[start:end])
-            if found == wanted.resource:
+            resource, ids = _read_device(container[start:end])
+            if resource == wanted.resource:
                 others += ids
-            elif found == wanted.whole:
+            elif resource == wanted.whole:
                 whole += ids
         position = end
-    rest = device_ids(others)
-    return name, DeviceIds(bytes(run) + rest.run, rest.foreign), whole
+    return name, found + device_ids(others), whole
+
+
+def _take_mixed(container: bytes, wanted: _Wanted) -> tuple[bytes, DeviceIds]:
+    """The ids of the first row of entries, short and long ones mixed, and what stands around that row."""
+    heads = [container.find(prefix) for prefix in (wanted.prefix, wanted.prefix_of_long)]
+    start = min(head for head in heads if head >= 0)
+    if not _begins_field(container, start) or wanted.prefix_of_long + b" " in container:
+        return container, DeviceIds(b"")
+    row = pad_short_ids(container[start:], wanted.prefix, wanted.prefix_of_long)
+    entries = _run_of(row, 0, wanted.prefix_of_long)
+    pads = entries.run.count(b" ")
+    end = start + len(entries) * (len(wanted.prefix_of_long) + ID_LENGTH + 1) - pads
+    return container[:start] + container[end:], entries
+
+
+def _begins_field(container: bytes, position: int) -> bool:
+    at = 0
+    while at < position:
+        _, _, at = _field(container, at, len(container))
+    return at == position
 
 
 def _run_of(container: bytes, start: int, prefix: bytes) -> DeviceIds:
-    """The entries of our ids that stand in a row from ``start``; empty where there are none or others among them."""
-    stride = len(prefix) + ID_LENGTH
-    count = (len(container) - start) // stride
-    if not prefix or not count or not container.startswith(prefix, start):
+    """The entries of our ids that stand in a row from ``start``; none if there are none or others among them.
+
+    The prefix ends with the length of the ids; ids of four characters may be padded short ones.
+    """
+    if not prefix or not container.startswith(prefix, start):
         return DeviceIds(b"")
+    length = prefix[-1]
+    stride = len(prefix) + length
+    count = (len(container) - start) // stride
     block = container[start : start + count * stride]
     blank = bytearray(block)
     for offset in range(len(prefix), stride):
         blank[offset::stride] = bytes(count)
-    if blank != (prefix + bytes(ID_LENGTH)) * count:
+    if blank != (prefix + bytes(length)) * count:
         count = next(n for n in range(count + 1) if not container.startswith(prefix, start + n * stride))
         block = container[start : start + count * stride]
-    cards = block[len(prefix) :: stride].translate(CARD_OF_FIRST_BYTE)
+    cards = block[stride - ID_LENGTH :: stride].translate(CARD_OF_FIRST_BYTE)
     if NO_CARD in cards:
         count = cards.index(NO_CARD)
         block = block[: count * stride]
-    if not are_ids_of_ours(block[len(prefix) + 1 :: stride], block[len(prefix) + 2 :: stride]):
+    rows = [block[len(prefix) + offset :: stride] for offset in range(length)]
+    pages = rows[0].replace(b" ", b"") if length > ID_LENGTH else b""
+    if not are_ids_of_ours(pages, *rows[-ID_LENGTH:]):
         return DeviceIds(b"")
-    entries = bytearray(b"\x0a\x03\0\0\0" * count)
-    for offset in range(ID_LENGTH):
-        entries[2 + offset :: 2 + ID_LENGTH] = block[len(prefix) + offset :: stride]
-    return DeviceIds(bytes(entries))
+    entries = bytearray((b"\x0a" + prefix[-1:] + bytes(length)) * count)
+    for offset, row in enumerate(rows):
+        entries[2 + offset :: 2 + length] = row
+    return DeviceIds(bytes(entries), (), length > ID_LENGTH)
 
 
-def _entry_prefix(resource: str) -> bytes:
-    """The bytes before the id of an entry with one id of ours; empty for a name too long for the short form."""
+def _entry_prefix(resource: str, id_length: int) -> bytes:
+    """The bytes before the id of an entry with one id of that length; empty for a name too long for the short form."""
     name = resource.encode()
-    length = 2 + len(name) + 2 + ID_LENGTH
+    length = 2 + len(name) + 2 + id_length
     if length > _LONGEST_SHORT_LENGTH:
         return b""
-    return bytes((0x12, length, 0x0A, len(name))) + name + bytes((0x12, ID_LENGTH))
+    return bytes((0x12, length, 0x0A, len(name))) + name + bytes((0x12, id_length))
 
 
 def _read_device(device: bytes) -> tuple[str, list[str]]:

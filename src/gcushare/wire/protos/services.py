@@ -39,10 +39,10 @@ DRA_HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 NODE_WATCH_RESOURCES: Final = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
 
 KUBELET_RECEIVE_LIMIT_BYTES: Final = 4_194_304
-"""Most bytes the kubelet takes in one message from a plugin: gRPC's default, never raised."""
+"""Most bytes the kubelet takes in one message from a plugin: gRPC's default, in every kubelet as released."""
 
 POD_RESOURCES_ANSWER_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes the pod resources API answers in one message; clients must raise their receive limit to it."""
+"""Most bytes of an answer that the kubelet's own client of the pod resources API receives; ours does as well."""
 
 
 def short_name(method: str) -> str:

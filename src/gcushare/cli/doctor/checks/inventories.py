@@ -12,7 +12,14 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MEMORY_UNIT_NAMES, finest_unit, parse_memory_unit
-from gcushare.wire.kubelet.device_ids import DEVICE_BYTES, KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet
+from gcushare.runtime.settings import parsers
+from gcushare.wire.kubelet.device_ids import (
+    KUBELET_MESSAGE_LIMIT_BYTES,
+    MAX_MESSAGE_LIMIT_BYTES,
+    check_fits_kubelet,
+    fits_kubelet,
+    list_bytes,
+)
 from gcushare.wire.nodes import cards_of_count, is_named, parse_card_words
 
 
@@ -37,22 +44,33 @@ def check_message_limit(facts: Facts) -> Iterator[Finding]:
         units = {index: unit.units_in(size) for index, size in memory.items()}
         if unit == inventory.unit:
             units = {card.index: card.units for card in inventory.cards}
+        limit_bytes = _message_limit_bytes(each)
         try:
-            check_fits_kubelet(units)
+            check_fits_kubelet(units, limit_bytes)
         except Refused as refusal:
             total = sum(units.values())
             yield error(
                 "message-limit",
                 each.subject,
-                f"{len(units)} cards in units of {unit.label} are {total} units, a message of {total * DEVICE_BYTES} "
-                f"bytes of {KUBELET_MESSAGE_LIMIT_BYTES}: {refusal}",
-                _coarser_unit(memory),
+                f"{len(units)} cards in units of {unit.label} are {total} units, a message of {list_bytes(units)} "
+                f"bytes of {limit_bytes}: {refusal}",
+                _coarser_unit(memory, limit_bytes),
             )
 
 
-def _coarser_unit(memory: dict[int, int]) -> str:
+def _message_limit_bytes(each: VendorNode) -> int:
+    """What the node's kubelet receives, as its plugin is told; unreadable text counts as the default."""
+    text = flag(each.plugin.pod, "kubelet-message-limit") if each.plugin is not None else None
+    try:
+        size = parsers.size_bytes(KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES)
+        return KUBELET_MESSAGE_LIMIT_BYTES if text is None else size.parse(text)
+    except ValueError:
+        return KUBELET_MESSAGE_LIMIT_BYTES
+
+
+def _coarser_unit(memory: dict[int, int], limit_bytes: int) -> str:
     def fits(units: Sequence[int]) -> bool:
-        return fits_kubelet(dict(zip(memory, units, strict=True)))
+        return fits_kubelet(dict(zip(memory, units, strict=True)), limit_bytes)
 
     finest = finest_unit(list(memory.values()), MEMORY_UNIT_NAMES, fits)
     if finest is None:

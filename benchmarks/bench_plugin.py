@@ -32,15 +32,31 @@ from gcushare_playground.kubelet import HttpNodeApi, Kubelet, KubeletSettings
 NODE = "bench-node"
 RESOURCE = "aliyun.com/gpu-mem"
 CARDS = 8
-GIB_PER_CARD = 32
 BATCH = 110
 """Pods that a kubelet runs at most by default."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """One node: its unit, GiB of each card, the kubelet's message limit."""
+
+    unit: str
+    gib_per_card: int = 32
+    limit_bytes: int = services.KUBELET_RECEIVE_LIMIT_BYTES
+
+
+MANUAL = Size("GiB")
+LARGEST = Size("MiB")
+"""The largest node that a kubelet as released accepts: 262,144 units."""
+REBUILT = Size("MiB", 80, 16 << 20)
+"""655,360 units, for a kubelet that was built with a limit of 16 MiB."""
 
 
 @dataclass
 class Bench:
     """One running plugin with its kubelet."""
 
+    size: Size
     folder: Path
     api: ApiServer
     kubelet: RawKubelet
@@ -81,10 +97,10 @@ def _pod(name: str, units: int, card: int) -> dict[str, object]:
     }
 
 
-def write_cards(folder: Path, *, sick: int | None = None) -> Path:
+def write_cards(folder: Path, size: Size, *, sick: int | None = None) -> Path:
     """Write the simulated cards' file, one of them sick."""
     cards: list[dict[str, object]] = [
-        {"index": i, "uuid": f"GPU-{i}", "memory": f"{GIB_PER_CARD}GiB"} for i in range(CARDS)
+        {"index": i, "uuid": f"GPU-{i}", "memory": f"{size.gib_per_card}GiB"} for i in range(CARDS)
     ]
     if sick is not None:
         cards[sick] |= {"health": "unhealthy", "reason": "bench"}
@@ -95,16 +111,16 @@ def write_cards(folder: Path, *, sick: int | None = None) -> Path:
 
 
 async def start_plugin(
-    stack: AsyncExitStack, folder: Path, unit: str, sockets: tuple[Path, Path]
+    stack: AsyncExitStack, folder: Path, size: Size, sockets: tuple[Path, Path]
 ) -> asyncio.subprocess.Process:
     """Start the program between the API server of the folder's kubeconfig and the kubelet of these sockets."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gcushare.device_plugin",
-        "--vendor", "aliyun", "--memory-unit", unit, "--node-name", NODE, "--wait-for-pod", "0ms",
-        "--cards", f"simulated:{write_cards(folder)}", "--kubeconfig", str(folder / "kubeconfig"),
+        "--vendor", "aliyun", "--memory-unit", size.unit, "--node-name", NODE, "--wait-for-pod", "0ms",
+        "--cards", f"simulated:{write_cards(folder, size)}", "--kubeconfig", str(folder / "kubeconfig"),
         "--device-plugin-dir", str(sockets[0]), "--pod-resources-socket", str(sockets[1]),
         "--cdi-dir", str(folder / "cdi"), "--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "",
-        "--log-level", "error", "--poll-interval", "250ms",
+        "--log-level", "error", "--poll-interval", "250ms", "--kubelet-message-limit", str(size.limit_bytes),
     )  # fmt: skip
     stack.push_async_callback(process.wait)
     stack.callback(process.terminate)
@@ -112,7 +128,7 @@ async def start_plugin(
 
 
 @asynccontextmanager
-async def running_plugin(unit: str) -> AsyncIterator[Bench]:
+async def running_plugin(size: Size) -> AsyncIterator[Bench]:
     """Start everything for one memory unit and wait until the kubelet holds the list."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
@@ -121,10 +137,10 @@ async def running_plugin(unit: str) -> AsyncIterator[Bench]:
         api.kubeconfig(folder / "kubeconfig")
         kubelet = RawKubelet(folder)
         await kubelet.serve(stack)
-        process = await start_plugin(stack, folder, unit, (folder, kubelet.pod_resources_socket))
+        process = await start_plugin(stack, folder, size, (folder, kubelet.pod_resources_socket))
         async with asyncio.timeout(30):
             await kubelet.registered.wait()
-        options = [("grpc.max_receive_message_length", services.KUBELET_RECEIVE_LIMIT_BYTES)]
+        options = [("grpc.max_receive_message_length", size.limit_bytes)]
         channel = await stack.enter_async_context(
             grpc.aio.insecure_channel(f"unix:{folder / 'aliyungpushare.sock'}", options=options)
         )
@@ -132,7 +148,7 @@ async def running_plugin(unit: str) -> AsyncIterator[Bench]:
         stack.callback(follower.cancel)
         async with asyncio.timeout(10):
             await kubelet.changed.wait()
-        yield Bench(folder, api, kubelet, process, channel)
+        yield Bench(size, folder, api, kubelet, process, channel)
 
 
 def summarise(seconds: Sequence[float]) -> str:
@@ -146,36 +162,40 @@ async def measure(work: Callable[[int], Awaitable[float]], rounds: int) -> list[
     return [await work(number + 1) for number in range(rounds)]
 
 
-async def bench_large(rows: list[tuple[str, str]]) -> None:
-    """The largest node that a stock kubelet accepts: 262,144 units."""
-    async with running_plugin("MiB") as bench:
+async def bench_large(rows: list[tuple[str, str]], size: Size) -> None:
+    """A node with as many units as fit; pods ask for half a card."""
+    per_card = size.gib_per_card * 1024
+    share = per_card // 2
+    async with running_plugin(size) as bench:
         units = bench.kubelet.message.count(b"Healthy")
         rows.append(("units in one message", f"{units:,} in {len(bench.kubelet.message):,} bytes"))
-        ids = [i for card in range(CARDS) for i in device_ids_of_card(card, 32_768)[card * 1_500 :]]
+        ids = [i for card in range(CARDS) for i in device_ids_of_card(card, per_card)[card * 1_500 :]]
         random.Random(1).shuffle(ids)
-        bench.bind_pods(64, 16_384)
+        bench.bind_pods(64, share)
         await asyncio.sleep(1.0)
         request = pb.PreferredAllocationRequest()
-        request.container_requests.add(available_deviceIDs=ids, allocation_size=16_384)
+        request.container_requests.add(available_deviceIDs=ids, allocation_size=share)
         body = request.SerializeToString()
 
         async def prefer(_round: int) -> float:
             answer, seconds = await bench.call(services.GET_PREFERRED_ALLOCATION, body)
             (container,) = pb.PreferredAllocationResponse.FromString(answer).container_responses
-            assert len(set(container.deviceIDs)) == 16_384
+            assert len(set(container.deviceIDs)) == share
             return seconds
 
         async def allocate(number: int) -> float:
-            return (await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 16_384)))[1]
+            return (await bench.call(services.ALLOCATE, allocate_body(number % CARDS, share)))[1]
 
-        rows.append((f"GetPreferredAllocation, 16,384 of {len(ids):,} free ids", summarise(await measure(prefer, 30))))
-        rows.append(("Allocate of 16,384", summarise(await measure(allocate, 30))))
+        rows.append(
+            (f"GetPreferredAllocation, {share:,} of {len(ids):,} free ids", summarise(await measure(prefer, 30)))
+        )
+        rows.append((f"Allocate of {share:,}", summarise(await measure(allocate, 30))))
         rows.append(("one card's health change to the kubelet's new list", summarise(await health_changes(bench))))
-        bench.kubelet.holdings = holdings_of(RESOURCE, CARDS, 32_768, 8)
+        bench.kubelet.holdings = holdings_of(RESOURCE, CARDS, per_card, 8)
         seconds = []
         for number in range(1_000):
             seconds.append((await bench.call(services.ALLOCATE, allocate_body(number % CARDS, 64)))[1])
-        rows.append(("Allocate of 64 while 262,144 held ids are read from podresources", summarise(seconds)))
+        rows.append((f"Allocate of 64 while {units:,} held ids are read from podresources", summarise(seconds)))
         rows.append(("resident memory after these 1,000 allocations", f"{bench.rss_mib:.0f} MiB"))
         registrations = [await bench.kubelet.restart() for _ in range(5)]
         rows.append(("registration after the kubelet's socket is there again", summarise(registrations)))
@@ -187,7 +207,7 @@ async def health_changes(bench: Bench) -> list[float]:
     for sick in (3, None, 5, None, 6):
         bench.kubelet.changed.clear()
         started = time.perf_counter()
-        write_cards(bench.folder, sick=sick)
+        write_cards(bench.folder, bench.size, sick=sick)
         async with asyncio.timeout(60):
             await bench.kubelet.changed.wait()
         if sick is not None:
@@ -204,7 +224,7 @@ def allocate_body(card: int, units: int) -> bytes:
 
 async def bench_small(rows: list[tuple[str, str]]) -> None:
     """The manual's node: few, large units."""
-    async with running_plugin("GiB") as bench:
+    async with running_plugin(MANUAL) as bench:
         ids = [i for card in range(CARDS) for i in device_ids_of_card(card, 16)]
         bench.bind_pods(32, 4)  # as many as 128 units hold
         await asyncio.sleep(1.0)
@@ -237,7 +257,7 @@ async def bench_batch(rows: list[tuple[str, str]]) -> None:
         kubelet = await stack.enter_async_context(Kubelet(settings, node_api))
         await kubelet.wait_ready()
         sockets = (folder / "device-plugins", settings.podresources_socket)
-        await start_plugin(stack, folder, "GiB", sockets)
+        await start_plugin(stack, folder, MANUAL, sockets)
         await until(lambda: RESOURCE in kubelet.counts() and kubelet.counts()[RESOURCE].allocatable == 256)
         kubelet.faults.admission_open.clear()
         names = [f"pod-{number}" for number in range(BATCH)]
@@ -280,7 +300,8 @@ async def until(holds: Callable[[], bool]) -> None:
 async def main() -> None:
     """Run all of them and print the table."""
     rows: list[tuple[str, str]] = []
-    await bench_large(rows)
+    await bench_large(rows, LARGEST)
+    await bench_large(rows, REBUILT)
     await bench_small(rows)
     await bench_batch(rows)
     print("| what | measured |\n|---|---|")

@@ -250,7 +250,7 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (plugin_without_capacity, ERROR, "plugin-not-registered", "32 units"),
         (units_at_zero, ERROR, "units-zero", "32 units"),
         (inventory_of_a_newer_plugin, ERROR, "inventory-unreadable", "version 2"),
-        (unit_finer_than_the_kubelet_takes, ERROR, "message-limit", "6144000 bytes of 4194304"),
+        (unit_finer_than_the_kubelet_takes, ERROR, "message-limit", "6164296 bytes of 4194304"),
         (capacity_of_another_plugin, ERROR, "inventory-capacity", "the kubelet counts 24"),
         (allocatable_below_the_healthy_cards, ERROR, "inventory-capacity", "9 of them allocatable"),
         (count_missing, WARNING, "card-count", "missing, and the inventory has 2 cards"),
@@ -353,3 +353,13 @@ async def test_the_vendor_of_a_plugin_is_the_one_that_its_own_status_says(rig: D
     assert "node-without-plugin" not in {kind for _, kind in (await rig.examine()).kinds}
     rig.set_status(vendor=ENFLAME.name)
     assert "node-without-plugin" in {kind for _, kind in (await rig.examine()).kinds}
+
+
+async def test_units_that_fit_the_limit_of_a_rebuilt_kubelet_are_no_trouble(rig: DoctorRig) -> None:
+    unit_finer_than_the_kubelet_takes(rig)
+
+    def change(pod: JsonObject) -> None:
+        pod["spec"]["containers"][0]["args"].append("--kubelet-message-limit=16Mi")
+
+    rig.change("pods", PLUGIN, change, SYSTEM)
+    assert (await rig.examine()).kinds == set()

@@ -6,7 +6,8 @@ import pytest
 
 from gcushare.core.units import GIB
 from gcushare.node.choices import Strategy
-from tests.protocol.plugin_rig import NODE, PluginRig
+from gcushare.wire.kubelet.device_ids import cards_of_ids
+from tests.protocol.plugin_rig import NODE, RESOURCE, PluginRig
 
 CORDON = "gcushare.io/enflame-cordoned-cards"
 
@@ -98,3 +99,23 @@ async def test_a_cdi_file_goes_with_its_strategy_once_no_pod_needs_it(holds: boo
         if holds:
             await rig.delete("a")
             await rig.until(lambda: not file.exists(), "the file is removed")
+
+
+async def test_a_kubelet_built_with_a_larger_limit_has_mib_units_of_eight_cards_of_80_gib(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limit, cards = 16 << 20, (80,) * 8
+    settings = {"kubelet_message_limit": limit}
+    async with PluginRig(
+        cards=cards, memory_unit="MiB", plugin=settings, message_limit_bytes=limit, plugin_first=False
+    ) as rig:
+        await rig.start_plugin()
+        await rig.until_units(655_360)
+        rig.bind("a", 81_920, card=7)
+        await rig.until_recorded("a")
+        held = rig.kubelet.held_ids(rig.pod("a")["metadata"]["uid"], "c0", RESOURCE)
+        assert len(held) == 81_920
+        assert cards_of_ids(held) == {7: 81_920}
+    warned = [record.getMessage() for record in caplog.records if "feature gates" in record.getMessage()]
+    assert len(warned) == 1
+    assert "units=655360 gates=ResourceHealthStatus,ResourceHealthStatusMessage" in warned[0]

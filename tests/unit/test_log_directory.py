@@ -67,6 +67,17 @@ def test_a_second_name_of_another_file_is_not_given_away(tmp_path: Path, logs: P
     assert owner_and_mode(victim) == (os.geteuid(), 0o600)
 
 
+def test_a_log_that_a_program_before_left_there_is_rotated_and_kept(logs: Path) -> None:
+    name = f"{NAME}.log"
+    (logs / name).write_text("of the Go gcushare\n")
+    (logs / f"{name}.1").write_text("older\n")
+    for _ in range(2):
+        prepare(logs, NAME, USER)
+    (logs / NAME / name).write_text("a line\n")
+    texts = [(logs / each).read_text() for each in (name, f"{name}.1", f"{name}.2")]
+    assert texts == ["a line\n", "of the Go gcushare\n", "older\n"]
+
+
 def test_a_log_that_cannot_be_written_is_said_and_no_failure(tmp_path: Path) -> None:
     lines: list[str] = []
     assert main([str(tmp_path / "none" / "gcushare"), NAME, "65532"], lines.append) == 0

@@ -3,10 +3,11 @@
     python3 -m gcushare.runtime.log_directory DIRECTORY PROGRAM UID
 
 ``DIRECTORY`` stays root's, so that the logs of programs that are root lie where no one else can write. ``PROGRAM`` gets
-a directory of its own below it, and the name under which its log is known becomes a link there, for whoever reads.
+a directory of its own below it, and the name under which its log is known becomes a link there, for readers. A log file
+that has that name, of the Go gcushare say, is rotated to ``.1``.
 
-What goes wrong is printed, and is no failure: a log that cannot be written is no reason not to schedule. Needs no
-capability but CHOWN.
+Problems are printed and are no failure: scheduling must not stop because a log cannot be written. Needs no capability
+but CHOWN.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gcushare.core.errors import GcushareError
+from gcushare.runtime.log_file import rotate
 from gcushare.runtime.safe_directory import SafeDirectory, UnsafePathError, open_directory
 
 _MODE = 0o755
+_ROTATED = 4
+"""As many as a program keeps by default (``--log-file-count``)."""
 
 
 def prepare(directory: Path, program: str, uid: int) -> None:
@@ -46,6 +50,9 @@ def _link(logs: SafeDirectory, program: str) -> None:
         if logs.read_link(name) == target:
             return
         logs.remove(name)
+    elif found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        # The log of a program before this one, which wrote here as root: it stays readable, under the next name.
+        rotate(logs, name, _ROTATED)
     elif found is not None:
         raise UnsafePathError(f"{logs.shown(name)!r} is in the way of a link to {target!r}: move it away")
     logs.link(name, target)

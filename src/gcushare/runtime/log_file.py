@@ -11,6 +11,14 @@ from typing import TextIO
 from gcushare.runtime.safe_directory import SafeDirectory, open_directory
 
 
+def rotate(directory: SafeDirectory, name: str, count: int) -> None:
+    """Rename a log to ``name.1``, the one of before to ``name.2``, and so on up to ``count``; the last is replaced."""
+    names = [name, *(f"{name}.{number}" for number in range(1, count + 1))]
+    for older, newer in reversed(list(zip(names[1:], names, strict=False))):
+        if directory.status(newer) is not None:
+            directory.rename(newer, directory, older, is_lasting=False)
+
+
 class LocalLogFile(logging.Handler):
     """A file whose trouble (a full disk, a directory gone or unsafe) stands on stderr once, not once per line.
 
@@ -73,20 +81,17 @@ class LocalLogFile(logging.Handler):
         if self._descriptor is not None and self._size > 0 and self._size + length > self._max_bytes:
             self._drop()
             with open_directory(self.file.parent) as directory:
-                self._rotate(directory)
+                rotate(directory, self.file.name, self._count)
                 return self._open_in(directory)
         if self._descriptor is None:
             with open_directory(self.file.parent) as directory:
                 return self._open_in(directory)
         return self._descriptor
 
-    def _rotate(self, directory: SafeDirectory) -> None:
-        names = [self.file.name, *(f"{self.file.name}.{number}" for number in range(1, self._count + 1))]
-        for older, newer in reversed(list(zip(names[1:], names, strict=False))):
-            if directory.status(newer) is not None:
-                directory.rename(newer, directory, older, is_lasting=False)
-
     def _open_in(self, directory: SafeDirectory) -> int:
+        if directory.is_file_of_another(self.file.name):
+            # A program before this one, under another user, left its log there.
+            rotate(directory, self.file.name, self._count)
         descriptor = directory.open_to_append(self.file.name)
         self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
         return descriptor

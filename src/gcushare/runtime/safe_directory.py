@@ -123,6 +123,13 @@ class SafeDirectory:
         except FileNotFoundError:
             return None
 
+    def is_file_of_another(self, name: str) -> bool:
+        """Whether a regular file without a second name is there, and belongs to a user who may not write here."""
+        status = self.status(name)
+        if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            return False
+        return status.st_uid not in _trusted()
+
     def read_link(self, name: str) -> str:
         """Say what a link names."""
         return os.readlink(_bare(name), dir_fd=self._descriptor)

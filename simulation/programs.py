@@ -13,7 +13,7 @@ from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.core.placement import NamedNodes
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
-from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
+from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings

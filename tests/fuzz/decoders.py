@@ -30,7 +30,7 @@ from gcushare.core.cards import CardUse
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.device_plugin.mps.daemon import find_daemon
-from gcushare.device_plugin.settings import PluginSettings
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.kube.client import PAGE
 from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
 from gcushare.kube.connection.tls import client_context

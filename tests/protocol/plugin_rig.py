@@ -20,9 +20,9 @@ from gcushare.cluster.metrics_text import Figures, parse_figures
 from gcushare.core.cards import Inventory
 from gcushare.core.units import GIB
 from gcushare.device_plugin.app import PluginApp
+from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.device_plugin.reporting.metrics import PluginMetrics
 from gcushare.device_plugin.reporting.status import problems
-from gcushare.device_plugin.settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.choices import Strategy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.device_plugin.mps.limits import MpsLimiter
-from gcushare.device_plugin.mps.settings import Fallback
+from gcushare.device_plugin.mps.mps_settings import Fallback
 from gcushare.device_plugin.mps.state import FRESH_S, MpsFolders, MpsState, MpsStateReader, write_state
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.pods.store import PodStore

@@ -4,7 +4,7 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.device_plugin.command_line import PROGRAM
-from gcushare.device_plugin.settings import PluginSettings
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.node.choices import Reserve, Strategy
 from gcushare.node.monitor import monitor_settings, source_options
 from gcushare.runtime.settings.loading import Answered, load_settings

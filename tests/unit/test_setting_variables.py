@@ -8,7 +8,7 @@ from gcushare.cli.cards.settings import CardsSettings
 from gcushare.cli.doctor.settings import DoctorSettings
 from gcushare.cli.inspect.options import TableSettings
 from gcushare.config_manager.manager_settings import RunSettings
-from gcushare.device_plugin.settings import PluginSettings
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.runtime.settings.declare import list_specs
 from gcushare.scheduler_extender.settings import ExtenderSettings
 

@@ -18,18 +18,18 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
+from gcushare.device_plugin.api_server import (
+    ApiPatcher,
+    EventAnnouncer,
+    NodeHandler,
+    PodHandler,
+)
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
-from gcushare.device_plugin.kubernetes import (
-    ApiPatcher,
-    EventAnnouncer,
-    NodeHandler,
-    PodHandler,
-)
 from gcushare.device_plugin.mps.limits import make_limiter
 from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
 from gcushare.device_plugin.mps.watch import MpsWatch
@@ -37,11 +37,11 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.over_use.parts import OverUseParts, make_over_use
+from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
-from gcushare.device_plugin.settings import COMPONENT, PluginSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder

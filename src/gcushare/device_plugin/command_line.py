@@ -9,7 +9,7 @@ from typing import TextIO
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.settings import COMPONENT, PluginSettings
+from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
@@ -98,7 +98,7 @@ def _answer(around: Surroundings, work: Callable[[], int]) -> int:
 def _remove(settings: PluginSettings, around: Surroundings) -> int:
     import asyncio
 
-    from gcushare.device_plugin.kubernetes import ApiPatcher
+    from gcushare.device_plugin.api_server import ApiPatcher
     from gcushare.device_plugin.node.removal import remove_from_node
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server

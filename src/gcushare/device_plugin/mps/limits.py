@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.mps.settings import Fallback, MemoryLimit, MpsSettings
+from gcushare.device_plugin.mps.mps_settings import Fallback, MemoryLimit, MpsSettings
 from gcushare.device_plugin.mps.state import MpsFolders
 
 PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"

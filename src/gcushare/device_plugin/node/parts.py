@@ -11,10 +11,10 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, KubeletRecordSource
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, Patcher
-from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.clock import Clock
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import Strategy

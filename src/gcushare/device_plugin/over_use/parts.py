@@ -10,7 +10,7 @@ from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
 from gcushare.device_plugin.over_use.evictor import EvictionRules, OverUseEvictor
 from gcushare.device_plugin.over_use.notes import OverUseNotes
-from gcushare.device_plugin.over_use.settings import Action, OverUseSettings
+from gcushare.device_plugin.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.device_plugin.over_use.watch import OverUseWatch
 from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor
 from gcushare.device_plugin.pods.store import PodStore

@@ -34,10 +34,12 @@ _SCHEDULER = re.compile(
 """kube-scheduler's: what it quotes first is a phrase of its source, everything else may be of others."""
 _FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
 _FACT_NAMES = """
-accepted address card card_pods card_uuid cards cert check client_ca code config_map connections container count
-counted deadline_s delay_s demands devices dir drain_s drifts endpoint error file for_s found hint left_s limit
-limit_s look_every_s method missing ms names node nodes observed peer pod pods problem purpose reason recorded
-resource retry_in_s secret size slow status task tasks uid unit units url vendor version waited_s whole wrong
+about accepted address call card card_pods card_uuid cards cert check client_ca code config_map connections container
+count counted deadline_s delay_s demands detail devices dir drain_s drifts driver endpoint error file for_s found
+gates hint identity leader leading lease left_s level limit limit_s look_every_s method missing ms name names node
+nodes objects observed peer pid pod pods problem purpose reason recorded relist resource rest_s retry_in_s secret
+selection size slow source state status step target task tasks uid unit units url uuid vendor version waited_s whole
+wrong
 """
 FACTS = frozenset(_FACT_NAMES.split())
 """Facts of log lines that go in. Not among them: whoever calls chooses ``user`` and ``path``, and what

@@ -93,14 +93,15 @@ async def test_looks_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCa
     async with mps_rig() as rig:
         await rig.start(look_s=cast(float, "a fault of ours"))
         assert await rig.ended() == 1
-        assert "looking at the MPS control daemon failed" in caplog.text
+        assert "health check of the MPS control daemon failed" in caplog.text
         assert "TypeError" in caplog.text
 
 
 async def test_a_state_that_no_one_renews_is_none() -> None:
     async with mps_rig() as rig:
         await rig.start_well()
-        assert "not been heard of" in MpsStateReader(rig.folders, wall_clock_s=lambda: time.time() + 60).read().problem
+        later = MpsStateReader(rig.folders, wall_clock_s=lambda: time.time() + 60)
+        assert "has reported nothing" in later.read().problem
         await rig.stop()
         rig.folders.state.write_text("{")
         assert "cannot be read" in rig.problem
@@ -189,7 +190,7 @@ async def test_where_the_admin_chose_pods_come_without_a_limit() -> None:
         await rig.until_recorded("pod")
         assert not {LIMIT, PIPE} & rig.variables("pod").keys()
         await rig.until(lambda: rig.events("MpsUnavailable"), "the Event")
-        assert "pods come without a limit" in rig.events("MpsUnavailable")[0]
+        assert "pods start without a limit" in rig.events("MpsUnavailable")[0]
 
 
 async def test_a_card_that_is_too_old_for_mps_takes_no_new_pods_and_the_others_do() -> None:

@@ -1,1 +1,1 @@
-"""A limit of memory on NVIDIA cards through MPS: the node's control daemon, and what containers are given to use it."""
+"""Limit memory on NVIDIA cards through MPS: the node's control daemon, and what containers get in order to use it."""

@@ -1,7 +1,7 @@
-"""Runs the MPS control daemon of a node in a container of its own: folders, start, health, state, end.
+"""Run the MPS control daemon of a node in a container of its own: folders, start, health, state, end.
 
-A daemon that ends is not started again here: the container ends with it, and the kubelet starts another. Processes that
-used the old one have lost their contexts by then; the plugin, which sees another ``instance``, tells their pods.
+A daemon that ends is not restarted here: the container ends with it, and the kubelet starts a new one. Processes that
+used the old daemon have lost their contexts by then. The plugin sees a new ``instance`` and posts Events on their pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gcushare.runtime.shutdown import Shutdown
 
 ANSWER_BYTES = 1 << 16
 HEALTH_COMMAND = "get_default_active_thread_percentage"
-"""Answered by a daemon that is well without starting anything."""
+"""A healthy daemon answers it without starting anything."""
 
 
 class MpsControl:
@@ -81,16 +81,16 @@ LOOK_S = 3.0
 QUIT_S = 10.0
 _FAILED = 1
 _COMM = b"nvidia-cuda-mps"
-"""What the kernel keeps of the daemon's name: 15 bytes."""
+"""The daemon's name as the kernel keeps it, cut to 15 bytes."""
 _CONTROL = "nvidia-cuda-mps-control"
 
 
 class _StateReport:
-    """Writes the daemon's state. A full disk costs the plugin this file; it must not cost the node its daemon."""
+    """Writes the daemon's state. A write that fails (a full disk) is logged and must not end the daemon."""
 
     def __init__(self, folders: MpsFolders) -> None:
         self._folders = folders
-        # The folder is on /run, which a machine forgets when it is started.
+        # The folder is on /run, which is empty after a reboot.
         self._state = MpsState(secrets.token_hex(8), started_s=time.time(), is_restart=folders.state.exists())
         self._failure = ""
 
@@ -123,7 +123,7 @@ async def run_mps_daemon(
         problem = f"another MPS control daemon runs on this machine (process {other}); end it, or do without ours"
         report.write(problem)
         raise DeviceError(problem)
-    for left in folders.pipe.iterdir():  # of an earlier daemon, or whatever a pod made there: all of them may write
+    for left in folders.pipe.iterdir():  # left by an earlier daemon or by pods, which may write here
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
@@ -147,7 +147,7 @@ async def run_mps_daemon(
     asked.cancel()
     if process.returncode is None:
         if failure is not None:
-            logger.error("looking at the MPS control daemon failed, ending it", exc_info=failure)
+            logger.error("health check of the MPS control daemon failed, ending it", exc_info=failure)
         await _quit(control, process)
         report.write("the MPS daemon was ended")
         ended.cancel()
@@ -169,7 +169,7 @@ def make_folders(folders: MpsFolders) -> None:
 
 
 def find_daemon(proc_root: Path) -> int | None:
-    """The process id of a control daemon of this machine; it is seen with the host's process ids alone."""
+    """Return the process id of a control daemon of this machine; needs the host's process ids (hostPID)."""
     for folder in proc_root.iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
@@ -202,7 +202,7 @@ async def _keep_state(control: MpsControl, report: _StateReport, look_s: float) 
 
 
 async def _quit(control: MpsControl, process: asyncio.subprocess.Process) -> None:
-    """End the daemon with its servers; whatever still computes there loses its contexts."""
+    """End the daemon and its servers; processes that still use them lose their contexts."""
     try:
         await control.ask("quit")
         async with asyncio.timeout(QUIT_S):

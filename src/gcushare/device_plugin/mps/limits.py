@@ -1,4 +1,4 @@
-"""What containers get so that MPS limits their processes, and on which cards that cannot be."""
+"""Compute what a container gets so that MPS limits its processes, and the cards on which MPS cannot limit memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What limits a container: variables, and host folders by their place in the container."""
+    """A container's variables, and the host folders that are mounted, by their path in the container."""
 
     variables: Mapping[str, str]
     mounts: Mapping[str, str]
@@ -30,27 +30,26 @@ NO_LIMITS = ContainerLimits({}, {})
 
 
 def limits_of(folders: MpsFolders, cards: Mapping[str, int], threads_percent: int | None = None) -> ContainerLimits:
-    """The limits of one container; ``cards`` are the bytes granted of each card, by uuid.
+    """Return the limits of one container; ``cards`` are the bytes granted of each card, by uuid.
 
-    Cards are named by uuid, so that a limit follows the card whatever the order in which CUDA counts them. Whole MiB,
-    rounded down: MPS knows no finer step, and no one gets more than was granted.
+    Uuids keep a limit on its card in whatever order CUDA counts cards. MPS takes whole MiB, so bytes are rounded down.
     """
-    words = ",".join(f"{uuid}={max(1, size // _MIB)}M" for uuid, size in sorted(cards.items()))
-    variables = {PIPE_VARIABLE: str(folders.pipe), MEMORY_VARIABLE: words}
+    limits = ",".join(f"{uuid}={max(1, size // _MIB)}M" for uuid, size in sorted(cards.items()))
+    variables = {PIPE_VARIABLE: str(folders.pipe), MEMORY_VARIABLE: limits}
     if threads_percent is not None:
         variables[THREADS_VARIABLE] = str(threads_percent)
     return ContainerLimits(variables, {str(folders.pipe): str(folders.pipe), SHM: str(folders.shm)})
 
 
 class MpsLimiter:
-    """Decides for each card whether MPS limits memory there. ``daemon_problem`` is kept up to date by `MpsWatch`."""
+    """Decides for each card whether MPS limits memory there. `MpsWatch` keeps ``daemon_problem`` up to date."""
 
     def __init__(self, folders: MpsFolders, fallback: Fallback) -> None:
         self._folders = folders
         self._fallback = fallback
-        self.daemon_problem = "the MPS daemon was not looked for yet"
+        self.daemon_problem = "the MPS daemon was not checked yet"
         self.card_problems: dict[int, str] = {}
-        """Why MPS cannot limit memory on a card, whatever the daemon does, by index; of the cards seen last."""
+        """By card index, why MPS cannot limit memory on that card even with a healthy daemon; of the newest reading."""
 
     @property
     def refuses(self) -> bool:
@@ -58,11 +57,11 @@ class MpsLimiter:
         return self._fallback is Fallback.REFUSE
 
     def problem_of(self, card: Card) -> str:
-        """Why MPS cannot limit memory on a card now; "" where it can."""
+        """Why MPS cannot limit memory on a card now; "" if it can."""
         return card.limit_problem or self.daemon_problem
 
     def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
-        """The cards as they are offered: those without a limit take no new pods, where the admin chose that."""
+        """Return the cards to offer: with ``--mps-fallback refuse`` those without a limit take no new pods."""
         self.card_problems = {each.index: each.card.limit_problem for each in found.cards if each.card.limit_problem}
         if not self.refuses:
             return found
@@ -75,25 +74,27 @@ class MpsLimiter:
         return replace(found, cards=cards)
 
     def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
-        """The limits of a container with so many bytes of each card; none where the admin lets pods come without."""
+        """Return the limits of a container with so many bytes of each card; none if one of the cards has no limit."""
         if any(self.problem_of(card.card) for card, _ in cards):
             return NO_LIMITS
         return limits_of(self._folders, {card.card.uuid: size for card, size in cards}, threads_percent)
 
     def check(self, cards: Iterable[InventoryCard]) -> None:
-        """Check that memory of these cards can be limited, or need not.
+        """Check that memory of these cards can be limited, or need not be.
 
         Raises:
-            Refused: it cannot, and the admin chose that no pod comes there without.
+            Refused: it cannot, and ``--mps-fallback`` is ``refuse``.
         """
         problems = {card.index: problem for card in cards if (problem := self.problem_of(card.card))}
         if problems and self.refuses:
-            words = "; ".join(f"card {index}: {problem}" for index, problem in sorted(problems.items()))
-            raise Refused(f"memory cannot be limited ({words}); --mps-fallback unlimited lets pods come without")
+            cards_text = "; ".join(f"card {index}: {problem}" for index, problem in sorted(problems.items()))
+            raise Refused(
+                f"memory cannot be limited ({cards_text}); --mps-fallback unlimited lets pods start without a limit"
+            )
 
 
 def make_limiter(settings: MpsSettings) -> MpsLimiter | None:
-    """The limiter that the settings ask for; None where memory is not limited."""
+    """Return the limiter that the settings ask for; None if memory is not limited."""
     if settings.memory_limit is not MemoryLimit.MPS:
         return None
     return MpsLimiter(MpsFolders(settings.mps_root), settings.mps_fallback)

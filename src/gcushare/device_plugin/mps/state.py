@@ -1,4 +1,4 @@
-"""What the container of the MPS daemon tells the plugin: a small file in the folder that both have."""
+"""The state file with which the container of the MPS daemon reports to the plugin; both mount its folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gcushare.wire.untrusted_json import BoundedJsonDecoder, read_bounded
 
 STATE_BYTES = 1 << 16
 FRESH_S = 15.0
-"""An older file is one of a daemon's container that is gone, or hangs; it is written every few seconds."""
+"""An older file means that the daemon's container is gone or hangs: it is written every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MpsFolders:
-    """Where things are below the root, which is one path on the host, in the daemon's container and in pods."""
+    """The folders below the root, which has the same path on the host, in the daemon's container and in pods."""
 
     root: Path
 
@@ -42,9 +42,9 @@ class MpsFolders:
 
 
 class MpsState(msgspec.Struct, frozen=True):
-    """The daemon's own words. ``instance`` differs after each start of it; ``problem`` is "" while it answers.
+    """What is reported. ``instance`` differs after each start of the daemon; ``problem`` is "" while it answers.
 
-    ``started_s``: when that was, in seconds since the epoch. ``is_restart``: an earlier one ran since the machine's.
+    ``started_s``: when it was started, in seconds since the epoch. ``is_restart``: it is not the first since the boot.
     """
 
     instance: str
@@ -68,10 +68,10 @@ def write_state(folders: MpsFolders, state: MpsState) -> None:
 
 
 class MpsStateReader:
-    """Reads what was reported last, and knows how long nothing new came.
+    """Reads the newest report, and tells how long there was no new one.
 
-    By a clock that does not jump: a machine's wall clock may be set by hours, and the file's time is of before then. It
-    is asked once, for the age of the first file, which nothing else tells.
+    Ages are measured on the monotonic clock, since a wall clock may be set while the file keeps its old time. Only the
+    age of the first file comes from the wall clock: nothing else has it.
     """
 
     def __init__(
@@ -88,22 +88,22 @@ class MpsStateReader:
         self._heard_s = 0.0
 
     def read(self) -> MpsState:
-        """Read the file; where nothing new came for long, or it cannot be read, the state's problem says so."""
+        """Read the file. If it is too old, or cannot be read, the problem of the returned state says so."""
         try:
             with self._path.open("rb") as stream:
-                self._note_time(os.fstat(stream.fileno()).st_mtime_ns)
+                self._record_time(os.fstat(stream.fileno()).st_mtime_ns)
                 state = MPS_STATE.read(read_bounded(stream, STATE_BYTES, "the MPS daemon's state"))
         except FileNotFoundError:
             return MpsState("", f"no MPS daemon has started yet: there is no {str(self._path)!r}")
         except (OSError, RemoteContractError) as error:
             return MpsState("", f"{str(self._path)!r} cannot be read: {error}")
         if self._clock() - self._heard_s > FRESH_S:
-            # One text however old it is: each change of a problem is an Event, a log line and a list for the kubelet.
-            silence = f"the container of the MPS daemon has not been heard of for more than {FRESH_S:g}s"
-            return msgspec.structs.replace(state, problem=state.problem or silence)
+            # The text has no age: each change of a problem is an Event, a log line and a list for the kubelet.
+            stale = f"the container of the MPS daemon has reported nothing for more than {FRESH_S:g}s"
+            return msgspec.structs.replace(state, problem=state.problem or stale)
         return state
 
-    def _note_time(self, written_ns: int) -> None:
+    def _record_time(self, written_ns: int) -> None:
         if written_ns == self._written_ns:
             return
         age_s = abs(self._wall_clock_s() - written_ns / 1e9) if self._written_ns is None else 0.0

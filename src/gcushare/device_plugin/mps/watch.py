@@ -1,4 +1,4 @@
-"""Follows the MPS daemon: closes cards while it is away, tells pods whose contexts went with an old one."""
+"""Follow the MPS daemon: close cards while it is away, and post Events on pods that lost their CUDA contexts."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class MpsWatch:
         self._is_known = is_known
         self._started_s = wall_clock_s()
         self._instance = ""
-        self._told: dict[int, str] = {}
+        self._reported_cards: dict[int, str] = {}
         self.restarts = 0
 
     @property
     def problem(self) -> str:
-        """Why no memory is limited on this node; "" where it is."""
+        """Why no memory is limited on this node; "" if it is."""
         cards = "; ".join(f"card {index}: {why}" for index, why in sorted(self._limiter.card_problems.items()))
         return self._limiter.daemon_problem or cards
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Read the state again and again, until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(LOOK_S)
@@ -65,16 +65,16 @@ class MpsWatch:
         """Read the state once and act on what is new in it."""
         state = self._reader.read()
         if state.instance and state.instance != self._instance and self._is_known():
-            # The first daemon that is seen here is one of before, which the plugin of before has reported, unless it
-            # was started with this plugin's own pod.
+            # The first daemon seen here was reported by the plugin process before this one, unless it was started
+            # together with this plugin's own pod.
             if state.is_restart and (self._instance or state.started_s > self._started_s - TOGETHER_S):
-                self._tell_restart(state.started_s)
+                self._report_restart(state.started_s)
             self._instance = state.instance
-        self._note_problem(state)
-        self._note_cards()
+        self._report_problem(state)
+        self._report_cards()
 
-    def _tell_restart(self, started_s: float) -> None:
-        """What ran on an old daemon has lost its contexts, whatever its containers look like."""
+    def _report_restart(self, started_s: float) -> None:
+        """Report a restart on every pod whose processes used the old daemon: they have lost their contexts."""
         self.restarts += 1
         holders = (entry for entry in self._pods() if entry.held and not entry.is_whole)
         noted = [entry for entry in holders if _placed_s(entry) < started_s]
@@ -88,21 +88,21 @@ class MpsWatch:
             )
         logger.warning("MPS daemon was started again %s", fields(pods=len(noted)))
 
-    def _note_cards(self) -> None:
-        """Say which cards have no limit; where they take no new pods for it, that is said of each already."""
-        if self._limiter.card_problems != self._told and not self._limiter.refuses:
+    def _report_cards(self) -> None:
+        """Report the cards without a limit; cards that are closed for it are already reported as unhealthy."""
+        if self._limiter.card_problems != self._reported_cards and not self._limiter.refuses:
             for index, why in sorted(self._limiter.card_problems.items()):
-                words = f"card {index} has no limit of memory: {why}; pods come without"
+                words = f"card {index} has no limit of memory: {why}; pods start without"
                 self._announcer.about_node("MpsUnavailable", words, warning=True)
                 logger.warning("no memory is limited on a card %s", fields(card=index, reason=why))
-        self._told = dict(self._limiter.card_problems)
+        self._reported_cards = dict(self._limiter.card_problems)
 
-    def _note_problem(self, state: MpsState) -> None:
+    def _report_problem(self, state: MpsState) -> None:
         before, self._limiter.daemon_problem = self._limiter.daemon_problem, state.problem
         if before == state.problem:
             return
         if state.problem:
-            effect = "cards take no new pods" if self._limiter.refuses else "pods come without a limit"
+            effect = "cards take no new pods" if self._limiter.refuses else "pods start without a limit"
             self._announcer.about_node("MpsUnavailable", f"{state.problem}; {effect}", warning=True)
             logger.warning("no memory is limited %s", fields(reason=state.problem))
         else:
@@ -111,7 +111,7 @@ class MpsWatch:
 
 
 def _placed_s(entry: PodEntry) -> float:
-    """When a pod's cards were chosen, else when it was made, in seconds since the epoch."""
+    """When a pod's cards were chosen, else when it was created, in seconds since the epoch."""
     if entry.record is not None and entry.record.assign_time_ns:
         return entry.record.assign_time_ns / 1e9
     try:

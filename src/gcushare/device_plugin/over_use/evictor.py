@@ -1,6 +1,7 @@
-"""Evicts pods over their grant where an admin asked for it: one at a time, through the Eviction API, with a pause.
+"""Evict pods that use more than their grant, if the admin asked for it: one at a time, with a pause between two.
 
-The decision is `core.over_use.eviction`'s; here the facts are gathered after each look, and the answer is carried out.
+`core.over_use.eviction` decides. This module collects its inputs after each reading of the cards, and calls the
+Eviction API for the pod that it names.
 """
 
 from __future__ import annotations
@@ -28,40 +29,40 @@ from gcushare.runtime.logs import fields
 logger = logging.getLogger(__name__)
 
 OVERDUE_S = 10.0
-"""So long after its time to end a pod's memory is not waited for any more."""
+"""How long a pod may outlive its termination grace period before its memory is no longer expected to become free."""
 REFUSED_S = 300.0
-"""A pod whose eviction a budget refused is asked for again after this time; the next worst may be chosen meanwhile."""
+"""After a disruption budget refused an eviction, the pod is left alone this long; another one may be chosen."""
 DENIED_S = 300.0
-"""Without the right to evict, or with an API server that cannot, asking at every turn does not help."""
+"""Pause after the API server denied an eviction: a missing right is not granted within seconds."""
 
 
 class Outcome(enum.Enum):
-    """What became of a decision to evict, in the metric's words."""
+    """The result of a decision to evict; the values are label values of the metric."""
 
     EVICTED = "evicted"
     REFUSED = "refused"
     """A disruption budget does not allow it now."""
     GONE = "gone"
     FAILED = "failed"
-    REHEARSED = "rehearsed"
+    DRY_RUN = "rehearsed"
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionRules:
-    """What the admin chose. ``longest_wait_s``: how much of an author's time to end is waited for."""
+    """The admin's choices. ``longest_wait_s`` bounds how much of a pod's termination grace period counts."""
 
     when: When
     exemptions: Exemptions
     pause_s: float
-    is_rehearsal: bool
+    is_dry_run: bool
     longest_wait_s: float
 
 
 class OverUseEvictor:
-    """Decides after each look, carries out in ``run``.
+    """Decides after each reading of the cards (``look``) and evicts in ``run``, its owner task.
 
-    ``decision`` is that on the last look, ``last`` what became of the last one for a pod, ``problem`` why no pod can
-    be evicted.
+    ``decision`` is the newest one, ``last`` the result of the last eviction as text, ``problem`` why no pod can be
+    evicted; "" if one can.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class OverUseEvictor:
         self.problem = ""
 
     def look(self) -> None:
-        """Decide on the last look; at most one eviction is under way."""
+        """Decide on the newest reading; nothing happens while an eviction is under way."""
         if self._chosen is not None:
             return
         now_s = self._clock()
@@ -116,7 +117,7 @@ class OverUseEvictor:
             self._wake.set()
 
     async def run(self) -> None:
-        """Carry decisions out, until cancelled."""
+        """Evict the pods that were chosen, until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -126,33 +127,33 @@ class OverUseEvictor:
 
     async def _carry_out(self, victim: Offender, reason: str) -> None:
         pod = victim.pod
-        if self._rules.is_rehearsal:
-            self._end(Outcome.REHEARSED, victim, f"would be evicted: {reason} (dry run)", self._rules.pause_s)
+        if self._rules.is_dry_run:
+            self._record_outcome(Outcome.DRY_RUN, victim, f"would be evicted: {reason} (dry run)", self._rules.pause_s)
             self._announcer.about_pod(pod, "OverUseWouldEvict", self.last, warning=True)
             return
         try:
             await self._client.evict_pod(pod)
         except (ConflictError, NotFoundError) as error:
-            self._end(Outcome.GONE, victim, f"gone before it was evicted: {error}", 0.0)
+            self._record_outcome(Outcome.GONE, victim, f"gone before it was evicted: {error}", 0.0)
         except EvictionRefusedError as error:
-            # Whatever the server asks for: the budget decides, and it is asked again.
+            # The server's Retry-After is about one request; when the budget allows an eviction is not known.
             self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
-            self._end(Outcome.REFUSED, victim, f"not evicted: {error}", self._rules.pause_s)
+            self._record_outcome(Outcome.REFUSED, victim, f"not evicted: {error}", self._rules.pause_s)
             self._announcer.about_pod(pod, "OverUseEvictionRefused", f"{reason}; {self.last}", warning=True)
         except GcushareError as error:
             is_passing = isinstance(error, RetryableError)
             delay_s = self._rules.pause_s if is_passing else max(DENIED_S, self._rules.pause_s)
             self.problem = "" if is_passing else f"pods over their grant cannot be evicted: {_remedy(error)}"
-            self._end(Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", delay_s)
+            self._record_outcome(Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", delay_s)
         else:
-            self._end(Outcome.EVICTED, victim, f"evicted: {reason}", self._rules.pause_s)
+            self._record_outcome(Outcome.EVICTED, victim, f"evicted: {reason}", self._rules.pause_s)
             self._announcer.about_pod(pod, "OverUseEvicted", self.last, warning=True)
 
-    def _end(self, outcome: Outcome, victim: Offender, words: str, pause_s: float) -> None:
+    def _record_outcome(self, outcome: Outcome, victim: Offender, text: str, pause_s: float) -> None:
         self.outcomes[outcome] += 1
-        self.last = words
+        self.last = text
         self._next_at_s = self._clock() + pause_s
-        logger.warning("over-use: pod %s %s", words, fields(pod=victim.pod, uid=victim.pod.uid, card=victim.index))
+        logger.warning("over-use: pod %s %s", text, fields(pod=victim.pod, uid=victim.pod.uid, card=victim.index))
 
     def _offenders(self) -> list[Offender]:
         found = []
@@ -175,7 +176,7 @@ class OverUseEvictor:
         return found
 
     def _is_overdue(self, entry: PodEntry) -> bool:
-        """Whether a pod that is being deleted should have ended; its time to end counts up to the admin's limit."""
+        """Whether a pod that is being deleted should have ended; its grace period counts up to the admin's limit."""
         since_s = entry.overdue_since_s(self._rules.longest_wait_s)
         return since_s is not None and self._wall_clock_s() > since_s + OVERDUE_S
 
@@ -207,13 +208,13 @@ class OverUseEvictor:
         return looks
 
     def _unreadable_doubt(self) -> str:
-        """What a pod was granted whose allocation the kubelet has not confirmed is a guess."""
+        """Why grants are uncertain: the kubelet has not confirmed every allocation."""
         pending = self._store.pending_allocations
         return f"{pending} allocations are not confirmed by the kubelet yet" if pending else ""
 
 
 def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
-    """Why what was read of a card may not be so any more."""
+    """Why a card's reading cannot be relied on; "" if it can."""
     if card.index in found.gone:
         return "the card is not listed any more"
     if card.index in found.unread:

@@ -1,7 +1,7 @@
-"""The annotation of pods that are over their grant: derived from what is known now, so that nothing is lost.
+"""Keep the annotation of pods that use more than their grant.
 
-Written when an over-use begins, when its figures moved a lot, and taken away when it ends; also where a plugin of
-before, or somebody else, left it.
+It is written when an over-use begins and when its figures change a lot, and removed when it ends. What to write follows
+from the present state alone, so an annotation that an earlier plugin or somebody else left is corrected too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from gcushare.wire.annotations.over_use import encode_over_use
 logger = logging.getLogger(__name__)
 
 RENEW_S = 60.0
-"""Figures that moved are written again this often at most: metrics have every look's."""
+"""Changed figures are written at most this often; metrics have those of every reading."""
 MOVED = 10
-"""A tenth of what was noted is a lot."""
+"""A change by a tenth of the written figure counts as a lot."""
 RESEND_S = 10.0
-"""A write that the watch has not shown in this time is sent again."""
+"""A write that the watch does not show within this time is repeated."""
 _RETRY = BackoffPolicy(first_s=5.0, cap_s=60.0)
 _REFUSED_S = 60.0
 """Before a write is repeated that the API server refused: only a person can change that."""
@@ -36,7 +36,7 @@ _REFUSED_S = 60.0
 
 @dataclass(slots=True)
 class _Note:
-    """What is to stand on a pod, and since when that is so, on the monotonic clock."""
+    """The annotation that a pod should have; ``at_s`` is when its text was made, on the monotonic clock."""
 
     cards: dict[int, OverUse]
     text: str
@@ -44,9 +44,9 @@ class _Note:
 
 
 class OverUseNotes:
-    """Keeps the annotations true; ``run`` is its owner task, ``look`` is called after every look.
+    """Writes what differs; ``run`` is its owner task, call ``look`` after every reading of the cards.
 
-    ``over`` says who is over, by uid and card; None while that is not known yet, so that nothing is taken away.
+    ``over`` returns the pods over their grant, by uid and card; None while that is unknown, so that nothing is removed.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class OverUseNotes:
         self.failures = 0
 
     def look(self) -> None:
-        """Have what differs written."""
+        """Wake ``run``: there is a new reading."""
         self._soon.set()
 
     async def run(self) -> None:
-        """Write what differs after each look, until cancelled."""
+        """Write what differs after each reading, until cancelled."""
         while True:
             await self._soon.wait()
             self._soon.clear()
@@ -80,7 +80,7 @@ class OverUseNotes:
                 await self._write(pod, text)
 
     def due(self) -> list[tuple[PodRef, str | None]]:
-        """The pods whose annotation differs from what is known, and what is to stand there; None for nothing."""
+        """Return the pods whose annotation differs from the present state, with the text to write; None removes it."""
         over = self._over()
         if over is None:
             return []
@@ -108,7 +108,7 @@ class OverUseNotes:
             )
             if not moved or now_s < before.at_s + RENEW_S:
                 return before
-        # News is written at once, whatever was written a moment ago.
+        # A new over-use is written at once, however recent the last write was.
         self._next_at_s.pop(uid, None)
         return _Note(cards, encode_over_use(cards), now_s)
 

@@ -47,7 +47,7 @@ class OverUseSettings:
         parsers.choice(When),
         default=When.DANGER,
         help="With --over-use evict: danger evicts only where a card has less free memory than its pods were granted "
-        "and do not use yet; always evicts whoever is over.",
+        "and do not use yet; always evicts every pod that is over.",
     )
     over_use_tolerance: float = setting(
         parsers.number(0, 100, "PERCENT"),

@@ -1,4 +1,4 @@
-"""The parts that follow pods over their grant, built once from the settings; each look goes through them in order."""
+"""Build what handles pods over their grant, and pass every reading of the cards to it in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gcushare.device_plugin.ports import Announcer, EvictionClient, PodPatcher
 
 @dataclass(frozen=True, slots=True)
 class OverUseParts:
-    """Without ``--pod-use`` there is no ``watch``, and notes are only taken away. ``evictor`` where it is wanted."""
+    """``watch`` is None without ``--pod-use``: notes are only removed then. ``evictor`` is None unless asked for."""
 
     settings: OverUseSettings
     watch: OverUseWatch | None
@@ -27,7 +27,7 @@ class OverUseParts:
     evictor: OverUseEvictor | None
 
     def look(self) -> None:
-        """Take the last look at the cards in."""
+        """Process the newest reading of the cards."""
         if self.watch is not None:
             self.watch.look()
         if self.evictor is not None:
@@ -35,7 +35,7 @@ class OverUseParts:
         self.notes.look()
 
     async def follow(self, looks: Looks) -> None:
-        """Take every look in, until cancelled: where nothing else calls ``look``."""
+        """Process every reading, until cancelled; run it if nothing else calls ``look``."""
         seen = 0
         while True:
             seen = await looks.wait_look(seen)
@@ -54,7 +54,7 @@ def make_over_use(
     inventory: Callable[[], Inventory | None],
     longest_wait_s: float,
 ) -> OverUseParts:
-    """Build them; nothing runs yet. ``pod_use`` None: no pod is known to be over."""
+    """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant."""
     if pod_use is None:
         notes = OverUseNotes(store, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
         return OverUseParts(settings, None, notes, None)

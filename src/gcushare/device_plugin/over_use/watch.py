@@ -1,4 +1,4 @@
-"""After every look: who uses more than granted, since when; Events when it begins and ends."""
+"""Find the pods that use more than their grant, after every reading, and post Events when that begins and ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class OverUseWatch:
-    """Follows the looks of ``pod_use``; ``began`` counts over-uses since the start."""
+    """Compares the readings of ``pod_use`` with the grants; ``began`` counts over-uses since the start."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class OverUseWatch:
         self._wall_clock_s = wall_clock_s
         self.began = 0
         self.figures: Mapping[Place, Figures] = {}
-        """Of every pod on every card that the last look could read."""
+        """The figures of every pod on every card that the last reading has."""
 
     @property
     def over(self) -> dict[str, dict[int, OverUse]]:
-        """Who is over now: by pod uid, then by card."""
+        """The over-uses of now, by pod uid and card."""
         found: dict[str, dict[int, OverUse]] = {}
         for (uid, index), over in self.tracker.over.items():
             if uid in self._store.entries:
@@ -62,14 +62,14 @@ class OverUseWatch:
         return found
 
     def look(self) -> None:
-        """Take the last look in."""
+        """Process the newest reading."""
         self.figures = self._read_figures()
         alive, now_s = self._store.entries.keys(), self._wall_clock_s()
         for change in self.tracker.take(self.figures, alive, now_s, is_blind=self._is_blind()):
             self._announce(change)
 
     def _is_blind(self) -> bool:
-        """Whether the last look may have left an over-use unseen; a card that is gone has none."""
+        """Whether the last reading may have missed an over-use; a card that is gone has none."""
         cards = self._looks.snapshot
         unread = {each.index for each in cards.cards} - cards.gone - (cards.uses.keys() - cards.unread)
         return bool(unread) or self._pod_use.latest is None or self._inventory() is None
@@ -96,8 +96,8 @@ class OverUseWatch:
         if change.kind is ChangeKind.BEGAN:
             since = note_since_s(entry.annotations, index) if self.tracker.is_first_word else None
             if since is not None:
-                # It was over when the plugin before this one ended, and is still: no news for anybody. Only then: else
-                # an author who wrote the annotation would go unreported.
+                # The pod was already over under the previous plugin process, which reported it. Only at the first
+                # reading: otherwise a pod's author could write the annotation to avoid the report.
                 self.tracker.adopt(change.place, since)
                 return
             self.began += 1

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import Running, SchedulerUnseenError, Sighting
+from gcushare.config_manager.host.probe import Running, SchedulerUnknownError, PollResult
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
 from simulation.loop import SimulatedLoop
@@ -209,14 +209,14 @@ class SchedulerOnHost:
                     return f"{flag.value} is torn"
         return ""
 
-    async def look(self, endpoint: HealthEndpoint) -> Sighting:
+    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
         """A ``SchedulerProbe``, which asks the API server for the mirror pod."""
         await asyncio.sleep(0.005)
         if (fate := self.weather.fate()) is not Fate.FINE:
-            raise SchedulerUnseenError(fate.value)
+            raise SchedulerUnknownError(fate.value)
         if self.loop.now_s < self.ready_at_s:
-            return Sighting(None, "it does not answer")
-        return Sighting(None, self.problem) if self.problem else Sighting(Running(f"run-{self.starts}", self.words), "")
+            return PollResult(None, "it does not answer")
+        return PollResult(None, self.problem) if self.problem else PollResult(Running(f"run-{self.starts}", self.words), "")
 
     async def reload(self) -> None:
         """There is no systemd."""

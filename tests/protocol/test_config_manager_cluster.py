@@ -12,7 +12,7 @@ import pytest
 
 from gcushare.config_manager.extender_address import SERVICES, find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import HostProbe, Running, SchedulerUnseenError
+from gcushare.config_manager.host.probe import HostProbe, Running, SchedulerUnknownError
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.mirror_pods import MirrorPods
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
@@ -212,12 +212,12 @@ async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) 
     seen = Running("h1/containerd://1", ("kube-scheduler", "--config=/x"))
     assert await MirrorPods(client, "cp-1").find(ENDPOINT) == seen
     both = HostProbe(MirrorPods(client, "none"), MirrorPods(client, "cp-1"))
-    assert (await both.look(ENDPOINT)).running == seen
-    assert (await HostProbe().look(ENDPOINT)).running is None
+    assert (await both.poll(ENDPOINT)).running == seen
+    assert (await HostProbe().poll(ENDPOINT)).running is None
 
 
 async def test_an_api_server_that_fails_says_nothing_of_the_scheduler(server: ApiServer) -> None:
     server.faults.on(Fault(FailBefore(429, "TooManyRequests", "later"), path="/pods/kube-scheduler-cp-1$"))
     async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
-        with pytest.raises(SchedulerUnseenError, match=r"mirror pod cannot be read: .*later"):
-            await HostProbe(MirrorPods(opened, "cp-1")).look(ENDPOINT)
+        with pytest.raises(SchedulerUnknownError, match=r"mirror pod cannot be read: .*later"):
+            await HostProbe(MirrorPods(opened, "cp-1")).poll(ENDPOINT)

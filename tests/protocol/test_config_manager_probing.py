@@ -17,7 +17,7 @@ from gcushare.config_manager.host.probe import (
     ProcProcesses,
     Running,
     SchedulerUnhealthyError,
-    Sighting,
+    PollResult,
     ask_health,
     wait_for_scheduler,
 )
@@ -114,10 +114,10 @@ async def test_a_real_process_is_seen_with_its_arguments() -> None:
 class Scripted:
     """A scheduler that is seen differently as time passes."""
 
-    def __init__(self, clock: ManualClock, seen: Callable[[float], Sighting]) -> None:
+    def __init__(self, clock: ManualClock, seen: Callable[[float], PollResult]) -> None:
         self._clock, self._seen, self._start = clock, seen, clock.seconds
 
-    async def look(self, endpoint: HealthEndpoint) -> Sighting:
+    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
         return self._seen(self._clock.seconds - self._start)
 
 
@@ -127,7 +127,7 @@ OLD, NEW, OTHER = (
 )
 
 
-async def waited(seen: Callable[[float], Sighting]) -> float:
+async def waited(seen: Callable[[float], PollResult]) -> float:
     """Wait on a clock of our own; how long it took."""
     clock = ManualClock()
     start = clock.seconds
@@ -136,37 +136,37 @@ async def waited(seen: Callable[[float], Sighting]) -> float:
 
 
 async def test_the_new_scheduler_is_believed_once_it_stayed_well() -> None:
-    assert await waited(lambda now: Sighting(OLD if now < 10 else NEW, "")) == 15
+    assert await waited(lambda now: PollResult(OLD if now < 10 else NEW, "")) == 15
 
 
 async def test_a_moment_of_trouble_starts_the_settling_again() -> None:
-    assert await waited(lambda now: Sighting(NEW, "answers 500" if now == 3 else "")) == 9
+    assert await waited(lambda now: PollResult(NEW, "answers 500" if now == 3 else "")) == 9
 
 
 async def test_a_restart_in_between_starts_the_settling_again() -> None:
-    assert await waited(lambda now: Sighting(NEW if now < 4 else OTHER, "")) == 9
+    assert await waited(lambda now: PollResult(NEW if now < 4 else OTHER, "")) == 9
 
 
 @pytest.mark.parametrize(
     ("seen", "message"),
     [
-        pytest.param(lambda now: Sighting(OLD, ""), "the old one still runs", id="not restarted"),
-        pytest.param(lambda now: Sighting(None, "no process"), "no process", id="gone"),
-        pytest.param(lambda now: Sighting(NEW, "answers 500"), "answers 500", id="ill"),
+        pytest.param(lambda now: PollResult(OLD, ""), "the old one still runs", id="not restarted"),
+        pytest.param(lambda now: PollResult(None, "no process"), "no process", id="gone"),
+        pytest.param(lambda now: PollResult(NEW, "answers 500"), "answers 500", id="ill"),
         pytest.param(
-            lambda now: Sighting(Running("9", ("kube-scheduler", "--config=/x")), ""),
+            lambda now: PollResult(Running("9", ("kube-scheduler", "--config=/x")), ""),
             r"with --config \['/x'\], expected is --config=/new",
             id="another configuration",
         ),
         pytest.param(
-            lambda now: Sighting(Running(str(now), ("kube-scheduler", "--config=/new")), ""),
+            lambda now: PollResult(Running(str(now), ("kube-scheduler", "--config=/new")), ""),
             "it keeps restarting",
             id="crash loop",
         ),
     ],
 )
 async def test_what_does_not_come_up_ends_the_wait_in_time_with_the_reason(
-    seen: Callable[[float], Sighting], message: str
+    seen: Callable[[float], PollResult], message: str
 ) -> None:
     with pytest.raises(SchedulerUnhealthyError, match=message) as caught:
         await waited(seen)

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import Running, Sighting
+from gcushare.config_manager.host.probe import Running, PollResult
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.manager import Manager
@@ -185,7 +185,7 @@ class SchedulerDouble:
     """What the running scheduler read when it started."""
     on_start: Callable[[], None] = lambda: None
     problem: str = ""
-    on_look: Callable[[], None] = lambda: None
+    on_poll: Callable[[], None] = lambda: None
     """Asked before each look; raises where what runs cannot be known."""
     _seen: str = ""
     _pod: str = ""
@@ -194,13 +194,13 @@ class SchedulerDouble:
     def is_unit(self) -> bool:
         return self.target.endswith(".service")
 
-    async def look(self, endpoint: HealthEndpoint) -> Sighting:
+    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
         if not self.is_unit:
             self._sync()
-        self.on_look()
+        self.on_poll()
         if self.problem:
-            return Sighting(None, self.problem)
-        return Sighting(Running(f"scheduler-{self.starts}", self.arguments), "")
+            return PollResult(None, self.problem)
+        return PollResult(Running(f"scheduler-{self.starts}", self.arguments), "")
 
     async def reload(self) -> None:
         self.parsed()

@@ -197,7 +197,7 @@ def test_a_record_is_read_back_as_it_was_written() -> None:
         (b"", "not a record"),
         (b"[]", "not a record"),
         (b"{}", "not a record"),
-        (RECORD.encoded().replace(b'"version": 1', b'"version": 2'), r"a newer one reads what it wrote.*version"),
+        (RECORD.encoded().replace(b'"version": 1', b'"version": 2'), r"did a newer version write it.*version"),
         (RECORD.encoded().replace(b'"flag":', b'"later": 1, "flag":'), "later"),
         (RECORD.encoded().replace(b'"/t"', b"5"), "target"),
         (RECORD.encoded().replace(b"true", b'"yes"'), "is_proven"),

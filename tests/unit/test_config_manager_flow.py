@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.probe import SchedulerUnseenError
+from gcushare.config_manager.host.probe import SchedulerUnknownError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (
@@ -182,7 +182,7 @@ async def test_an_edit_that_left_our_change_whole_costs_no_second_restart(tmp_pa
         b"    - --config=/etc/kubernetes/scheduler-extender-config-v1.23+.yaml\n    - --v=4\n",
     )
     host.put(MANIFEST, edited)
-    await host.scheduler.look(host.scheduler.parsed().health)
+    await host.scheduler.poll(host.scheduler.parsed().health)
     starts = host.scheduler.starts
     await host.apply()
     assert (host.get(MANIFEST), host.scheduler.starts) == (edited, starts)
@@ -275,9 +275,9 @@ async def test_a_scheduler_that_cannot_be_seen_for_a_while_is_waited_for(tmp_pat
 
     def fail_at_first() -> None:
         if host.scheduler.starts > 1 and next(unseen, None) is not None:
-            raise SchedulerUnseenError("answered 500")
+            raise SchedulerUnknownError("answered 500")
 
-    host.scheduler.on_look = fail_at_first
+    host.scheduler.on_poll = fail_at_first
     await host.apply()
     assert next(unseen, None) is None
     assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing, "it was seen well in the end"
@@ -289,9 +289,9 @@ async def test_a_change_is_rolled_back_also_where_the_scheduler_is_seen_no_more(
 
     def fail_from_the_restart_on() -> None:
         if host.scheduler.starts > 1:
-            raise SchedulerUnseenError("answered 500")
+            raise SchedulerUnknownError("answered 500")
 
-    host.scheduler.on_look = fail_from_the_restart_on
+    host.scheduler.on_poll = fail_from_the_restart_on
     with pytest.raises(RolledBackError, match=r"180 s: answered 500; rolled back, but .* 180 s: answered 500"):
         await host.apply()
     assert host.tree() == before
@@ -305,10 +305,10 @@ async def test_nothing_is_changed_where_it_cannot_be_known_which_scheduler_runs(
 
     def fail_once() -> None:
         if next(looks, None) is not None:
-            raise SchedulerUnseenError("answered 500")
+            raise SchedulerUnknownError("answered 500")
 
-    host.scheduler.on_look = fail_once
-    with pytest.raises(SchedulerUnseenError):
+    host.scheduler.on_poll = fail_once
+    with pytest.raises(SchedulerUnknownError):
         await host.apply(MOVED_EXTENDER)
     assert host.tree() == applied
 

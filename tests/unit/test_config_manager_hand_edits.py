@@ -109,7 +109,7 @@ async def test_an_edit_taken_over_stays_over_later_rounds(tmp_path: Path) -> Non
     assert (host.tree(), host.scheduler.starts) == (tree, starts)
 
 
-async def test_a_later_change_that_fails_returns_to_the_edit_that_was_seen_well(tmp_path: Path) -> None:
+async def test_a_later_change_that_fails_returns_to_the_edit_that_was_seen_healthy(tmp_path: Path) -> None:
     host = await applied(tmp_path)
     edit(host, GOOD)
     await host.apply()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.commands import silence_s
-from gcushare.config_manager.plan.execute import UNSHARED
+from gcushare.config_manager.plan.execute import ALWAYS_HELD
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import RetryableError
@@ -77,7 +77,7 @@ class Node:
             self.cluster.holders.append(self.name)
             self.cluster.holder = self.name
             self.cluster.at_turn()
-            yield UNSHARED
+            yield ALWAYS_HELD
             self.cluster.holder = ""
 
 
@@ -89,7 +89,7 @@ def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     loop = reconciler(host, cluster)
-    assert await loop.check() == "the scheduler was not looked at yet"
+    assert await loop.check() == "the scheduler was not checked yet"
     for _ in range(3):
         await loop.round()
     assert cluster.reported == {"cp-1": [CHANGING, (State.APPLIED, "")]}

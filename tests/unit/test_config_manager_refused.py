@@ -42,7 +42,7 @@ async def test_a_scheduler_that_is_ill_already_is_not_touched(tmp_path: Path) ->
     host = host_with(tmp_path, "existing-config-1.28.yaml")
     host.scheduler.refuses = "batch"
     before = host.tree()
-    with pytest.raises(Refused, match="not well as it is, nothing was changed"):
+    with pytest.raises(Refused, match="unhealthy before any change, nothing was changed"):
         await host.apply()
     assert host.tree() == before
 

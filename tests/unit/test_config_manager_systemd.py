@@ -96,7 +96,7 @@ async def test_without_restart_the_files_are_written_and_the_admin_is_informed(t
     assert (await node.manager.prepare_apply(MOVED_EXTENDER)).plan.changes_nothing is False
     recovered = (await node.recover())[-1]
     assert RESTART in recovered
-    assert "until then systemd would start it with a configuration that is gone" in recovered
+    assert "until then systemd would start it with a configuration that was removed" in recovered
     assert node.get(UNIT).decode() == KUBEASZ
 
 

@@ -1,4 +1,4 @@
-"""The commands: what each does once its settings are read."""
+"""The commands of this program: each wires the parts together and does its work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -37,7 +38,7 @@ from gcushare.runtime.shutdown import Shutdown, root_tasks
 from gcushare.wire.contracts import CONFIG_MANAGER
 
 Say = Callable[[str], None]
-"""Gets each line of a command's answer."""
+"""Prints one line of a command's answer."""
 
 _POLL_S = 1.0
 _DRAIN_S = 5.0
@@ -46,7 +47,7 @@ _LEAST_SILENCE_S = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a command works with; ``client`` is None where there is no way to the API server, and ``problem`` why."""
+    """What a command works with; ``client`` is None without a way to the API server, and ``problem`` says why."""
 
     manager: Manager
     client: KubeClient | None
@@ -60,7 +61,7 @@ class Tools:
 
 @asynccontextmanager
 async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> AsyncIterator[Tools]:
-    """Wire the programs' parts together; the API server is only reached when something is asked of it."""
+    """Wire the parts together. The API server is not called before it is needed."""
     async with AsyncExitStack() as stack:
         client, problem = None, ""
         try:
@@ -80,7 +81,7 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
         manager = Manager(
             place=place,
             executor=executor,
-            find_version=_VersionFinder(client),
+            find_version=partial(_find_version, client),
             restart=place.unit is None or place.restart,
         )
         yield Tools(manager, client, problem)
@@ -95,14 +96,14 @@ async def apply(settings: CommandSettings, say: Say) -> int:
 
 
 async def recover(settings: CommandSettings, say: Say) -> int:
-    """Put back what was there before."""
+    """Restore the scheduler's file and remove ours."""
     async with open_tools(settings.place, settings.kube, say) as tools:
         await tools.manager.recover(await tools.manager.prepare_recover())
     return DONE
 
 
 async def show_plan(settings: CommandSettings, say: Say) -> int:
-    """Show every step of applying, and what changes in which file."""
+    """Print the steps of ``apply`` and the diff of each file."""
     async with open_tools(settings.place, settings.kube, say) as tools:
         prepared = await _prepare_apply(settings, tools)
     say(f"kube-scheduler {prepared.version}, started by {prepared.observed.layout.target}")
@@ -116,7 +117,7 @@ async def show_plan(settings: CommandSettings, say: Say) -> int:
 
 
 async def show_diff(settings: CommandSettings, say: Say) -> int:
-    """Show what applying changes in which file, as a unified diff and nothing else."""
+    """Print what ``apply`` changes, as a unified diff and nothing else."""
     async with open_tools(settings.place, settings.kube, say) as tools:
         prepared = await _prepare_apply(settings, tools)
     for line in render_diff(prepared.observed.snapshot, prepared.plan):
@@ -125,7 +126,7 @@ async def show_diff(settings: CommandSettings, say: Say) -> int:
 
 
 async def render(settings: CommandSettings, say: Say) -> int:
-    """Show the configuration that the scheduler would read."""
+    """Print the configuration that the scheduler would read."""
     async with open_tools(settings.place, settings.kube, say) as tools:
         prepared = await _prepare_apply(settings, tools)
     for line in prepared.config.decode().splitlines():
@@ -134,32 +135,32 @@ async def render(settings: CommandSettings, say: Say) -> int:
 
 
 async def status(settings: CommandSettings, say: Say) -> int:
-    """Show how the scheduler is started and how it is; 1 when it does not use the extender in health."""
+    """Print how the scheduler is started and its health; exit code 1 unless it is healthy and uses the extender."""
     async with open_tools(settings.place, settings.kube, say) as tools:
         prepared = await tools.manager.prepare_recover()
         observed = prepared.observed
-        sighting = await tools.manager.executor.probe.look(observed.target.health)
+        result = await tools.manager.executor.probe.poll(observed.target.health)
     flag = observed.target.trace(observed.layout.own_configs).flag
-    health = sighting.problem or "healthy"
+    health = result.problem or "healthy"
     say(f"scheduler: {observed.layout.target}, {prepared.version}, {health}")
     say("extender: not configured" if flag is None else f"extender: configured by --{flag.name}={flag.value}")
     if observed.record is not None:
         say(f"proven: {'yes' if observed.record.is_proven else 'no, the last change was not seen to the end'}")
     if observed.edited_since:
         say("edited: the scheduler's file was changed by someone else after gcushare")
-    running = sighting.running.arguments if sighting.running is not None else ()
+    running = result.running.arguments if result.running is not None else ()
     is_used = flag is not None and any(flag.value in argument for argument in running)
     say(f"used by the running scheduler: {'yes' if is_used else 'no'}")
-    return DONE if is_used and not sighting.problem else FAILED
+    return DONE if is_used and not result.problem else FAILED
 
 
 async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
-    """Keep this node's scheduler as it is wanted until the shutdown."""
+    """Keep this node's scheduler in the desired state until the shutdown."""
     if settings.place.node_name is None:
         raise ConfigError("node-name is not set: give the pod NODE_NAME from spec.nodeName")
     async with open_tools(settings.place, settings.kube, say) as tools:
         client = tools.require_client()
-        # Differs between restarts of this pod: an earlier self still holding the Lease must be waited out.
+        # The time makes it differ between restarts of this pod, which must wait for an earlier holder like any other.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
         heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
         reports = ApiReports(client, settings.namespace, settings.place.node_name)
@@ -187,16 +188,16 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
 
 
 def silence_s(wait_timeout_s: float) -> float:
-    """How long the loop may be silent before it counts as stuck.
+    """Compute how long the loop may be silent before it counts as stuck.
 
-    A round waits for the API server (15 s by default) and, with the Lease, for a scheduler, twice when undone. While
-    it waits for the Lease it is not silent.
+    A round waits for the API server (15 s by default) and for a scheduler, twice after a rollback. The wait for the
+    Lease is not silent.
     """
     return max(_LEAST_SILENCE_S, 3 * wait_timeout_s)
 
 
 async def uninstall(settings: UninstallSettings, say: Say) -> int:
-    """Have every node recover, and wait until all have said so, also over an API server that fails for a while."""
+    """Have every node recover and wait until all have reported it; an API server may fail for a while."""
     async with _client(settings.kube) as client:
         clock = SystemClock()
         deadline = clock.monotonic() + settings.uninstall_timeout
@@ -239,23 +240,15 @@ async def _client(kube: KubeSettings) -> AsyncIterator[KubeClient]:
         yield client
 
 
-class _VersionFinder:
-    """Asks the scheduler's own program, which a unit names, else the API server."""
-
-    def __init__(self, client: KubeClient | None) -> None:
-        self._client = client
-
-    async def __call__(self, target: SchedulerFile) -> str | None:
-        if isinstance(target, UnitFile):
-            return await self._ask(target.program)
-        return None if self._client is None else await self._client.version()
-
-    async def _ask(self, program: str) -> str | None:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-            )
-        except OSError as error:
-            raise GcushareError(f"{program!r} --version cannot be asked: {error}; use --scheduler-version") from error
-        answer, _ = await process.communicate()
-        return answer.decode(errors="replace").strip() or None
+async def _find_version(client: KubeClient | None, target: SchedulerFile) -> str | None:
+    """Ask the scheduler's own program, which a unit names, else the API server; None if neither can be asked."""
+    if not isinstance(target, UnitFile):
+        return None if client is None else await client.version()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            target.program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise GcushareError(f"{target.program!r} --version cannot be run: {error}; use --scheduler-version") from error
+    answer, _ = await process.communicate()
+    return answer.decode(errors="replace").strip() or None

@@ -1,4 +1,4 @@
-"""One scheduler of one node: observe it, decide, carry it out."""
+"""Configure one node's scheduler: find its files, decide what to do, and carry it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLIC
 from gcushare.config_manager.host.record import sha256
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import Wanted, plan_apply, plan_recover
-from gcushare.config_manager.plan.execute import UNSHARED, Executor
+from gcushare.config_manager.plan.execute import ALWAYS_HELD, Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, outcome
 from gcushare.config_manager.scheduler_config.document import calls_of
@@ -26,19 +26,19 @@ from gcushare.wire.contracts import Calls
 logger = logging.getLogger(__name__)
 
 VersionSource = Callable[[SchedulerFile], Awaitable[str | None]]
-"""Asks elsewhere for the scheduler's version when its file does not tell; None when that is unknown."""
+"""Finds the scheduler's version if its file does not name one; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A decision with what it was made from; ``undo`` takes all of our change away."""
+    """A decision with the observation that it is based on; ``undo`` removes all of our change."""
 
     observed: Observed
     version: Version
     plan: Plan
     undo: Plan
     extender: ExtenderEntry | None = None
-    """Whom the scheduler shall call; None when all of our change is taken away."""
+    """The extender that the scheduler will call; None if our change is removed."""
 
     @property
     def config(self) -> bytes:
@@ -50,13 +50,13 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal decisions on equal files: one that failed needs no second try."""
+        """Equal for equal decisions on equal files, so that a failed one is not tried again at once."""
         return sha256(repr((self.plan.steps, self.observed.target.text)).encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manager:
-    """Plans and changes of one scheduler. ``restart`` False leaves the restart of a unit to the admin."""
+    """Plans and changes one scheduler. With ``restart`` false the admin restarts the unit."""
 
     place: PlaceSettings
     executor: Executor
@@ -64,7 +64,7 @@ class Manager:
     restart: bool = True
 
     def layout(self) -> Layout:
-        """Find the scheduler's file, and where our own are. Raises as ``find_manifest`` and ``read_target`` do."""
+        """Find the scheduler's file and the directory of ours. Raises as ``find_manifest`` and ``read_target``."""
         place, files = self.place, self.executor.files
         target = place.unit or place.manifest or find_manifest(files, f"{place.kubernetes_dir}/manifests")
         layout = Layout(place.files_dir or place.kubernetes_dir, target, is_unit=place.unit is not None)
@@ -74,9 +74,9 @@ class Manager:
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
 
     def calls(self) -> Calls:
-        """How the scheduler calls the extender, as its files say now.
+        """Say how the scheduler calls the extender, by its present files.
 
-        Files that cannot be read may be of a scheduler that calls without a certificate: it is then said to.
+        If they cannot be read it may call without a certificate, so the answer is then ``Calls.OTHER``.
         """
         try:
             layout = self.layout()
@@ -91,16 +91,16 @@ class Manager:
             return Calls.OTHER
 
     def is_untouched(self) -> bool:
-        """Whether surely nothing was ever changed here, also where the scheduler's file cannot be found or understood.
+        """Say whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.
 
-        Our record is written before all else and removed last, and a file that was changed names our configuration.
+        Our record is written first and removed last, and a changed file contains our configuration's name.
         """
         place, files = self.place, self.executor.files
         manifests = f"{place.kubernetes_dir}/manifests"
         named = place.unit or place.manifest
         directory = place.files_dir or place.kubernetes_dir
         layout = Layout(directory, named or f"{manifests}/{MANIFEST_NAME}", is_unit=place.unit is not None)
-        # Where the edited manifest is made an admin may keep one that was moved away.
+        # An admin may keep a manifest of the same name as the staging file.
         ours = {posixpath.basename(path) for path in layout.own_files if path != layout.staging}
         if any(ours.intersection(files.names(each)) for each in (directory, place.kubernetes_dir)):
             return False
@@ -108,13 +108,13 @@ class Manager:
             try:
                 state = files.read(path)
             except Refused:
-                continue  # a link or a directory, which is never changed
+                continue  # a link or a directory, which this program never changes
             if state is not None and any(name.encode() in state.content for name in (POLICY_NAME, CONFIG_NAME)):
                 return False
         return True
 
     async def prepare_apply(self, extender: ExtenderEntry) -> Prepared:
-        """Decide what applying would do, touching nothing."""
+        """Decide what to do to apply, without any change."""
         layout = self.layout()
         _, target = read_target(self.executor.files, layout)
         version = await self._version(target)
@@ -125,7 +125,7 @@ class Manager:
         return Prepared(observed=observed, version=version, plan=plan, undo=undo, extender=extender)
 
     async def prepare_recover(self) -> Prepared:
-        """Decide what recovering would do, touching nothing."""
+        """Decide what to do to recover, without any change."""
         observed = observe(self.executor.files, self.layout(), with_base=False)
         version = (
             parse_version(observed.record.scheduler_version)
@@ -135,18 +135,22 @@ class Manager:
         plan = plan_recover(observed, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
-    async def apply(self, prepared: Prepared, tenure: Tenure = UNSHARED) -> None:
+    async def apply(self, prepared: Prepared, tenure: Tenure = ALWAYS_HELD) -> None:
         """Carry out what ``prepare_apply`` decided. Raises as ``Executor.apply`` does."""
         await self.executor.apply(prepared.observed, prepared.plan, prepared.undo, tenure)
         logger.info("scheduler configured %s", _facts(prepared))
 
-    async def recover(self, prepared: Prepared, tenure: Tenure = UNSHARED) -> None:
+    async def recover(self, prepared: Prepared, tenure: Tenure = ALWAYS_HELD) -> None:
         """Carry out what ``prepare_recover`` decided."""
         await self.executor.recover(prepared.observed, prepared.plan, tenure)
         logger.info("scheduler recovered %s", _facts(prepared))
 
     async def _version(self, target: SchedulerFile) -> Version:
-        """Take the admin's word, else the file's own, else ask."""
+        """Take the version from the settings, else from the file, else find it.
+
+        Raises:
+            ConfigError: it is unknown or not supported.
+        """
         known = self.place.scheduler_version or target.version
         if known is not None:
             return known

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import field
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import Running, SchedulerUnseenError
+from gcushare.config_manager.host.probe import Running, SchedulerUnknownError
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource
@@ -60,7 +60,7 @@ class MirrorPods:
         except NotFoundError:
             return None
         except GcushareError as error:
-            raise SchedulerUnseenError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
+            raise SchedulerUnknownError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
         running = [each for each in pod.status.container_statuses if each.state.running is not None]
         commands = [(*each.command, *each.args) for each in pod.spec.containers]
         if not commands or not running:

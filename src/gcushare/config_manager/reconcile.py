@@ -1,4 +1,4 @@
-"""The loop of the DaemonSet: reconcile this node's scheduler with the desired state, one node at a time."""
+"""The DaemonSet's loop: bring this node's scheduler to the desired state, one node of the cluster at a time."""
 
 from __future__ import annotations
 
@@ -29,53 +29,53 @@ _CHECK_TIMEOUT = ClientTimeout(total=5.0)
 
 
 class Mode(enum.Enum):
-    """What the cluster's admin wants of every scheduler."""
+    """What the cluster's admin wants for every scheduler."""
 
     APPLY = "apply"
     RECOVER = "recover"
 
 
 class State(enum.Enum):
-    """What a node reports of its scheduler."""
+    """What a node reports about its scheduler."""
 
     APPLIED = "applied"
     RECOVERED = "recovered"
     FAILED = "failed"
     CHANGING = "changing"
-    """It is this node's turn, and its files may be changed from now on. Reported before the first change, and left
-    standing by a manager that is ended in the middle of one."""
+    """This node holds the Lease and may change its files. Reported before the first change; a manager that ends during
+    a change leaves this report."""
 
 
 _DONE = {Mode.APPLY: State.APPLIED, Mode.RECOVER: State.RECOVERED}
 
 
 class DesiredState(Protocol):
-    """What is wanted, as of now."""
+    """The state that the admin wants now; the tests have one without an API server."""
 
     async def mode(self) -> Mode:
-        """Say whether to apply or to recover. Raises ``GcushareError`` when that cannot be known now."""
+        """Say whether to apply or to recover. Raises ``GcushareError`` if this is not known now."""
 
     async def extender(self) -> ExtenderEntry:
-        """Say how the extender is reached now: its Service's address and its CA may change."""
+        """Say how to reach the extender now: its Service's address and its CA may change."""
 
 
 class Reports(Protocol):
-    """Where each node reports how its scheduler is."""
+    """Stores the report of this node; the tests and the simulation have ones without an API server."""
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        """Have the report stand there, with how the scheduler calls; nothing where it does already.
+        """Store the report, with how the scheduler calls, unless it is stored already.
 
-        Raises ``GcushareError`` when that did not succeed.
+        Raises ``GcushareError`` if that fails.
         """
 
 
 class RolloutLease(Protocol):
-    """Held by the one node of the cluster whose scheduler may be changed."""
+    """Held by the node whose scheduler may be changed; the tests have one without an API server."""
 
     def hold(self) -> AbstractAsyncContextManager[Tenure]:
-        """Wait until this node holds it: never two schedulers of a cluster restart at once.
+        """Wait until this node holds it, so that two schedulers of a cluster never restart at once.
 
-        It may be lost at any moment, so what is yielded is asked before every step that changes the host.
+        It may be lost at any moment, so ask the tenure before every step that changes the host.
         """
 
 
@@ -84,19 +84,19 @@ class Pace:
     """Times of the loop, in seconds."""
 
     interval_s: float = 10.0
-    """Between two looks at the manifest, the Service and the CA: some file reads and one GET each."""
+    """Between two rounds. A round without a change reads some files and sends two GETs."""
     after_failure_s: float = 900.0
-    """Before a change that was rolled back is tried again as it is; a changed file or mode is tried at once."""
+    """Before the same change is tried again after a rollback. A changed file or mode is tried at once."""
 
 
 async def check_extender(entry: ExtenderEntry) -> None:
-    """Ask the extender with the scheduler's own certificate, before the scheduler is sent there.
+    """Call the extender with the scheduler's certificate, before the scheduler is configured to do so.
 
-    Returns when it answers over mutual TLS, or the scheduler needs no certificate for it.
+    Returns if it answers over mutual TLS, or the scheduler needs no certificate.
 
     Raises:
-        RetryableError: it does not answer, or one side does not take the other's certificate.
-        ConfigError: certificate and key do not belong together, or are none.
+        RetryableError: it does not answer, or one side does not accept the other's certificate.
+        ConfigError: certificate and key are invalid or do not belong together.
     """
     tls = entry.tls
     if tls is None or not tls.certificate:
@@ -120,14 +120,14 @@ async def check_extender(entry: ExtenderEntry) -> None:
 
 def _refusal(url: str, reason: str) -> str:
     return (
-        f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {reason}; see "
-        "whether a replica of the extender is ready, and what `gcushare doctor` says of certificates"
+        f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {reason}; check "
+        "whether a replica of the extender is ready, and what `gcushare doctor` reports about certificates"
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class Reconciler:
-    """The loop; ``beat`` is called at each round, for the liveness check."""
+    """The loop; it calls ``beat`` at each round, for the liveness check."""
 
     manager: Manager
     desired: DesiredState
@@ -137,27 +137,27 @@ class Reconciler:
     pace: Pace = field(default_factory=Pace)
     beat: Callable[[], None] = lambda: None
     check_extender: Callable[[ExtenderEntry], Awaitable[None]] = check_extender
-    """Returns when the scheduler may be sent to the extender; raises ``GcushareError`` with the reason if not."""
+    """Returns if the scheduler may call the extender; raises ``GcushareError`` with the reason if not."""
     _failed: tuple[str, float, str] | None = None
     _state: tuple[State, str] | None = None
     _last_problem: str = ""
 
     async def run(self, shutdown: Shutdown) -> None:
-        """Go round until the shutdown is asked for; a change under way is then left to the next start to finish."""
+        """Run rounds until the shutdown is requested; the next start finishes a change that it interrupts."""
         while not shutdown.is_requested:
             await _until(shutdown, self.round())
             self.beat()
             await _until(shutdown, self.clock.sleep(self.pace.interval_s))
 
     async def check(self) -> str | None:
-        """Say for readiness why the scheduler is not as wanted; None when it is."""
+        """Say for readiness why the scheduler is not in the desired state; None if it is."""
         if self._state is None:
-            return "the scheduler was not looked at yet"
+            return "the scheduler was not checked yet"
         state, reason = self._state
         return None if state is not State.FAILED else reason
 
     async def round(self) -> None:
-        """Look once and do what is needed; what goes wrong is reported, and tried again at the next round."""
+        """Check the scheduler once and do what is needed. A problem is reported, and the next round tries again."""
         try:
             state, reason = await self._reconcile()
         except GcushareError as error:
@@ -179,7 +179,7 @@ class Reconciler:
         except GcushareError as error:
             if mode is not Mode.RECOVER or not self.manager.is_untouched():
                 raise
-            # What keeps a scheduler from being changed must not keep the cluster from being uninstalled.
+            # A scheduler that cannot be changed must not block an uninstall.
             self._failed = None
             return State.RECOVERED, f"nothing of gcushare is on this node: {error}"
         if prepared.plan.changes_nothing:
@@ -195,10 +195,10 @@ class Reconciler:
             await self.check_extender(prepared.extender)
         checked = prepared.extender
         async with self.lease.hold() as tenure:
-            # Whoever wants all nodes recovered writes that first and reads the reports then. So this node is seen by
-            # them, or sees what they want: reported before the wish is read, and nothing is changed unreported.
+            # An uninstall writes the mode first and reads the reports then. This node reports first and reads the mode
+            # then, so that either it reads the new mode or the uninstall reads that this node is changing.
             await self._report(State.CHANGING, "")
-            # The wait may have been long: decide again on what is wanted, and there, now.
+            # The wait may have been long, so decide again on the present mode and files.
             mode = await self.desired.mode()
             prepared = await self._prepare(mode)
             if prepared.extender is not None and prepared.extender != checked:
@@ -224,7 +224,7 @@ class Reconciler:
             raise
 
     def _log(self, state: State, reason: str) -> None:
-        """Log a problem when it is new, not at every round."""
+        """Log a problem if it is new, not at every round."""
         if reason and reason != self._last_problem:
             if state is State.FAILED:
                 logger.warning("scheduler not as wanted %s", fields(state=state.value, reason=reason))
@@ -236,7 +236,7 @@ class Reconciler:
 
 
 async def _until(shutdown: Shutdown, work: Coroutine[object, object, None]) -> None:
-    """Do ``work`` or cancel it at the shutdown, whichever comes first."""
+    """Do ``work``, and cancel it at the shutdown."""
     task = asyncio.create_task(work, name="scheduler round")
     stop = asyncio.create_task(shutdown.wait(), name="wait for the shutdown")
     try:

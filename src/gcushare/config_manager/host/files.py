@@ -1,4 +1,4 @@
-"""Careful handling of the host's files: nothing is half-written, and nothing goes where others could lead it."""
+"""Read and write the host's files safely: no file is half-written, and no link leads a write elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 class HostFileError(ConfigError):
-    """A file of the host cannot be read or written; ``path`` says which, ``reason`` is the system's word."""
+    """A file of the host cannot be read or written; ``reason`` is the system's error text."""
 
     def __init__(self, action: str, path: str, error: OSError) -> None:
         self.path = path
@@ -30,24 +30,24 @@ class HostFileError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A regular file's content with what a replacement has to keep."""
+    """A regular file's content, and the attributes that a replacement must keep."""
 
     content: bytes
     mode: int
     uid: int
     gid: int
     label: bytes | None = None
-    """The SELinux label, None where there is none."""
+    """The SELinux label, None without one."""
 
 
 class Files(Protocol):
-    """The host's files by their absolute path on the host."""
+    """The host's files by their absolute path on the host; the tests and the simulation have ones that fail."""
 
     def read(self, path: str) -> FileState | None:
-        """Read a file; None when it does not exist. Raises ``Refused`` for a link and anything that is not a file."""
+        """Read a file; None if it does not exist. Raises ``Refused`` if it is a link or not a regular file."""
 
     def names(self, directory: str) -> tuple[str, ...]:
-        """List a directory, sorted; empty when it does not exist."""
+        """List a directory, sorted; empty if it does not exist."""
 
     def write(self, path: str, state: FileState) -> None:
         """Put ``state`` at ``path`` in one step: temporary file beside it, fsync, rename, fsync of the directory."""
@@ -56,13 +56,13 @@ class Files(Protocol):
         """Rename ``source`` to ``target`` in one step; both on one filesystem."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when it does not exist."""
+        """Remove a file, if it exists."""
 
 
 class HostFiles:
-    """The real files below ``root``: ``/``, or where a pod has the host's filesystem mounted.
+    """The real files below ``root``: ``/``, or the mount point of the host's filesystem in a pod.
 
-    Links of directories are followed as a chroot would; nothing is written where others could lead it elsewhere.
+    Links to directories are followed as in a chroot. A directory that others can write to is refused.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -108,7 +108,7 @@ class HostFiles:
                     if folder.remove(name):
                         folder.sync()
             except FileNotFoundError:
-                # Without its directory it does not exist either.
+                # The directory does not exist, so the file does not either.
                 return
 
 
@@ -128,8 +128,8 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
         if error.errno != errno.ELOOP:
             raise
         raise Refused(
-            f"{path!r} is a symbolic link to {folder.read_link(name)!r}: replacing it would cut the link, and the "
-            "kubelet does not see changes behind one; name the file itself, or put a regular file there"
+            f"{path!r} is a symbolic link to {folder.read_link(name)!r}: replacing it would remove the link, and the "
+            "kubelet does not notice changes behind one; name the file itself, or put a regular file there"
         ) from error
     try:
         return _read_open(descriptor, path)
@@ -150,9 +150,9 @@ def _read_open(descriptor: int, path: str) -> FileState:
 
 
 def temporary_path(path: str) -> str:
-    """Say where ``write`` makes a file before it is renamed; a crash may leave it there.
+    """Name the file that ``write`` creates and then renames; a crash may leave it.
 
-    The leading dot: in the directory of the static pods the kubelet passes over such files.
+    The kubelet ignores names with a leading dot in the directory of static pods.
     Source: kubelet, pkg/kubelet/config/file_linux.go (events) and file.go (its glob), 1.18 to 1.36.
     """
     folder, _, name = path.rpartition("/")
@@ -176,6 +176,6 @@ def _advice(error: OSError) -> str:
         case errno.EACCES | errno.EPERM:
             return "; run as root"
         case errno.EXDEV:
-            return "; both must lie on one mount: mount their common directory as one volume"
+            return "; both must be on one mount: mount their common directory as one volume"
         case _:
             return ""

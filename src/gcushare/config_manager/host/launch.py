@@ -17,7 +17,7 @@ _SWITCHES = frozenset(
     {"leader-elect", "profiling", "contention-profiling", "use-legacy-policy-config", "logtostderr", "alsologtostderr",
      "version", "show-hidden-metrics", "one-output", "add-dir-header", "skip-headers", "skip-log-headers"}
 )  # fmt: skip
-"""kube-scheduler's flags that take a value only after ``=``; every other one takes the next argument."""
+"""kube-scheduler's flags that take a value only after ``=``; every other flag takes the next argument."""
 
 TAG_LENGTH = 10
 """Hex digits of the configuration's sha256 that name it in a manifest: enough to tell two contents apart."""
@@ -29,29 +29,29 @@ def scheduler_flags(arguments: Sequence[str]) -> tuple[Flag, ...]:
 
 
 def check_added(flags: Sequence[Flag], name: str, file: str) -> None:
-    """Check that a flag added at the end of a command line is read as one.
+    """Check that a flag added at the end of a command line is read as a flag.
 
     Raises:
-        Refused: the flag before it has no value, and which flags of other versions need one is not known; or what
-            stands at the end takes it in.
+        Refused: the last argument takes it as its value, or may do so: the flags of other versions that need a value
+            are not known.
     """
     if not flags:
         raise Refused(
-            f"{file}: --{name} at the end of the command line would not be read as a flag: end it with a word"
+            f"{file}: --{name} added at the end of the command line would not be read as a flag: end it with a flag"
         )
     if effective(flags, name) is None:
         raise Refused(
-            f"{file}: --{flags[-1].name} stands at the end without a value, and --{name} added after it could be taken "
-            "for that: write the value with '='"
+            f"{file}: --{flags[-1].name} stands at the end without a value, and could take --{name} as its value: "
+            "write the value with '='"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigTarget:
-    """Where a scheduler shall find its extender configuration: a flag, the file, and a tag of its contents.
+    """Where a scheduler finds its configuration: a flag, the file, and a tag of its content.
 
-    The tag stands in the volume's name of a static pod, because the kubelet restarts one only when its manifest
-    changes, and a scheduler reads its configuration only when it starts.
+    The tag is part of a volume's name in the manifest. The kubelet restarts a static pod only if its manifest changes,
+    and a scheduler reads its configuration only when it starts.
     """
 
     flag: str
@@ -61,7 +61,7 @@ class ConfigTarget:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What of our change stands in a file."""
+    """The parts of our change that a file contains."""
 
     flag: Flag | None
     parts: tuple[str, ...]
@@ -73,7 +73,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class HealthEndpoint:
-    """Where the scheduler says how it is."""
+    """Where the scheduler reports its health."""
 
     scheme: str
     host: str
@@ -87,7 +87,7 @@ class HealthEndpoint:
 
 
 class SchedulerFile(Protocol):
-    """A file that starts a kube-scheduler, as a value; every edit returns a new one and keeps all other bytes."""
+    """A manifest or unit that starts a kube-scheduler. Every edit returns a new value and keeps all other bytes."""
 
     @property
     def text(self) -> str: ...
@@ -98,25 +98,25 @@ class SchedulerFile(Protocol):
 
     @property
     def version(self) -> Version | None:
-        """The version that the file itself tells, None when it does not."""
+        """The version that the file names, None if it names none."""
 
     @property
     def health(self) -> HealthEndpoint: ...
 
     def host_path(self, path: str) -> str | None:
-        """Say where on the host the scheduler's file ``path`` lies; None when it is not on the host."""
+        """Translate a path of the scheduler to one of the host; None if the file is not on the host."""
 
     def trace(self, own_paths: frozenset[str]) -> Trace:
-        """Find our change: a flag that names one of ``own_paths``, and what else only we write."""
+        """Find our change: a flag that names one of ``own_paths``, and our mounts and volumes."""
 
     def points_at(self, target: ConfigTarget) -> bool:
-        """Say whether the scheduler is started with ``target`` and everything that this needs."""
+        """Say whether the file starts the scheduler with ``target`` and everything that it needs."""
 
     def pointed_at(self, target: ConfigTarget) -> Self:
-        """Make the scheduler read ``target``. The text must hold no trace of an earlier change."""
+        """Make the scheduler read ``target``. The text must not contain an earlier change."""
 
     def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
-        """Remove our change and nothing else; the flag gets ``flag_was`` again, or goes when that is None."""
+        """Remove our change and nothing else; set the flag to ``flag_was`` again, or remove it if that is None."""
 
 
 def own_flag(flags: tuple[Flag, ...], own_paths: frozenset[str]) -> Flag | None:

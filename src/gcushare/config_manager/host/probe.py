@@ -1,4 +1,4 @@
-"""Look at the running kube-scheduler: which process it is, how it was started, and whether it is well."""
+"""Poll the running kube-scheduler: which process it is, how it was started, and whether it is healthy."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HEALTH_TIMEOUT_S = 3.0
 
 
 class SchedulerUnhealthyError(GcushareError):
-    """The scheduler did not come up as it should within the time; the message says what was seen last."""
+    """The scheduler did not come up in time; the message has the last problem."""
 
 
-class SchedulerUnseenError(RetryableError):
-    """Who knows what runs on this node could not be asked: nothing is known of the scheduler, good or bad."""
+class SchedulerUnknownError(RetryableError):
+    """The source that knows what runs on this node did not answer, so the scheduler's state is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,51 +38,51 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """What one look found; ``problem`` is empty when the scheduler says that it is well."""
+class PollResult:
+    """The result of one poll; ``problem`` is empty if the scheduler reports that it is healthy."""
 
     running: Running | None
     problem: str
 
 
 class SchedulerProbe(Protocol):
-    """Something that can see the scheduler of this node."""
+    """Polls the scheduler of this node; the tests and the simulation have doubles."""
 
-    async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        """Look once; what comes back says how the scheduler is, or that none runs.
+    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
+        """Poll once.
 
         Raises:
-            SchedulerUnseenError: it cannot be known now which one runs.
+            SchedulerUnknownError: it is not known now which scheduler runs.
         """
 
 
 class Processes(Protocol):
-    """Something that knows which kube-scheduler runs on this node."""
+    """Knows which kube-scheduler runs on this node: /proc, or the API server's mirror pod."""
 
     async def find(self, endpoint: HealthEndpoint) -> Running | None:
-        """Find the one that serves ``endpoint``; None when none runs or none can be seen from here.
+        """Find the one that serves ``endpoint``; None if none runs or this source does not show it.
 
         Raises:
-            SchedulerUnseenError: that cannot be known now.
+            SchedulerUnknownError: the source does not answer now.
         """
 
 
 class HostProbe:
-    """Sees the process through the first of ``sources`` that does, and asks it over HTTP for its health."""
+    """Takes the process from the first of ``sources`` that finds it, and asks it over HTTP for its health."""
 
     def __init__(self, *sources: Processes) -> None:
         self._sources = sources
 
-    async def look(self, endpoint: HealthEndpoint) -> Sighting:
+    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
         for source in self._sources:
             running = await source.find(endpoint)
             if running is not None:
-                return Sighting(running, await ask_health(endpoint.url))
-        return Sighting(None, "no kube-scheduler process can be seen")
+                return PollResult(running, await ask_health(endpoint.url))
+        return PollResult(None, "no kube-scheduler process was found")
 
 
 class ProcProcesses:
-    """Reads /proc of the host: needs to run on the host, or in a pod with ``hostPID: true``."""
+    """Reads /proc. Use it on the host, or in a pod with ``hostPID: true``."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -94,7 +94,7 @@ class ProcProcesses:
 
     def _schedulers(self) -> list[Running]:
         if not self._proc.is_dir():
-            # A pod that is not given the host's /proc sees the scheduler through its mirror pod.
+            # A pod without the host's /proc finds the scheduler through its mirror pod.
             return []
         pids = sorted(int(entry.name) for entry in self._proc.iterdir() if entry.name.isdecimal())
         return [running for pid in pids if (running := self._read(pid)) is not None]
@@ -105,7 +105,7 @@ class ProcProcesses:
             # Field 22, the start time, counted behind the name in parentheses, which may itself hold spaces.
             started = (self._proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
         except (OSError, IndexError):
-            # It ended between listing and reading, or is not ours to read.
+            # It ended since the listing, or may not be read.
             return None
         arguments = tuple(part.decode(errors="replace") for part in raw.split(b"\0") if part)
         names = [posixpath.basename(argument) for argument in arguments[:2]]
@@ -115,7 +115,10 @@ class ProcProcesses:
 
 
 async def ask_health(url: str) -> str:
-    """Ask a scheduler how it is; empty means well. Nothing secret is sent, so its certificate is not verified."""
+    """Ask a scheduler for its health and return the problem, empty if healthy.
+
+    Nothing secret is sent, so its certificate is not verified.
+    """
     timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
     try:
         async with (
@@ -129,7 +132,7 @@ async def ask_health(url: str) -> str:
 
 
 async def wait_for_scheduler(
-    look: SchedulerProbe,
+    probe: SchedulerProbe,
     endpoint: HealthEndpoint,
     awaited: AwaitScheduler,
     clock: Clock,
@@ -138,24 +141,24 @@ async def wait_for_scheduler(
 ) -> None:
     """Wait until the scheduler is as ``awaited`` says and stays so; ``before`` is the instance that ran earlier.
 
-    One that cannot be seen for a while is waited for like one that is not well, so that it is judged in the end.
+    A scheduler whose state is not known counts as unhealthy until the next poll, so that the wait always ends.
 
     Raises:
-        SchedulerUnhealthyError: it was not so within ``limits.timeout_s``.
+        SchedulerUnhealthyError: this was not the case within ``limits.timeout_s``.
     """
     deadline = clock.monotonic() + limits.timeout_s
     steady: tuple[str, float] | None = None
     while True:
         try:
-            sighting = await look.look(endpoint)
-        except SchedulerUnseenError as error:
-            sighting = Sighting(None, str(error))
-        problem = find_problem(sighting, awaited, before)
+            result = await probe.poll(endpoint)
+        except SchedulerUnknownError as error:
+            result = PollResult(None, str(error))
+        problem = find_problem(result, awaited, before)
         now = clock.monotonic()
-        if problem or sighting.running is None:
+        if problem or result.running is None:
             steady = None
-        elif steady is None or steady[0] != sighting.running.instance:
-            steady = (sighting.running.instance, now)
+        elif steady is None or steady[0] != result.running.instance:
+            steady = (result.running.instance, now)
         elif now - steady[1] >= limits.settle_s:
             return
         if now >= deadline:
@@ -165,14 +168,14 @@ async def wait_for_scheduler(
         await clock.sleep(limits.interval_s)
 
 
-def find_problem(sighting: Sighting, awaited: AwaitScheduler, before: str) -> str:
-    """Say what of ``awaited`` is not so yet; empty when all is."""
-    if sighting.running is None:
-        return sighting.problem
-    if awaited.restarted and sighting.running.instance == before:
+def find_problem(result: PollResult, awaited: AwaitScheduler, before: str) -> str:
+    """Say in what the scheduler differs from ``awaited``; empty if in nothing."""
+    if result.running is None:
+        return result.problem
+    if awaited.restarted and result.running.instance == before:
         return "the old one still runs"
-    values = [flag.value for flag in scheduler_flags(sighting.running.arguments) if flag.name == awaited.flag]
+    values = [flag.value for flag in scheduler_flags(result.running.arguments) if flag.name == awaited.flag]
     if (values[-1] if values else None) != awaited.value:
         wanted = f"--{awaited.flag}={awaited.value}" if awaited.value is not None else f"no --{awaited.flag}"
         return f"it runs with --{awaited.flag} {values!r}, expected is {wanted}"
-    return sighting.problem
+    return result.problem

@@ -1,4 +1,4 @@
-"""What was done on this node, in a small versioned file, so that it can be undone exactly."""
+"""The file that records the change of this node's scheduler, so that it can be undone exactly."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     target: str
     """The manifest or unit that was changed."""
     before_sha256: str
-    """Of the target as it was; the backup has the same."""
+    """Of the target before the change; the backup's content has the same."""
     after_sha256: tuple[str, ...]
-    """Of the target as we wrote it, and before that, newest last: the record is written before the target, so a
-    crash leaves an older one. Another sum means that someone else edited it since."""
+    """Of the target as we wrote it, newest last, with the one before: the record is written first, so after a crash the
+    target may still be the older one. With any other sum the target was edited by somebody else."""
     flag: str
     """Name of the flag that was set, without dashes."""
     flag_was: str | None
-    """Its value before, None when it was not there."""
+    """Its value before the change, None if it was not set."""
     config: str
-    """The configuration that was written."""
+    """Path of the configuration that was written."""
     config_sha256: tuple[str, ...]
-    """Of the configuration as we wrote it, and before that, as above."""
+    """Of the configuration, as ``after_sha256``."""
     scheduler_version: str
     is_proven: bool
-    """Whether the scheduler was seen healthy with it. False after a crash while waiting: the next run waits again."""
+    """Whether the scheduler was healthy with the change. False after a crash, so that the next run waits again."""
     is_adopted: bool = False
-    """Whether the configuration was made from one that someone edited by hand: its sum is known, but its words are an
-    admin's, so it is what the next one is made from, and is kept aside where it is removed."""
+    """Whether the configuration contains an edit by hand. The next one is then made from it, and when it is removed a
+    copy is kept."""
 
     def encoded(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
@@ -52,11 +52,11 @@ def parse_record(content: bytes, name: str) -> Record:
     """Read a record back.
 
     Raises:
-        ConfigError: not a record, or of a version that this program does not know.
+        ConfigError: not a record, or a version that this program does not know.
     """
     try:
         return RECORD.read(content)
     except RemoteContractError as error:
         raise ConfigError(
-            f"{name}: not a record of this gcushare-config-manager (a newer one reads what it wrote): {error}"
+            f"{name}: not a record that this gcushare-config-manager can read (did a newer version write it?): {error}"
         ) from error

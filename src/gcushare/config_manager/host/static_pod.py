@@ -1,4 +1,4 @@
-"""A kube-scheduler's static pod manifest: read what matters, change three places, keep every other byte."""
+"""A kube-scheduler's static pod manifest: read it, and edit its flag, mount and volume without any other change."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag, effective
 
 VOLUME_PREFIX = "gcushare-scheduler-config-"
-"""Our volume's name, the tag of the configuration's contents behind it."""
+"""The beginning of our volume's name; the tag of the configuration's content follows."""
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
 
 
 @dataclass(frozen=True, slots=True)
 class PodManifest:
-    """A manifest that holds exactly one container that runs kube-scheduler, the ``index``-th."""
+    """A manifest of which exactly one container, the ``index``-th, runs kube-scheduler."""
 
     yaml: YamlText
     index: int
@@ -62,7 +62,7 @@ class PodManifest:
 
     @property
     def health(self) -> HealthEndpoint:
-        """The liveness probe's address, which is what the kubelet itself goes by; else the flags'."""
+        """The liveness probe's address, as the kubelet uses it; without a probe that of the flags."""
         default = default_health(self.flags)
         probe = _strings(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet"))
         port = self._port_number(probe.get("port", ""))
@@ -73,7 +73,7 @@ class PodManifest:
         return HealthEndpoint(scheme, probe.get("host") or "127.0.0.1", port, path)
 
     def host_path(self, path: str) -> str | None:
-        """Follow the mounts; the longest mount path that holds ``path`` counts."""
+        """Follow the mounts; the longest mount path that contains ``path`` counts."""
         volumes = {volume.get("name"): volume for volume in self._volumes()}
         best: tuple[int, str | None] = (-1, None)
         for mount in self._mounts():
@@ -92,7 +92,7 @@ class PodManifest:
         flag = own_flag(self.flags, own_paths)
         volumes = [str(v.get("name")) for v in self._volumes() if str(v.get("name", "")).startswith(VOLUME_PREFIX)]
         mounts = [m for m in self._mounts() if str(m.get("name", "")).startswith(VOLUME_PREFIX)]
-        # A flag alone may be another system's that uses the manual's file names; with our volume it is ours.
+        # A flag alone may be set by another system with the manual's file names. With our volume it is ours.
         parts = (["flag"] if flag and (volumes or mounts) else []) + ["mount"] * len(mounts) + ["volume"] * len(volumes)
         return Trace(flag if "flag" in parts else None, tuple(parts))
 
@@ -231,8 +231,8 @@ def parse_manifest(text: str, name: str) -> PodManifest:
     """Parse a manifest and find its scheduler's container.
 
     Raises:
-        ConfigError: not a pod, or no container of it runs kube-scheduler.
-        Refused: it runs one in a way that no flag can be added to.
+        ConfigError: not a pod, or none of its containers runs kube-scheduler.
+        Refused: no flag can be added, because a shell starts kube-scheduler or several containers run it.
     """
     yaml = YamlText.parse(text, name)
     kind = _text(yaml.mapping.get("kind"))
@@ -300,5 +300,5 @@ def _list(value: object) -> list[object]:
 
 
 def _dictionaries(node: Node | None) -> list[dict[str, object]]:
-    """Read a list of mappings; items of another kind count as empty ones, so that indexes stay true."""
+    """Read a list of mappings; other items become empty mappings, so that indexes are those of the list."""
     return [item if isinstance(item, dict) else {} for item in _list(plain_value(node))]

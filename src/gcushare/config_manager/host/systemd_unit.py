@@ -1,4 +1,4 @@
-"""A kube-scheduler's systemd unit: read and change the flags in its ``ExecStart``, keep every other byte."""
+"""A kube-scheduler's systemd unit: read and edit the flags in its ``ExecStart`` without any other change."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from gcushare.wire.flags import Flag, effective
 
 _WORD = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
 _PREFIXES = "@-:+!|"
-"""What systemd allows before the path of a program (systemd.service, COMMAND LINES)."""
+"""Characters that systemd allows before a program's path. Source: systemd.service(5), COMMAND LINES."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word of the command line and where it stands in the text, quotes included."""
+    """One argument of the command line with its position in the text, quotes included."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A unit whose one ``ExecStart`` runs kube-scheduler."""
+    """A unit with one ``ExecStart``, which runs kube-scheduler."""
 
     text: str
     name: str
@@ -76,8 +76,9 @@ class UnitFile:
         expanded = [word.value for word in self.words if word.value.startswith("$")]
         if expanded:
             raise Refused(
-                f"{self.name}: flags of kube-scheduler come from {', '.join(expanded)}, where --{target.flag} may "
-                f"stand already: add --{target.flag}={target.path} there, to the file that `render` prints"
+                f"{self.name}: kube-scheduler gets flags from {', '.join(expanded)}, which may contain "
+                f"--{target.flag} already: add --{target.flag}={target.path} there, and write that file with what "
+                "`render` prints"
             )
         edited = self._appended(f"--{target.flag}={target.path}")
         check_added(edited.flags, target.flag, self.name)
@@ -98,7 +99,7 @@ class UnitFile:
         return self._replaced(word.start, word.end, f"{quote}{new}{quote}")
 
     def _appended(self, argument: str) -> Self:
-        """Add a word at the end, on a line of its own where the last one stands on one."""
+        """Add an argument at the end, on a line of its own if the last argument has one."""
         last = self.words[-1]
         line_start = self.text.rfind("\n", 0, last.start) + 1
         indent = self.text[line_start : last.start]
@@ -107,7 +108,7 @@ class UnitFile:
         return self._replaced(last.end, last.end, separator + argument)
 
     def _without(self, flag: Flag) -> Self:
-        """Remove the flag's words with the space and the line continuation before them."""
+        """Remove the flag's arguments with the space and the line continuation before them."""
         start = self.words[flag.index - 1].end
         return self._replaced(start, self.words[flag.value_index].end, "")
 
@@ -121,7 +122,7 @@ def parse_unit(text: str, name: str) -> UnitFile:
 
     Raises:
         ConfigError: not a service unit, or it does not run kube-scheduler.
-        Refused: it does so in a way that no flag can be added to.
+        Refused: it has several command lines.
     """
     return UnitFile(text, name, _scheduler_words(text, name))
 
@@ -140,7 +141,7 @@ def _scheduler_words(text: str, name: str) -> tuple[Word, ...]:
 
 
 def _exec_starts(text: str) -> list[tuple[Word, ...]]:
-    """Read the words of every ExecStart in [Service]; an empty assignment forgets those before, as in systemd."""
+    """Read every ExecStart in [Service]; an empty assignment removes those before it, as in systemd."""
     found: list[tuple[Word, ...]] = []
     section = ""
     for start, end in _logical_lines(text):
@@ -174,7 +175,7 @@ def _logical_lines(text: str) -> list[tuple[int, int]]:
 
 
 def _words(text: str, start: int, end: int) -> tuple[Word, ...]:
-    """Split a command line; comment lines and the backslashes that continue lines are not words."""
+    """Split a command line into arguments; comment lines and line continuations are left out."""
     words: list[Word] = []
     position = start
     for line in text[start:end].splitlines(keepends=True):

@@ -1,6 +1,7 @@
-"""Decide what to do to a scheduler's files: pure, from what was observed to a plan.
+"""Decide how to change or restore a scheduler's files: pure functions from an observation to a plan.
 
-The steps' lines are those that the manual prints, word for word (its chapters 3.2 and 5.1).
+The steps print exactly the manual's lines (its chapters 3.2 and 5.1). One backup is kept: it is written if its
+content is not the scheduler's file without our change.
 """
 
 from __future__ import annotations
@@ -31,29 +32,32 @@ from gcushare.core.errors import ConfigError
 from gcushare.wire.flags import effective
 
 _CONFIG_MODE = 0o644
-"""Like the configurations that kubeadm writes: a scheduler that does not run as root must be able to read it."""
+"""As kubeadm's configurations: a scheduler that does not run as root must be able to read the file."""
 _SECRET_MODE = 0o600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a scheduler shall use."""
+    """What a scheduler must use."""
 
     extender: ExtenderEntry
     version: Version
     restart: bool = True
-    """Whether to wait for the scheduler, and for a unit to restart it; the kubelet restarts a static pod by itself."""
+    """Whether to wait for the scheduler and, if systemd starts it, to restart it. The kubelet restarts a static pod."""
 
 
 def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
-    """Plan to make the scheduler call the extender; empty when it does already.
+    """Plan to make the scheduler call the extender; the plan is empty if it does already.
 
-    The order makes every prefix safe: the record, the configuration and the backup change nothing by themselves; the
-    scheduler's own file is replaced in one step, and refers only to what is there by then.
+    The order makes every prefix safe: record, configuration and backup change nothing by themselves, and the
+    scheduler's own file is replaced in one step, when everything that it refers to exists.
+
+    Raises:
+        ConfigError, Refused: the admin's configuration cannot be merged, or this scheduler does not read its format.
     """
     goal = _goal(observed, wanted)
     changes = _changes(observed, goal)
-    # A unit whose last change was not seen to the end may never have been restarted: its file does not tell.
+    # If the last change of a unit was interrupted, it may not have been restarted. The file does not show that.
     is_restarted = goal.is_switched or (observed.layout.is_unit and (goal.is_config_new or observed.is_unproven))
     steps: tuple[Step, ...] = changes
     if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
@@ -70,7 +74,7 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
 
 
 def plan_recover(observed: Observed, version: Version, *, restart: bool = True) -> Plan:
-    """Plan to put back what was there before us and to remove every file that we wrote."""
+    """Plan to restore the scheduler's file and to remove every file of ours."""
     layout = observed.layout
     state = observed.target_state
     pristine = observed.pristine.text.encode()
@@ -78,7 +82,7 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     steps: list[Step] = []
     if observed.has_trace:
         steps += _restored(observed, replace(state, content=pristine))
-    # With a record still there, a run that put the file back may have been cut off before it saw the scheduler.
+    # If there is still a record, an earlier run may have ended after it restored the file and before it waited.
     if observed.has_trace or observed.record is not None:
         flag = observed.record.flag if observed.record is not None else "config"
         was = effective(observed.pristine.flags, flag)
@@ -94,13 +98,13 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
             )
         if not restart:
             notes.append(
-                f"{_restart_note(layout)}; until then systemd would start it with a configuration that is gone"
+                f"{_restart_note(layout)}; until then systemd would start it with a configuration that was removed"
             )
     steps += _kept_aside(observed, notes)
     steps += [RemoveFile(path=path) for path in layout.own_files if observed.snapshot[path] is not None]
-    steps += [RemoveFile(path=path) for path in observed.torn]
+    steps += [RemoveFile(path=path) for path in observed.leftovers]
     if not steps:
-        notes.append("the scheduler's configuration has nothing of gcushare in it, nothing to recover")
+        notes.append("the scheduler's configuration contains nothing of gcushare, nothing to recover")
     plan = Plan(
         opening=("start recover scheduler config...", _version_checked(version)),
         steps=_with_recover_lines(observed, steps),
@@ -113,7 +117,7 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Goal:
-    """How the files shall be."""
+    """The files as they must be after the plan."""
 
     target: ConfigTarget
     config: FileState
@@ -121,7 +125,7 @@ class _Goal:
     record: Record
     notes: tuple[str, ...]
     kept_aside: tuple[Step, ...]
-    """What keeps an edit that the configuration is not made from."""
+    """The step that keeps a copy of an edit that the configuration does not contain."""
     is_config_new: bool
     is_switched: bool
 
@@ -135,13 +139,13 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
     mode = _SECRET_MODE if wanted.extender.is_secret else _CONFIG_MODE
     config = replace(state, content=content, mode=mode)
     present = observed.snapshot[path]
-    # An admin's edit that left our change whole needs no second restart of the scheduler.
+    # If an admin's edit left our change complete, the scheduler needs no second restart.
     is_switched = not observed.target.points_at(target)
     scheduler_file = observed.pristine.pointed_at(target).text.encode() if is_switched else state.content
     notes: list[str] = []
     kept_aside = _kept_aside(observed, notes) if not is_adopted else []
     if kept_aside:
-        notes.append(f"what was edited by hand is not used: {wanted.version} cannot read it")
+        notes.append(f"the edit by hand is not used: {wanted.version} cannot read it")
     return _Goal(
         target=target,
         config=config,
@@ -155,9 +159,9 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
 
 
 def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, bool]:
-    """Make the configuration: from our own one if someone edited it, else from the admin's, else a new one.
+    """Make the configuration: from ours if it was edited by hand, else from the admin's, else a new one.
 
-    Returns it, and whether it is made from an edit.
+    Returns the configuration, and whether it contains an edit by hand.
     """
     if observed.own_edited is not None:
         merged = merged_config(observed.own_edited.text, observed.own_edited.path, wanted.extender)
@@ -176,14 +180,14 @@ def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, bool]
 
 
 def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
-    """List the writes that are needed, the switch last; none when all is there already."""
+    """List the necessary writes, the switch last; none if everything is in place."""
     layout = observed.layout
     pristine = replace(observed.target_state, content=observed.pristine.text.encode())
     backup = observed.snapshot[layout.backup]
     is_backup_there = backup is not None and backup.content == pristine.content
     if observed.record is not None and is_backup_there and not goal.is_config_new and not goal.is_switched:
         return ()
-    # An edit is copied before the record: once that names another file, the next run takes the edit for ours.
+    # The edit is copied before the record is written: with the new record a later run would take the edit for ours.
     steps: list[Step] = [*goal.kept_aside, _record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
@@ -205,7 +209,7 @@ def _record_step(observed: Observed, record: Record) -> WriteFile:
 
 
 def _put(observed: Observed, state: FileState) -> list[Step]:
-    """Replace the target in one step; a manifest is made outside of the kubelet's directory and renamed into it."""
+    """Replace the target in one step; a manifest is written outside the kubelet's directory if a rename reaches it."""
     layout = observed.layout
     place = layout.staging or layout.target
     edited = f"modify scheduler pod yaml template success, for detail, see {_shown(layout, place)}"
@@ -218,7 +222,7 @@ def _put(observed: Observed, state: FileState) -> list[Step]:
 
 
 def _restored(observed: Observed, state: FileState) -> list[Step]:
-    """Put the target's earlier contents back: by renaming the backup where it is just that, owner and mode included."""
+    """Restore the target: by a rename of the backup if content, owner and mode are those of ``state``."""
     layout = observed.layout
     if layout.staging is None:
         return [WriteFile(path=layout.target, state=state)]
@@ -231,7 +235,7 @@ def _restored(observed: Observed, state: FileState) -> list[Step]:
 
 
 def _proof(observed: Observed, goal: _Goal, is_restarted: bool) -> tuple[Step, ...]:
-    """Wait for the scheduler, then note that it was seen well; a crash in between makes the next run wait again."""
+    """Wait for the scheduler, then record that it was healthy. After a crash in between the next run waits again."""
     target = goal.target
     awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
     restart = (Restart(unit=observed.layout.target),) if observed.layout.is_unit and is_restarted else ()
@@ -260,26 +264,26 @@ def _record(
 
 
 def _with_newest(sums: tuple[str, ...], file: FileState | None, newest: str) -> tuple[str, ...]:
-    """Add what is to be written; what stands there now stays ours until then, however many runs were cut off before."""
-    stands = None if file is None else sha256(file.content)
-    return (*(item for item in sums if item != newest and item in (sums[-1], stands)), newest)
+    """Add the sum of what is to be written. The present file keeps its sum, so that it counts as ours until then."""
+    present = None if file is None else sha256(file.content)
+    return (*(item for item in sums if item != newest and item in (sums[-1], present)), newest)
 
 
 def _stale(observed: Observed, path: str) -> tuple[Step, ...]:
-    """Remove the configuration in the other format, which an upgrade past 1.23 leaves behind, and torn files."""
+    """Remove the configuration in the other format, which an upgrade past 1.23 leaves, and temporary files."""
     others = sorted(observed.layout.own_configs - {path})
     left = [other for other in others if observed.snapshot[other] is not None]
-    return tuple(RemoveFile(path=each) for each in (*left, *observed.torn))
+    return tuple(RemoveFile(path=each) for each in (*left, *observed.leftovers))
 
 
 def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
-    """Keep a configuration that someone edited by hand, beside its old name."""
+    """Keep a copy of a configuration of ours that was edited by hand."""
     edited = observed.own_edited
     state = observed.snapshot[edited.path] if edited is not None else None
-    if edited is None or state is None or observed.aside is None:
+    if edited is None or state is None or observed.aside_path is None:
         return []
-    notes.append(f"{edited.path} was edited by hand after gcushare wrote it: kept as {observed.aside}")
-    return [WriteFile(path=observed.aside, state=state)]
+    notes.append(f"{edited.path} was edited by hand after gcushare wrote it: kept as {observed.aside_path}")
+    return [WriteFile(path=observed.aside_path, state=state)]
 
 
 def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed: bool) -> tuple[str, ...]:
@@ -299,7 +303,7 @@ def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed:
 
 
 def _restart_note(layout: Layout) -> str:
-    """What an admin is left to do who asked for no restart, as can be done for a unit alone."""
+    """Tell an admin who asked for no restart what to do; only a unit can be left without one."""
     name = posixpath.basename(layout.target)
     return (
         "systemd keeps a unit as it loaded it, and the scheduler its configuration as it read it: run now "
@@ -313,7 +317,7 @@ def _with_last_lines(steps: tuple[Step, ...], lines: tuple[str, ...]) -> tuple[S
 
 
 def _with_recover_lines(observed: Observed, steps: list[Step]) -> tuple[Step, ...]:
-    """Attach the manual's lines: recovered once the target is back, what is gone when all is removed."""
+    """Attach the manual's lines: one to the step that restores the target, the others to the last step."""
     layout = observed.layout
     placed = list(steps)
     recovered = f"recover default scheduler success, for detail, see {layout.target}"

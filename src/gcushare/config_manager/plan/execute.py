@@ -1,4 +1,4 @@
-"""Carry out a plan step by step, say what was done, and put everything back when the scheduler does not come up."""
+"""Carry out a plan step by step, print each step's lines, and put everything back if the scheduler does not come up."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Protocol, TypeGuard, assert_never
 from gcushare.config_manager.host.files import Files, HostFileError
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.probe import (
+    PollResult,
     SchedulerProbe,
     SchedulerUnhealthyError,
-    Sighting,
     wait_for_scheduler,
 )
 from gcushare.config_manager.plan.observe import Observed, read_target
@@ -41,48 +41,48 @@ from gcushare.wire.flags import effective
 logger = logging.getLogger(__name__)
 
 STEP_S = 5.0
-"""What writing a file takes at most: some kilobytes, made to last on the disk."""
+"""The longest time to write a file of some kilobytes and sync it to the disk."""
 RESTART_S = 60.0
-"""What restarting a scheduler takes: the kubelet looks every 20 s at worst, ends the old one within 30 s, starts the
-new one. No other node may take the Lease within it."""
+"""The longest time to restart a scheduler: the kubelet reads its directory every 20 s, ends the old pod within 30 s and
+starts the new one. No other node may get the Lease within this time."""
 
 
 class LeaseLostError(GcushareError):
-    """The Lease is held no longer, so nothing more was changed; what is there is safe, and continued later."""
+    """The Lease is lost, so this node stopped. Its files are in a safe state, and its next turn continues."""
 
     def __init__(self, before: str) -> None:
         super().__init__(
             f"this node lost the Lease before this step: {before}; nothing more was changed (the Lease was not renewed "
-            "in time: is the API server reached?); it continues from here when it holds the Lease again"
+            "in time: can this node reach the API server?); it continues from here when it holds the Lease again"
         )
 
 
-class Unshared:
-    """The tenure of a command that an admin runs on one node: no one can take it away."""
+class AlwaysHeld:
+    """The tenure of a command that an admin runs on one node: it does not compete for the Lease."""
 
     def holds(self, margin_s: float) -> bool:
         return True
 
 
-UNSHARED = Unshared()
+ALWAYS_HELD = AlwaysHeld()
 
 
 class RolledBackError(GcushareError):
-    """The change was undone; the message says why, and whether the scheduler is well again."""
+    """The change was undone; the message says why, and whether the scheduler is healthy again."""
 
 
 class Systemd(Protocol):
-    """The host's service manager."""
+    """The host's service manager; the tests have one that restarts a double of the scheduler."""
 
     async def reload(self) -> None:
-        """Read the units again. Raises ``GcushareError`` when that fails."""
+        """Read the units again. Raises ``GcushareError`` if that fails."""
 
     async def restart(self, unit: str) -> None:
-        """Restart the unit in file ``unit``. Raises ``GcushareError`` when that fails."""
+        """Restart the unit in file ``unit``. Raises ``GcushareError`` if that fails."""
 
 
 class Systemctl:
-    """systemd through its own command."""
+    """systemd, through its command ``systemctl``."""
 
     async def reload(self) -> None:
         await self._run("daemon-reload")
@@ -105,7 +105,7 @@ class Systemctl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """What a plan is carried out with; ``say`` gets each printed line."""
+    """What a plan needs to be carried out; ``say`` gets each line to print."""
 
     files: Files
     probe: SchedulerProbe
@@ -114,44 +114,45 @@ class Executor:
     say: Callable[[str], None]
     limits: WaitLimits = field(default_factory=WaitLimits)
 
-    async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure = UNSHARED) -> None:
+    async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure = ALWAYS_HELD) -> None:
         """Carry out a plan that changes the scheduler, or leave everything as it was.
 
-        ``undo`` is taken when an earlier run, cut off while it waited, left a change that turns out to be unhealthy.
+        ``undo`` removes all of our change. It is used when an earlier run ended while it waited, and the change that it
+        left turns out to be unhealthy.
 
         Raises:
-            Refused: the scheduler is not well, or not to be seen, before anything is changed.
-            SchedulerUnseenError: it cannot be known, before anything is changed, which one runs.
-            ConflictError: someone else changed the scheduler's file meanwhile; what we wrote elsewhere is harmless.
-            RolledBackError: a step failed or the scheduler did not come up; all is back as it was.
-            LeaseLostError: ``tenure`` ended; what was done stays, a scheduler can start from it.
+            Refused: the scheduler is unhealthy or cannot be found before anything is changed.
+            SchedulerUnknownError: it is not known, before anything is changed, which scheduler runs.
+            ConflictError: somebody else changed the scheduler's file in the meantime; our other files are harmless.
+            RolledBackError: a step failed or the scheduler did not come up; everything is back as it was.
+            LeaseLostError: ``tenure`` ended; completed steps stay, and a scheduler can start from them.
         """
         await self._check_before(observed, plan)
-        guarded = _Guarded(self.files, self.probe, observed, tenure)
+        guard = _Guard(self.files, self.probe, observed, tenure)
         try:
-            await self._carry_out(observed, plan, guarded)
+            await self._carry_out(observed, plan, guard)
         except (SchedulerUnhealthyError, HostFileError, UnsafePathError, _RestartFailedError) as error:
             logger.warning("change not kept %s", fields(target=observed.layout.target, reason=error))
-            raise await self._rolled_back(observed, plan, undo, error, guarded) from error
+            raise await self._roll_back(observed, plan, undo, error, guard) from error
 
-    async def recover(self, observed: Observed, plan: Plan, tenure: Tenure = UNSHARED) -> None:
-        """Carry out a plan that takes our change away; when a step fails, running it again continues.
+    async def recover(self, observed: Observed, plan: Plan, tenure: Tenure = ALWAYS_HELD) -> None:
+        """Carry out a plan that removes our change; if a step fails, a second run continues.
 
         Raises:
-            LeaseLostError: ``tenure`` ended, as above.
+            LeaseLostError: ``tenure`` ended, as in ``apply``.
         """
-        await self._carry_out(observed, plan, _Guarded(self.files, self.probe, observed, tenure))
+        await self._carry_out(observed, plan, _Guard(self.files, self.probe, observed, tenure))
 
     async def _check_before(self, observed: Observed, plan: Plan) -> None:
-        """Change nothing of a scheduler that is not well, or that no one could tell to be so afterwards."""
+        """Refuse to change an unhealthy scheduler: afterwards the change could not be told from the old problem."""
         waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
         if observed.has_trace or not waits:
             return
-        problem = (await self.probe.look(observed.pristine.health)).problem
+        problem = (await self.probe.poll(observed.pristine.health)).problem
         if problem:
-            raise Refused(f"kube-scheduler is not well as it is, nothing was changed: {problem}")
+            raise Refused(f"kube-scheduler is unhealthy before any change, nothing was changed: {problem}")
 
-    async def _carry_out(self, observed: Observed, plan: Plan, guarded: _Guarded) -> None:
+    async def _carry_out(self, observed: Observed, plan: Plan, guard: _Guard) -> None:
         for line in plan.opening:
             self.say(line)
         endpoint = observed.pristine.health
@@ -159,18 +160,18 @@ class Executor:
         before = await self._instance(endpoint) if waits else ""
         for step in plan.steps:
             if isinstance(step, AwaitScheduler):
-                await self._wait(step, endpoint, guarded, before)
+                await self._wait(step, endpoint, guard, before)
             else:
-                guarded.check(step)
-                await self._do(step, guarded)
-                guarded.note(step)
+                guard.check_file(step)
+                await self._do(step, guard)
+                guard.on_done(step)
             for line in step.lines:
                 self.say(line)
         for note in plan.notes:
             self.say(note)
 
-    async def _do(self, step: Step, guarded: _Guarded) -> None:
-        guarded.check_lease(step)
+    async def _do(self, step: Step, guard: _Guard) -> None:
+        guard.check_lease(step)
         match step:
             case WriteFile(path=path, state=state):
                 self.files.write(path, state)
@@ -179,9 +180,9 @@ class Executor:
             case RemoveFile(path=path):
                 self.files.remove(path)
             case Restart():
-                await self._restart(step, guarded)
+                await self._restart(step, guard)
             case AwaitScheduler():
-                raise ValueError("waiting needs to know what ran before")
+                raise ValueError("_wait does this step: it needs the instance that ran before")
             case _:
                 assert_never(step)
         logger.debug("step done %s", fields(step=describe(step)))
@@ -194,10 +195,10 @@ class Executor:
                 raise
             self.say(f"warning: {error}")
 
-    async def _restart(self, step: Restart, guarded: _Guarded) -> None:
+    async def _restart(self, step: Restart, guard: _Guard) -> None:
         try:
             await self.systemd.reload()
-            guarded.check_lease(step)
+            guard.check_lease(step)
             await self.systemd.restart(step.unit)
         except LeaseLostError:
             raise
@@ -205,13 +206,13 @@ class Executor:
             raise _RestartFailedError(str(error)) from error
 
     async def _instance(self, endpoint: HealthEndpoint) -> str:
-        running = (await self.probe.look(endpoint)).running
+        running = (await self.probe.poll(endpoint)).running
         return "" if running is None else running.instance
 
-    async def _rolled_back(
-        self, observed: Observed, plan: Plan, undo: Plan, reason: Exception, guarded: _Guarded
+    async def _roll_back(
+        self, observed: Observed, plan: Plan, undo: Plan, reason: Exception, guard: _Guard
     ) -> RolledBackError:
-        """Put the files back, wait for the scheduler that was there before, and word what happened."""
+        """Put the files back, wait for the earlier scheduler, and return the error that tells the outcome."""
         layout = observed.layout
         failures: list[str] = []
         steps: tuple[Step, ...] = ()
@@ -220,22 +221,22 @@ class Executor:
         except GcushareError as error:
             failures.append(str(error))
         for step in steps:
-            # Each helps by itself: one that fails must not keep the others from being done.
+            # Each step helps even if another one fails.
             try:
-                await self._do(step, guarded)
+                await self._do(step, guard)
             except LeaseLostError:
                 raise
             except GcushareError as error:
                 failures.append(str(error))
         if failures:
-            where = f"the scheduler's file as it was lies in {layout.backup}"
+            where = f"the scheduler's original file is in {layout.backup}"
             return RolledBackError(f"{reason}; putting it back failed as well: {'; '.join(failures)}; {where}")
         if not any(_replaces(step, layout.target) or isinstance(step, Restart) for step in steps):
             return RolledBackError(f"{reason}; the scheduler's file was not changed")
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
 
     def _steps_back(self, observed: Observed, plan: Plan, undo: Plan, reason: Exception) -> tuple[Step, ...]:
-        """Plan the return to what was there before, or to nothing of ours where that may be what is not well."""
+        """Plan the return to the earlier files, or to none of ours if those may be the unhealthy ones."""
         layout = observed.layout
         is_undone = self._must_undo(observed, plan, reason)
         before = outcome(observed.snapshot, undo) if is_undone else observed.snapshot
@@ -245,39 +246,38 @@ class Executor:
         return (*steps, *(replace(step, lines=()) for step in restarts))
 
     def _must_undo(self, observed: Observed, plan: Plan, reason: Exception) -> bool:
+        """Say whether the files that were there before the plan may themselves be what made the scheduler unhealthy."""
         layout = observed.layout
         waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
-        # A unit's scheduler reads a new configuration though its own file stays; a static pod's does not.
+        # A unit's scheduler reads a new configuration although its own file stays; a static pod's does not.
         read = {layout.target, *(layout.own_configs if layout.is_unit else ())}
         if waits and not any(_replaces(step, path) for step in plan.steps for path in read):
-            # What stood there is what was waited for, also where its record is lost, so that none calls it unproven.
+            # The plan changed nothing that the scheduler reads, so it waited for the earlier files. Decided here too,
+            # because without a record nothing else marks them as unproven.
             return True
-        # A file that could not be written says nothing of the scheduler, unless it was started again before that.
+        # A failed write says nothing about the scheduler, unless it was restarted before that.
         is_write_only = isinstance(reason, HostFileError | UnsafePathError) and all(
             self.files.read(path) == observed.snapshot[path] for path in read
         )
-        return waits and not observed.was_seen_well and not is_write_only
+        return waits and not observed.was_seen_healthy and not is_write_only
 
     async def _state_after(self, observed: Observed, plan: Plan) -> str:
-        """Wait for the scheduler that the file which is back starts."""
+        """Wait for the scheduler that the restored file starts, and describe the result."""
         _, target = read_target(self.files, observed.layout)
-        for step in plan.steps:
-            if isinstance(step, AwaitScheduler):
-                flag = effective(target.flags, step.flag)
-                awaited = replace(step, value=None if flag is None else flag.value, restarted=False)
-                return await self._words_after(awaited, target.health)
-        return "the scheduler was not asked to restart"
-
-    async def _words_after(self, awaited: AwaitScheduler, endpoint: HealthEndpoint) -> str:
+        awaits = [step for step in plan.steps if isinstance(step, AwaitScheduler)]
+        if not awaits:
+            return "the scheduler was not asked to restart"
+        flag = effective(target.flags, awaits[0].flag)
+        awaited = replace(awaits[0], value=None if flag is None else flag.value, restarted=False)
         try:
-            await wait_for_scheduler(self.probe, endpoint, awaited, self.clock, self.limits, "")
+            await wait_for_scheduler(self.probe, target.health, awaited, self.clock, self.limits, "")
         except SchedulerUnhealthyError as error:
             return f"but {error}"
         return "kube-scheduler is healthy again"
 
 
-class _Guarded:
-    """Ensures that nothing is changed without the Lease, and that no one else's change of the file is lost."""
+class _Guard:
+    """Checks before each step that this node holds the Lease and that nobody else changed the scheduler's file."""
 
     def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure) -> None:
         self._files = files
@@ -288,7 +288,7 @@ class _Guarded:
         self._next = self._content
 
     def check_lease(self, step: Step) -> None:
-        """Check right before a step, whose effects must have ended before another node can take the Lease.
+        """Check right before a step, whose effects must end before another node can get the Lease.
 
         Raises:
             LeaseLostError: the Lease is not held, or not for long enough.
@@ -297,27 +297,33 @@ class _Guarded:
         if not self._tenure.holds(RESTART_S if restarts else STEP_S):
             raise LeaseLostError(describe(step))
 
-    def check(self, step: Step) -> None:
-        """Check before a step that would replace the file. Raises ``ConflictError`` when it is not as we know it."""
+    def check_file(self, step: Step) -> None:
+        """Check before a step that would replace the scheduler's file.
+
+        Raises:
+            ConflictError: the file is not as it was observed, or as an earlier step wrote it.
+        """
         if not _replaces(step, self._target):
             return
         self._compare()
         self._next = step.state.content if isinstance(step, WriteFile) else self._read(step.source)
 
-    def note(self, step: Step) -> None:
-        """Take in that the step is done: from now on the file must be what it put there."""
+    def on_done(self, step: Step) -> None:
+        """Expect from now on what the step wrote."""
         if _replaces(step, self._target):
             self._content = self._next
 
-    async def look(self, endpoint: HealthEndpoint) -> Sighting:
-        """Look at the scheduler that this file starts; there is nothing to wait for once it is another file.
+    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
+        """Poll the scheduler, unless there is nothing left to wait for.
 
-        Nor once the Lease is lost: others may change theirs then, and what is left waits until it is held again.
+        Raises:
+            ConflictError: the scheduler's file was changed, so that it no longer starts the awaited scheduler.
+            LeaseLostError: other nodes may change their schedulers now; the wait continues in the next turn.
         """
         self._compare()
         if not self._tenure.holds(0.0):
             raise LeaseLostError("wait until kube-scheduler is healthy")
-        return await self._probe.look(endpoint)
+        return await self._probe.poll(endpoint)
 
     def _compare(self) -> None:
         if self._read(self._target) != self._content:

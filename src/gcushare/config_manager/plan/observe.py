@@ -1,4 +1,4 @@
-"""Read everything that a decision needs from the host, once."""
+"""Read once everything on the host that a decision needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gcushare.core.errors import ConfigError, NotFoundError, Refused
 
 @dataclass(frozen=True, slots=True)
 class BaseConfig:
-    """An existing configuration that ours is made from."""
+    """An existing configuration from which ours is made."""
 
     path: str
     text: str
@@ -33,29 +33,30 @@ class Observed:
     """The target and every file of ours."""
     target: SchedulerFile
     pristine: SchedulerFile
-    """The target without our change: what it was, or would be had we never come."""
+    """The target without our change, with the edits that others made since."""
     has_trace: bool
+    """Whether the target contains our change."""
     edited_since: bool
-    """Whether someone else changed the target after us."""
+    """Whether somebody else changed the target after us."""
     record: Record | None
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
-    """Our configuration, when it has words of an admin's: edited after us, or adopted from such an edit before."""
-    aside: str | None
-    """Where ``own_edited`` is kept once it is read no more."""
-    torn: tuple[str, ...]
-    """Temporary files that a crash left behind."""
+    """Our configuration, if it contains an admin's edit: made since we wrote it, or taken over by an earlier run."""
+    aside_path: str | None
+    """Where a copy of ``own_edited`` is kept when the scheduler no longer reads it."""
+    leftovers: tuple[str, ...]
+    """Temporary files of a run that crashed."""
     notes: tuple[str, ...]
 
     @property
     def is_unproven(self) -> bool:
-        """Whether the last change was cut off before the scheduler was seen well with it."""
+        """Whether the last change was interrupted before the scheduler was seen healthy with it."""
         return self.record is not None and not self.record.is_proven
 
     @property
-    def was_seen_well(self) -> bool:
-        """Whether the scheduler was seen well with what stands here; an edit that no round took in yet was not."""
+    def was_seen_healthy(self) -> bool:
+        """Whether the scheduler was seen healthy with the present files; not with an edit since our last run."""
         if self.is_unproven:
             return False
         edited = self.own_edited
@@ -85,10 +86,10 @@ def find_manifest(files: Files, directory: str) -> str:
         try:
             found[path] = parse_manifest(state.content.decode(errors="replace"), path)
         except Refused:
-            # Started in a way that cannot be edited: found all the same, and refused when it is the one chosen.
+            # It runs kube-scheduler in a way that cannot be edited: a candidate, refused only if it is chosen.
             found[path] = None
         except ConfigError:
-            continue  # a broken file, or not of a kube-scheduler
+            continue  # a broken file, or another program's
     usual = posixpath.join(directory, MANIFEST_NAME)
     if not found:
         raise NotFoundError(
@@ -102,8 +103,8 @@ def find_manifest(files: Files, directory: str) -> str:
     for other, manifest in found.items():
         if other != path and mine and manifest and manifest.pod_name == mine.pod_name:
             raise Refused(
-                f"{other!r} and {path!r} both start pod {mine.pod_name[1]!r}: the kubelet runs either; move the one "
-                "that is only a copy out of the directory"
+                f"{other!r} and {path!r} both start pod {mine.pod_name[1]!r}, and the kubelet runs only one of them: "
+                "move the one that is a copy out of the directory"
             )
     return path
 
@@ -112,8 +113,8 @@ def read_target(files: Files, layout: Layout) -> tuple[FileState, SchedulerFile]
     """Read and parse the scheduler's own file.
 
     Raises:
-        NotFoundError: it is not there; an admin may have moved it away to stop the scheduler.
-        ConfigError, Refused: it is not a scheduler's, or one that cannot be edited.
+        NotFoundError: it does not exist; an admin may have moved it to stop the scheduler.
+        ConfigError, Refused: it does not start a scheduler, or cannot be edited.
     """
     state = files.read(layout.target)
     if state is None:
@@ -123,10 +124,10 @@ def read_target(files: Files, layout: Layout) -> tuple[FileState, SchedulerFile]
 
 
 def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed:
-    """Read the target, our own files and, unless it is to recover, the admin's configuration.
+    """Read the target, our files and, unless ``with_base`` is false (to recover), the admin's configuration.
 
     Raises:
-        As ``read_target`` does, and ``ConfigError`` or ``Refused`` when the admin's configuration cannot be read.
+        As ``read_target``, and ``ConfigError`` or ``Refused`` if the admin's configuration cannot be read.
     """
     target_state, target = read_target(files, layout)
     _check_directory(layout, target)
@@ -150,14 +151,14 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         record=record,
         base=_read_base(files, layout, without_us.pristine) if with_base else None,
         own_edited=edited,
-        aside=None if edited is None else _find_aside(files, edited),
-        torn=_find_torn(files, layout),
+        aside_path=None if edited is None else _find_aside(files, edited),
+        leftovers=_find_leftovers(files, layout),
         notes=notes,
     )
 
 
 def find_directory(target: SchedulerFile) -> str | None:
-    """Find the directory in which the configuration lies that we, or another of us, gave the scheduler."""
+    """Find the directory of the configuration that this program gave the scheduler, with any ``--files-dir``."""
     for flag in target.flags:
         directory, name = posixpath.split(flag.value)
         if flag.name in (CONFIG, POLICY_FILE) and name in (POLICY_NAME, CONFIG_NAME):
@@ -166,17 +167,17 @@ def find_directory(target: SchedulerFile) -> str | None:
 
 
 def _check_directory(layout: Layout, target: SchedulerFile) -> None:
-    """Undoing a change needs the record and the backup that lie beside its configuration."""
+    """Refuse another directory than that of an earlier change: its record and backup are needed to undo it."""
     directory = find_directory(target)
     if directory not in (None, layout.directory):
         raise Refused(
-            f"{layout.target}: a gcushare-config-manager that keeps its files in {directory!r}, not in "
-            f"{layout.directory!r}, changed it: recover it there first (--files-dir {directory}; the chart's "
+            f"{layout.target}: it was changed by a gcushare-config-manager with its files in {directory!r}, not in "
+            f"{layout.directory!r}: recover it there first (--files-dir {directory}; the chart's "
             "configManager.filesDir)"
         )
 
 
-def _find_torn(files: Files, layout: Layout) -> tuple[str, ...]:
+def _find_leftovers(files: Files, layout: Layout) -> tuple[str, ...]:
     ours = {temporary_path(path) for path in (*layout.own_files, layout.target)}
     folders = {posixpath.dirname(path) for path in ours}
     present = {posixpath.join(folder, name) for folder in folders for name in files.names(folder)}
@@ -208,7 +209,7 @@ def _without_us(layout: Layout, target: SchedulerFile, snapshot: Snapshot, recor
 
 
 def _flag_in_backup(layout: Layout, target: SchedulerFile, backup: FileState | None) -> str | None:
-    """Without a record, the backup is the only witness of the flag's value before us."""
+    """Without a record, only the backup shows the flag's earlier value."""
     ours = own_flag(target.flags, layout.own_configs)
     if backup is None or ours is None:
         return None
@@ -241,7 +242,7 @@ def _read_own_edited(layout: Layout, snapshot: Snapshot, record: Record | None) 
 
 
 def _find_aside(files: Files, edited: BaseConfig) -> str:
-    """Beside its name, under one of its contents' own where an earlier edit is kept there."""
+    """Choose the name of the copy; it contains a checksum if another edit already has the usual name."""
     usual = f"{edited.path}.edited"
     content = edited.text.encode()
     try:
@@ -266,7 +267,7 @@ def _read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseCon
     state = files.read(path)
     if state is None:
         raise ConfigError(
-            f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here; a pod must be given it (the "
+            f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here; a pod needs it mounted (the "
             "chart's configManager.readOnlyPaths)"
         )
     return BaseConfig(path, _text(state, path))
@@ -280,7 +281,7 @@ def _text(state: FileState, path: str) -> str:
 
 
 def _regular(files: Files, path: str, *, is_wanted: bool) -> FileState | None:
-    """Read a file of the manifest directory; a link or directory is passed over unless it is the one we look for."""
+    """Read a file of the manifest directory; skip links and directories, unless it has the usual name."""
     try:
         return files.read(path)
     except Refused:

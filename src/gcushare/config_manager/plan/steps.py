@@ -1,4 +1,4 @@
-"""Plans: what will be done, step by step, as values that can be shown, executed, interrupted and undone."""
+"""Plans as values: steps that can be shown, executed, interrupted and undone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from gcushare.config_manager.host.files import FileState
 
 Snapshot: TypeAlias = Mapping[str, FileState | None]
-"""Every file that a plan may touch, by path; None where there is none."""
+"""Every file that a plan may touch, by path; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveFile:
-    """Remove ``path`` if it is there."""
+    """Remove ``path`` if it exists."""
 
     path: str
     lines: tuple[str, ...] = ()
@@ -49,14 +49,14 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitScheduler:
-    """Wait until a scheduler runs that was started with this flag's value (None: without the flag) and is healthy."""
+    """Wait until a healthy scheduler runs that was started with this flag's value (None: without the flag)."""
 
     flag: str
     value: str | None
     restarted: bool
-    """Whether it must be another process than the one that ran before the plan."""
+    """Whether it must be another process than before the plan."""
     required: bool
-    """Whether the plan is undone when it does not come up; else that is only reported."""
+    """Whether the plan is undone if the scheduler does not come up; otherwise a warning is printed."""
     lines: tuple[str, ...] = ()
 
 
@@ -65,8 +65,8 @@ class WaitLimits:
     """How long to wait for a scheduler, in seconds."""
 
     timeout_s: float = 180.0
-    """The kubelet looks at its directory every 20 s at worst, ends the old pod within 30 s and starts the new one;
-    the rest is for a slow machine."""
+    """The kubelet reads its directory every 20 s, ends the old pod within 30 s and starts the new one; the rest is for
+    slow machines."""
     settle_s: float = 5.0
     """How long it must stay healthy: one that refuses its configuration ends within a second."""
     interval_s: float = 0.25
@@ -83,7 +83,7 @@ class Plan:
     """Lines printed before the first step."""
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
-    """What an admin should know of the decision."""
+    """What an admin should know about the decision."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -91,7 +91,7 @@ class Plan:
 
 
 def changed(snapshot: Snapshot, step: Step) -> Snapshot:
-    """Say how the files look after ``step``, without touching any."""
+    """Compute the files after ``step``, without touching any."""
     match step:
         case WriteFile(path=path, state=state):
             return {**snapshot, path: state}
@@ -104,6 +104,7 @@ def changed(snapshot: Snapshot, step: Step) -> Snapshot:
 
 
 def outcome(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Compute the files after ``plan``."""
     for step in plan.steps:
         snapshot = changed(snapshot, step)
     return snapshot
@@ -112,9 +113,9 @@ def outcome(snapshot: Snapshot, plan: Plan) -> Snapshot:
 def way_back(before: Snapshot, now: Snapshot, target: str, staging: str | None) -> tuple[Step, ...]:
     """Plan the return from ``now`` to ``before``.
 
-    What the scheduler's file refers to is put back first, then that file, then what was not there is removed. A copy
-    that holds the file's old contents already is renamed into place, which works on a full disk as well. Without a
-    ``staging`` path the target's directory is an ordinary one, and the file is written there directly.
+    The order: files that the scheduler's file refers to, then this file, then new files are removed. If a copy already
+    holds the file's earlier content it is renamed into place, which works on a full disk too. Without a ``staging``
+    path the file is written directly.
     """
     wanted = before[target]
     copies = [path for path in sorted(now) if path != target and wanted is not None and now[path] == wanted]
@@ -156,7 +157,7 @@ def describe(step: Step) -> str:
 
 
 def render_diff(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """Show what the plan changes, file by file, as a unified diff; private keys are not shown."""
+    """Render the plan's changes as a unified diff of each file; private keys are masked."""
     after = outcome(snapshot, plan)
     for path in sorted(snapshot):
         old, new = snapshot[path], after[path]

@@ -14,14 +14,14 @@ from aiohttp import web
 
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.probe import (
+    PollResult,
     ProcProcesses,
     Running,
     SchedulerUnhealthyError,
-    PollResult,
     ask_health,
     wait_for_scheduler,
 )
-from gcushare.config_manager.plan.execute import Systemctl
+from gcushare.config_manager.host.systemctl import Systemctl
 from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
 from gcushare.core.errors import GcushareError
 from tests.protocol import kube_server

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import Running, PollResult
+from gcushare.config_manager.host.probe import PollResult, Running
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.manager import Manager

@@ -1,7 +1,7 @@
 """Make kube-scheduler call the extender, safely, and put everything back.
 
-For a static pod it edits the manifest, for a systemd unit the unit; a managed control plane needs none of this, since
-the chart brings a second scheduler. `plan.decide` and `scheduler_config` are pure: texts and values in, a plan out.
-`host.files`, `host.probe` and `plan.execute` touch the host, `cluster` the API server; `reconcile` is the DaemonSet's
-loop.
+It edits the manifest of a static pod, or a systemd unit. A managed control plane needs none of this: there the chart
+runs a second scheduler. `plan.decide` and `scheduler_config` are pure functions from texts to a plan. `host` and
+`plan.execute` read and change the host. `extender_address`, `node_reports`, `rollout_lease` and `mirror_pods` call the
+API server. `manager` joins these for one scheduler, and `reconcile` is the DaemonSet's loop.
 """

@@ -1,4 +1,4 @@
-"""Command line of ``gcushare-config-manager``: imports its settings; the program itself only when it runs."""
+"""The command line of ``gcushare-config-manager``. The program itself is imported only when a command runs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Say = Callable[[str], None]
 _ONE_SHOTS = {
     "plan": "Show what apply would do and the diff of every file, without touching anything.",
     "apply": "Make kube-scheduler call the extender; put everything back if it does not come up.",
-    "recover": "Put back what was there before, byte for byte, and remove what was written.",
-    "status": "Show how kube-scheduler is started, and whether it uses the extender in health.",
+    "recover": "Restore the scheduler's file, byte for byte, and remove the files that were written.",
+    "status": "Show how kube-scheduler is started, whether it uses the extender, and its health.",
     "render": "Print the configuration that kube-scheduler would read.",
     "diff": "Print what apply would change, as a unified diff.",
 }
 _RUN = "Keep this node's kube-scheduler configured, one node at a time: what the DaemonSet runs."
-_UNINSTALL = "Have every node recover, and wait until all have: what the chart does before it is removed."
+_UNINSTALL = "Have every node recover, and wait for all of them: what the chart does before it is removed."
 _NOTES = (
     "Files: the configuration /etc/kubernetes/scheduler-extender-config.json (a Policy, below 1.23) or "
     "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml, the backup /etc/kubernetes/kube-scheduler.back.yaml (or "
     "kube-scheduler.back.service), the record /etc/kubernetes/gcushare-config-manager.json. With --files-dir they "
-    "lie there instead. An existing configuration is merged into ours and itself left as it is."
+    "are there instead. An existing configuration is merged into gcushare's, and itself stays as it is."
 )
 
 

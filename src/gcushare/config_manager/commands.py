@@ -16,12 +16,13 @@ from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
+from gcushare.config_manager.host.systemctl import Systemctl
 from gcushare.config_manager.host.systemd_unit import UnitFile
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
 from gcushare.config_manager.mirror_pods import MirrorPods
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
-from gcushare.config_manager.plan.execute import Executor, Systemctl
+from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
 from gcushare.config_manager.rollout_lease import ApiRolloutLease

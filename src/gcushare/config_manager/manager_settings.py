@@ -1,4 +1,4 @@
-"""The settings of every command of this program."""
+"""The settings of every command of ``gcushare-config-manager``."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ class PlaceSettings:
             parsers.text("DIR", accepted="an absolute path"), "where the last change put them, or --kubernetes-dir"
         ),
         default=None,
-        help="Where gcushare's own files go. A directory of its own lets a pod mount that and manifests/, and not the "
-        "cluster's keys beside them; the edited manifest is then made in manifests/, under a name that the kubelet "
-        "passes over.",
+        help="Where gcushare's own files go. With a directory of their own a pod mounts that and manifests/ without "
+        "the cluster's keys; the edited manifest is then written in manifests/, under a name that the kubelet ignores.",
     )
     manifest: str | None = setting(
         parsers.optional(parsers.text("FILE", accepted="an absolute path"), "it is looked for"),
@@ -53,7 +52,7 @@ class PlaceSettings:
         help="The static pod manifest that starts kube-scheduler.",
     )
     unit: str | None = setting(
-        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "a static pod is meant"),
+        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "a static pod is used"),
         default=None,
         help="The systemd unit that starts kube-scheduler, such as /etc/systemd/system/kube-scheduler.service.",
     )
@@ -72,33 +71,33 @@ class PlaceSettings:
     scheduler_version: Version | None = setting(
         parsers.optional(parsers.Parser("VERSION", accepted_versions(), _parse_version), "it is detected"),
         default=None,
-        help="Version of kube-scheduler, where neither its image's tag nor the program itself tells.",
+        help="Version of kube-scheduler, if neither its image's tag nor the program itself names it.",
     )
     wait_timeout: float = setting(
         parsers.duration_s(1, 3600),
         default=_WAIT.timeout_s,
-        help="How long to wait for a healthy scheduler before everything is put back. The default leaves the kubelet "
-        "20s to see the change, 30s to end the old pod, and the rest to start the new one.",
+        help="How long to wait for a healthy scheduler before everything is put back. The default gives the kubelet "
+        "20s to notice the change, 30s to end the old pod, and the rest to start the new one.",
     )
     wait_settle: float = setting(
         parsers.duration_s(0, 600),
         default=_WAIT.settle_s,
-        help="How long it must stay healthy to be believed; one that refuses its configuration ends within a second.",
+        help="How long it must stay healthy; one that refuses its configuration ends within a second.",
     )
     node_name: str | None = setting(
         parsers.optional(parsers.text("NAME", accepted="a node's name"), "the process is looked for in /proc"),
         default=None,
         env="NODE_NAME",
-        help="This node's name: the scheduler is then also seen through its mirror pod, without access to the host's "
+        help="This node's name. The scheduler is then also found through its mirror pod, without access to the host's "
         "processes.",
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """One kind of file at a time; a restart only where we do it."""
+        """Refuse a manifest together with a unit, and a restart without a unit."""
         if self.manifest is not None and self.unit is not None:
             yield f"manifest {self.manifest!r} and unit {self.unit!r} exclude each other: give the one that is used"
         if self.restart and self.unit is None:
-            yield "restart has a meaning only with unit: the kubelet restarts a static pod by itself"
+            yield "restart is possible only with unit: the kubelet restarts a static pod by itself"
 
     def limits(self) -> WaitLimits:
         return dataclasses.replace(_WAIT, timeout_s=self.wait_timeout, settle_s=self.wait_settle)
@@ -111,20 +110,20 @@ class ExtenderOptions:
     extender_url: str | None = setting(
         parsers.optional(parsers.text("URL", accepted="http:// or https://, address and port"), "from the Service"),
         default=None,
-        env="GCUSHARE_SCHEDULER_EXTENDER_URL",  # not the one by which people ask, such as a forwarded port
+        env="GCUSHARE_SCHEDULER_EXTENDER_URL",  # GCUSHARE_EXTENDER_URL is for people, such as a forwarded port
         help=f"How kube-scheduler reaches the extender, such as http://10.96.1.37:{EXTENDER_PORT}.",
     )
     extender_service: str = setting(
         parsers.text("NAMESPACE/NAME", accepted="namespace/name of a Service"),
         default=f"{NAMESPACE}/{EXTENDER}",
         env="GCUSHARE_EXTENDER_SERVICE_NAME",
-        help="The Service whose ClusterIP and port are taken when no URL is given; followed when they change.",
+        help="The Service whose ClusterIP and port are used if no URL is given; changes are followed.",
     )
     vendor: str = setting(
         parsers.one_of(*VENDORS_BY_NAME, BOTH),
         default=DEFAULT_VENDOR.name,
-        help="Whose pods the extender is called for. kube-scheduler accepts one extender that binds, so 'both' is one "
-        "entry for the resources of both.",
+        help="For which vendor's pods the extender is called. kube-scheduler accepts one extender that binds, so "
+        "'both' is one entry for the resources of both.",
     )
     whole_cards: bool = setting(
         parsers.boolean(),
@@ -136,12 +135,12 @@ class ExtenderOptions:
     weight: int = setting(
         parsers.integer(1, 100_000),
         default=1,
-        help="Multiplies the extender's scores beside those of the scheduler's own plugins.",
+        help="Multiplies the extender's scores against those of the scheduler's own plugins.",
     )
     timeout: float = setting(
         parsers.duration_s(0.1, 60),
         default=DEFAULT_TIMEOUT_S,
-        # Not GCUSHARE_TIMEOUT: deploy.sh has helm wait so long.
+        # Not GCUSHARE_TIMEOUT: deploy.sh uses that for helm's wait.
         env="GCUSHARE_EXTENDER_TIMEOUT",
         help="How long kube-scheduler waits for one answer; a filter call that takes longer fails the attempt. The "
         "default is kube-scheduler's own.",
@@ -149,14 +148,14 @@ class ExtenderOptions:
     ignorable: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Whether pods are scheduled past an extender that does not answer. The plugin then chooses their card, "
-        "and a pod that no card can hold fails at its start.",
+        help="Whether pods are scheduled without the extender if it does not answer. The plugin then chooses their "
+        "card, and a pod that fits on no card fails when it starts.",
     )
     tls_ca: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "plain HTTP"),
         default=None,
-        help="Certificate authorities of the extender in PEM; without them kube-scheduler verifies nothing. Followed "
-        "when they change.",
+        help="Certificate authorities of the extender in PEM; without them kube-scheduler verifies nothing. Changes "
+        "are followed.",
     )
     tls_cert: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "none is shown"),
@@ -171,11 +170,11 @@ class ExtenderOptions:
     tls_server_name: str | None = setting(
         parsers.optional(parsers.text("NAME"), "the Service's name"),
         default=None,
-        help="Name to expect in the extender's certificate: the URL has only an address.",
+        help="Name to expect in the extender's certificate, because the URL has only an address.",
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """A namespace and a name; a certificate needs its key and the other way round, and both need a CA."""
+        """Refuse a Service without a namespace, a certificate without its key or the reverse, and both without a CA."""
         if self.extender_service.count("/") != 1 or "" in self.extender_service.split("/"):
             yield f"extender-service {self.extender_service!r} must be namespace/name"
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -185,12 +184,12 @@ class ExtenderOptions:
 
     @property
     def vendors(self) -> tuple[Vendor, ...]:
-        """Whose pods; the first one's URL prefix is called for all of them."""
+        """The vendors whose pods the extender is called for, all by the first one's URL prefix."""
         return VENDORS if self.vendor == BOTH else (VENDORS_BY_NAME[self.vendor],)
 
     @property
     def server_name(self) -> str:
-        """The name in the extender's certificate: its Service's, unless another one is given."""
+        """The name in the extender's certificate: its Service's, unless another is given."""
         if self.tls_server_name is not None:
             return self.tls_server_name
         namespace, _, name = self.extender_service.partition("/")
@@ -199,7 +198,7 @@ class ExtenderOptions:
 
 @settings
 class CommandSettings:
-    """Settings of the commands that speak of one scheduler."""
+    """Settings of the commands for the scheduler of this node."""
 
     place: PlaceSettings = group(PlaceSettings)
     extender: ExtenderOptions = group(ExtenderOptions)
@@ -208,7 +207,7 @@ class CommandSettings:
 
 @settings
 class RunSettings:
-    """Settings of the loop."""
+    """Settings of the DaemonSet's loop."""
 
     place: PlaceSettings = group(PlaceSettings)
     extender: ExtenderOptions = group(ExtenderOptions)
@@ -219,28 +218,29 @@ class RunSettings:
         parsers.text("NAME"),
         default=NAMESPACE,
         env="POD_NAMESPACE",
-        help="Where the ConfigMap with the desired state and the reports is, and the Lease for one node at a time.",
+        help="Namespace of the ConfigMap with the desired state and the reports, and of the Lease for one node at a "
+        "time.",
     )
     interval: float = setting(
         parsers.duration_s(0.05, 3600),
         default=10.0,
-        help="Between two looks at the manifest, the Service and the CA: some file reads and two GETs each.",
+        help="Between two checks of the manifest, the Service and the CA: some file reads and two GETs each.",
     )
 
 
 @settings
 class UninstallSettings:
-    """Settings of telling every node to recover."""
+    """Settings of the command that has every node recover."""
 
     kube: KubeSettings = group(KubeSettings)
     namespace: str = setting(
         parsers.text("NAME"),
         default=NAMESPACE,
         env="POD_NAMESPACE",
-        help="Where the ConfigMap with the desired state and the reports is.",
+        help="Namespace of the ConfigMap with the desired state and the reports.",
     )
     uninstall_timeout: float = setting(
         parsers.duration_s(1, 3600),
         default=300.0,
-        help="How long all nodes together may take: one after another, each waits for its scheduler.",
+        help="How long all nodes together may take; one after another, each waits for its scheduler.",
     )

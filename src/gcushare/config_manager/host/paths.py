@@ -8,7 +8,6 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from gcushare.config_manager.host.files import temporary_path
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
@@ -20,9 +19,6 @@ CONFIG_NAME = "scheduler-extender-config-v1.23+.yaml"
 RECORD_NAME = "gcushare-config-manager.json"
 MANIFEST_NAME = "kube-scheduler.yaml"
 BACKUP_NAME = "kube-scheduler.back.yaml"
-MANUAL_DIRECTORY = "/etc/kubernetes"
-"""Where the manual has every file. The DaemonSet keeps them in a directory below, so that the cluster's keys are not
-mounted into its pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +70,6 @@ class Layout:
     @property
     def own_configs(self) -> frozenset[str]:
         return frozenset({self.policy, self.config})
-
-    @property
-    def printed_files(self) -> tuple[str, ...]:
-        """The files that the manual lists as removed, in its order: written by this program, and no other."""
-        edited = () if self.is_unit else (self.staging or temporary_path(self.target),)
-        return (self.backup, *edited, self.policy, self.config)
-
-    def printed(self, path: str) -> str:
-        """Name in brackets what the manual's reader looks for, if it is not ``path``; for the end of a printed line."""
-        if path in (self.staging, temporary_path(self.target), self.target):
-            name = MANIFEST_NAME
-        else:
-            name = "" if path == self.directory else posixpath.basename(path)
-        manual = posixpath.join(MANUAL_DIRECTORY, name).rstrip("/")
-        is_known = not self.is_unit and name in ("", BACKUP_NAME, MANIFEST_NAME, POLICY_NAME, CONFIG_NAME)
-        return f" (in the manual {manual})" if is_known and path != manual else ""
 
     @property
     def own_files(self) -> tuple[str, ...]:

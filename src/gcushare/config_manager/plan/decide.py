@@ -1,7 +1,6 @@
 """Decide how to change or restore a scheduler's files: pure functions from an observation to a plan.
 
-The steps print exactly the manual's lines (its chapters 3.2 and 5.1). One backup is kept: it is written if its
-content is not the scheduler's file without our change.
+One backup is kept: it is written if its content is not the scheduler's file without our change.
 """
 
 from __future__ import annotations
@@ -15,6 +14,15 @@ from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
 from gcushare.config_manager.host.paths import Layout
 from gcushare.config_manager.host.record import Record, sha256
+from gcushare.config_manager.plan.manual_lines import (
+    backup_lines,
+    copied_lines,
+    edited_lines,
+    finished_lines,
+    opening_lines,
+    with_last_lines,
+    with_recover_lines,
+)
 from gcushare.config_manager.plan.observe import Observed
 from gcushare.config_manager.plan.steps import (
     AwaitScheduler,
@@ -63,11 +71,10 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
     if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
         steps += _proof(observed, goal, is_restarted)
     if changes:
-        done = f"modify kube-scheduler config finish, for detail, see {observed.layout.target}"
-        steps = _with_last_lines(steps, (done,))
+        steps = with_last_lines(steps, finished_lines(observed.layout))
     steps += _stale(observed, goal.target.path)
     return Plan(
-        opening=("start modify scheduler config...", _version_checked(wanted.version)),
+        opening=opening_lines("modify", wanted.version),
         steps=steps,
         notes=_apply_notes(observed, wanted, goal, is_changed=bool(changes)),
     )
@@ -106,8 +113,8 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     if not steps:
         notes.append("the scheduler's configuration contains nothing of gcushare, nothing to recover")
     plan = Plan(
-        opening=("start recover scheduler config...", _version_checked(version)),
-        steps=_with_recover_lines(observed, steps),
+        opening=opening_lines("recover", version),
+        steps=with_recover_lines(layout, steps),
         notes=tuple(notes),
     )
     if restart:
@@ -191,12 +198,9 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
     steps: list[Step] = [*goal.kept_aside, _record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
-        written = f"copy scheduler extender config file success, for detail, see {_shown(layout, path)}"
-        steps.append(WriteFile(path=path, state=goal.config, lines=(written,)))
+        steps.append(WriteFile(path=path, state=goal.config, lines=copied_lines(layout, path)))
     if not is_backup_there:
-        before = () if backup is not None else (_missing(layout, layout.backup),)
-        shown = _shown(layout, layout.backup)
-        lines = (*before, f"backup {posixpath.basename(layout.target)} success, for detail, see {shown}")
+        lines = backup_lines(layout, is_first=backup is None)
         steps.append(WriteFile(path=layout.backup, state=pristine, lines=lines))
     if goal.is_switched:
         steps += _put(observed, replace(pristine, content=goal.scheduler_file))
@@ -211,12 +215,11 @@ def _record_step(observed: Observed, record: Record) -> WriteFile:
 def _put(observed: Observed, state: FileState) -> list[Step]:
     """Replace the target in one step; a manifest is written outside the kubelet's directory if a rename reaches it."""
     layout = observed.layout
-    place = layout.staging or layout.target
-    edited = f"modify scheduler pod yaml template success, for detail, see {_shown(layout, place)}"
+    lines = edited_lines(layout)
     if layout.staging is None:
-        return [WriteFile(path=layout.target, state=state, lines=() if layout.is_unit else (edited,))]
+        return [WriteFile(path=layout.target, state=state, lines=lines)]
     return [
-        WriteFile(path=layout.staging, state=state, lines=(edited,)),
+        WriteFile(path=layout.staging, state=state, lines=lines),
         Switch(source=layout.staging, target=layout.target),
     ]
 
@@ -309,35 +312,3 @@ def _restart_note(layout: Layout) -> str:
         "systemd keeps a unit as it loaded it, and the scheduler its configuration as it read it: run now "
         f"`systemctl daemon-reload && systemctl restart {name}`"
     )
-
-
-def _with_last_lines(steps: tuple[Step, ...], lines: tuple[str, ...]) -> tuple[Step, ...]:
-    """Print ``lines`` after the last step."""
-    return (*steps[:-1], replace(steps[-1], lines=(*steps[-1].lines, *lines)))
-
-
-def _with_recover_lines(observed: Observed, steps: list[Step]) -> tuple[Step, ...]:
-    """Attach the manual's lines: one to the step that restores the target, the others to the last step."""
-    layout = observed.layout
-    placed = list(steps)
-    recovered = f"recover default scheduler success, for detail, see {layout.target}"
-    for index, step in enumerate(placed):
-        if isinstance(step, Switch) or (isinstance(step, WriteFile) and step.path == layout.target):
-            placed[index] = replace(step, lines=(recovered,))
-    if not placed:
-        return ()
-    gone = tuple(_missing(layout, path) for path in layout.printed_files)
-    deleted = f"delete all scheduler config file success, for detail, see {_shown(layout, layout.directory)}"
-    return _with_last_lines(tuple(placed), (*gone, deleted))
-
-
-def _version_checked(version: Version) -> str:
-    return f"check current k8s cluster version is {version}"
-
-
-def _shown(layout: Layout, path: str) -> str:
-    return f"{path}{layout.printed(path)}"
-
-
-def _missing(layout: Layout, path: str) -> str:
-    return f"stat {path}: no such file or directory{layout.printed(path)}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeGuard, assert_never
+from typing import TypeGuard, assert_never
 
 from gcushare.config_manager.host.files import Files, HostFileError
 from gcushare.config_manager.host.launch import HealthEndpoint
@@ -17,6 +15,7 @@ from gcushare.config_manager.host.probe import (
     SchedulerUnhealthyError,
     wait_for_scheduler,
 )
+from gcushare.config_manager.host.systemctl import Systemd
 from gcushare.config_manager.plan.observe import Observed, read_target
 from gcushare.config_manager.plan.steps import (
     AwaitScheduler,
@@ -69,38 +68,6 @@ ALWAYS_HELD = AlwaysHeld()
 
 class RolledBackError(GcushareError):
     """The change was undone; the message says why, and whether the scheduler is healthy again."""
-
-
-class Systemd(Protocol):
-    """The host's service manager; the tests have one that restarts a double of the scheduler."""
-
-    async def reload(self) -> None:
-        """Read the units again. Raises ``GcushareError`` if that fails."""
-
-    async def restart(self, unit: str) -> None:
-        """Restart the unit in file ``unit``. Raises ``GcushareError`` if that fails."""
-
-
-class Systemctl:
-    """systemd, through its command ``systemctl``."""
-
-    async def reload(self) -> None:
-        await self._run("daemon-reload")
-
-    async def restart(self, unit: str) -> None:
-        await self._run("restart", posixpath.basename(unit))
-
-    async def _run(self, *arguments: str) -> None:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                "systemctl", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-            )
-        except OSError as error:
-            raise GcushareError(f"systemctl cannot be started: {error}; restart the scheduler by hand") from error
-        _, errors = await process.communicate()
-        if process.returncode != 0:
-            reason = errors.decode(errors="replace").strip()[:500]
-            raise GcushareError(f"systemctl {' '.join(arguments)} ended with {process.returncode}: {reason}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

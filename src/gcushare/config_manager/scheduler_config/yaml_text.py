@@ -1,8 +1,8 @@
-"""Edit YAML or JSON text in place: insert, replace and remove single values, every other byte as it was.
+"""Edit YAML or JSON text in place: insert, replace and remove single values without any other change.
 
-A ``YamlText`` is a value: each edit returns a new one, parsed again, so positions are never stale. Comments, quoting,
-order, indentation and line ends stay; what is inserted follows the style of its surroundings (block or flow, CRLF or
-LF, the list's own indentation). What cannot be edited without touching something else is refused with the reason.
+A ``YamlText`` is a value: each edit returns a new one, parsed again, so its positions are always right. New text has
+the style of its surroundings: block or flow, CRLF or LF, the list's indentation. An edit that would change other values
+is refused with the reason. ADR 44 says why no library does this.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value]"
 _PLAIN = re.compile(r"(?:--)?[A-Za-z/][\w./+=-]*(:[\w./+=-]+)*\Z")
 _NOT_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 _PROPERTIES = re.compile(r"(?:[&!]\S*\s+(?:#[^\n]*\n\s*)*)*")
-"""Anchors and tags before a value, with the comments behind them."""
+"""Anchors and tags before a value, with the comments after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class YamlText:
 
     @property
     def mapping(self) -> Mapping:
-        """The document, which must be a mapping. Raises ``ConfigError`` when it is not."""
+        """The document, which must be a mapping. Raises ``ConfigError`` if it is not."""
         if not isinstance(self.root, Mapping):
             what = "empty" if self.root is None else f"a {type(self.root).__name__.lower()}"
             raise ConfigError(f"{self.name}: a mapping is expected at the top, the document is {what}")
@@ -66,7 +66,7 @@ class YamlText:
         return "\r\n" if first > 0 and self.text[first - 1] == "\r" else "\n"
 
     def at(self, *path: str | int) -> Node | None:
-        """Find the node at ``path`` (keys and list indexes), following aliases; None where the path ends early."""
+        """Find the node at ``path`` (keys and list indexes), following aliases; None if a step does not exist."""
         node = self.root
         for step in path:
             node = resolved(node)
@@ -85,7 +85,7 @@ class YamlText:
         return self._insert_lines(last_character(sequence), block_item(value, indent))
 
     def with_key(self, mapping: Mapping, key: str, value: Value) -> YamlText:
-        """Add ``key`` at the end of ``mapping``, or set its value where it stands."""
+        """Set ``key``: replace its value, or add it at the end of ``mapping``."""
         self._check_own(mapping)
         present = mapping.get(key)
         if present is not None:
@@ -103,7 +103,7 @@ class YamlText:
         return self._replaced(self._value_start(scalar), scalar.end, _quoted_like(scalar.style, value))
 
     def without_item(self, sequence: Sequence, index: int) -> YamlText:
-        """Remove one item with its line(s). A block list's only item goes with its key: ``without_key``."""
+        """Remove one item with its lines. Use ``without_key`` for the only item of a block list."""
         self._check_own(sequence)
         item = sequence.items[index]
         if sequence.flow:
@@ -114,7 +114,7 @@ class YamlText:
         return self._without_lines(start, last_character(item))
 
     def without_key(self, mapping: Mapping, key: str) -> YamlText:
-        """Remove ``key`` with its value; it must stand on lines of its own in block style."""
+        """Remove ``key`` with its value; in block style it must have lines of its own."""
         self._check_own(mapping)
         index = next(i for i, (name, _) in enumerate(mapping.pairs) if isinstance(name, Scalar) and name.value == key)
         name, value = mapping.pairs[index]
@@ -130,7 +130,7 @@ class YamlText:
         self._check_own(present)
         if isinstance(present, Scalar) and isinstance(value, str) and self._is_on_one_line(present):
             return self.with_scalar(present, value)
-        # The new value stands on the key's line: a list below its key may be indented like the key itself.
+        # The new value goes on the key's line: a list below its key may be indented like the key itself.
         colon = self.text.index(":", mapping.key_of(present).end)
         end = colon + 1 if is_unwritten(present) else last_character(present)
         return self._replaced(colon + 1, end, " " + flow_text(value))
@@ -176,7 +176,7 @@ class YamlText:
         at_line_start = last > start and self.text[last - 1] == "\n"
         line_end = last - 1 if at_line_start else self.text.find("\n", last)
         if line_end < 0:
-            # The text has no final line end: the one before goes, so that there is still none.
+            # The text has no final line end. The one before is removed, so that there is still none.
             start -= len(self.newline) if self.text[:start].endswith(self.newline) else 0
             return self._replaced(start, len(self.text), "")
         return self._replaced(start, line_end + 1, "")
@@ -185,7 +185,7 @@ class YamlText:
         return YamlText.parse(self.text[:start] + text + self.text[end:], self.name)
 
     def _check_own(self, node: Node) -> None:
-        """Refuse to edit what other places of the document share through an anchor."""
+        """Refuse to edit a value that other places of the document share through an anchor."""
         if isinstance(node, Alias):
             raise Refused(f"{self.name}: {self._excerpt(node)} is an alias; write the value out where it is used")
         every = [] if self.root is None else aliases(self.root)
@@ -204,7 +204,7 @@ class YamlText:
         return self.text.index("{" if isinstance(node, Mapping) else "[", self._value_start(node)) - node.start + 1
 
     def _block_column(self, node: Collection) -> int:
-        """The column of its keys or dashes; an anchor or tag of its own stands on the line before them."""
+        """Find the column of its keys or dashes, which are on the line after its anchor or tag."""
         start = self._value_start(node)
         line_start = self.text.rfind("\n", node.start, start) + 1
         if line_start == 0:
@@ -226,7 +226,7 @@ def flow_text(value: Value) -> str:
 
 
 def scalar_text(value: str | float) -> str:
-    """Write one value in block style, plain where every reader takes it for the same string."""
+    """Write one value in block style, without quotes if every reader takes it for the same string."""
     if not isinstance(value, str):
         return json.dumps(value)
     plain = _PLAIN.match(value) is not None and value.lower() not in _NOT_STRINGS
@@ -234,7 +234,7 @@ def scalar_text(value: str | float) -> str:
 
 
 def block_entry(key: str, value: Value, indent: str) -> list[str]:
-    """Write ``key: value`` as lines in block style; a list stands at its key's indentation, as kubeadm writes it."""
+    """Write ``key: value`` as lines in block style; a list has its key's indentation, as kubeadm writes it."""
     if isinstance(value, dict) and value:
         return [f"{indent}{key}:", *block_mapping(value, indent + "  ")]
     if isinstance(value, list) and value:
@@ -243,6 +243,7 @@ def block_entry(key: str, value: Value, indent: str) -> list[str]:
 
 
 def block_mapping(value: MappingType[str, Value], indent: str) -> list[str]:
+    """Write a mapping as lines in block style."""
     return [line for key, inner in value.items() for line in block_entry(key, inner, indent)]
 
 

@@ -1,7 +1,7 @@
-"""Parse YAML or JSON into a small typed tree whose nodes know where in the text they stand.
+"""Parse YAML or JSON into a typed tree whose nodes have their positions in the text.
 
-Only what editing text in place needs: characters from ``start`` up to ``end`` are the node, anchors and tags included.
-Values are strings as written; what a plain ``true`` means is left to whoever reads it.
+The characters from ``start`` up to ``end`` are the node, with its anchor and tag. Values are strings as written;
+``plain_value`` converts them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABS = re.compile(r"(?<=\S)[ \t]*\t[ \t]*(?=#|\r?$)|(?<=:)[ \t]*\t[ \t]*", re.M
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value; ``style`` is the quote or block indicator as written, empty for a plain one."""
+    """One value; ``style`` is its quote or block indicator, empty for a plain value."""
 
     start: int
     end: int
@@ -51,7 +51,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A mapping; ``pairs`` in the order of the text, duplicates kept."""
+    """A mapping; ``pairs`` are in the order of the text, with duplicate keys."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class Mapping:
         """Find ``key``'s value.
 
         Raises:
-            ConfigError: the key stands twice in the text (readers differ on which counts), or comes in by a merge.
+            ConfigError: the mapping has the key twice (readers differ on which one counts), or through a merge.
         """
         found = [value for name, value in self.pairs if isinstance(name, Scalar) and name.value == key]
         if len(found) > 1:
@@ -84,7 +84,7 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A use of an anchor (``*name``); ``target`` stands elsewhere in the text."""
+    """A use of an anchor (``*name``); ``target`` is elsewhere in the text."""
 
     start: int
     end: int
@@ -98,9 +98,9 @@ Collection: TypeAlias = Sequence | Mapping
 
 @lru_cache(maxsize=32)
 def parse_tree(text: str) -> Node | None:
-    """Parse ``text``'s one document; None when there is none.
+    """Parse ``text``'s one document; None if it is empty.
 
-    Some 20 ms for a manifest; the trees are values, so the loop that looks at the same files again reads them here.
+    This takes some 20 ms for a manifest, so the results are cached for the loop, which parses the same files again.
 
     Raises:
         ConfigError: not YAML or JSON, or more than one document.
@@ -113,13 +113,13 @@ def parse_tree(text: str) -> Node | None:
             check_size(root, _children)
     except ConfigError:
         raise
-    except Exception as error:  # the parser lets through what its parts raise
+    except Exception as error:  # the parser lets the errors of its parts through
         raise ConfigError(f"not valid YAML or JSON: {yaml_reason(error)}") from error
     return root
 
 
 def last_character(node: Node) -> int:
-    """Say where the node's own text ends: a block collection's parsed end runs on over comments and blank lines."""
+    """Find the end of the node's own text: a block collection's parsed end is after comments and blank lines."""
     match node:
         case Mapping(flow=False, pairs=pairs) if pairs:
             name, value = pairs[-1]
@@ -131,12 +131,12 @@ def last_character(node: Node) -> int:
 
 
 def is_unwritten(node: Node) -> bool:
-    """Say whether a value is null by having no text at all; the parser then places it anywhere behind its key."""
+    """Say whether a value is null without any text; the parser then places it anywhere after its key."""
     return isinstance(node, Scalar) and node.start == node.end
 
 
 def plain_value(node: Node | None) -> object:
-    """Turn a node into Python values (str, bool, None, list, dict); numbers stay the strings they were written as."""
+    """Convert a node to Python values (str, bool, None, list, dict); numbers stay strings as written."""
     match node:
         case None:
             return None
@@ -155,7 +155,7 @@ def plain_value(node: Node | None) -> object:
 
 
 def resolved(node: Node | None) -> Node | None:
-    """Follow an alias to what it names, for reading only."""
+    """Return an alias' target, and any other node itself. Use it only to read."""
     return node.target if isinstance(node, Alias) else node
 
 
@@ -183,7 +183,7 @@ def _keys(node: Node | None) -> set[str]:
 
 
 def aliases(node: Node) -> Iterator[Alias]:
-    """Yield every alias that stands in the text below ``node``."""
+    """Yield every alias in the text of ``node``."""
     match node:
         case Alias():
             yield node
@@ -211,7 +211,7 @@ def _positions_kept(text: str) -> str:
 
 
 class _Builder:
-    """Builds the tree from parse events; ruamel's own composer forgets where an alias stands."""
+    """Builds the tree from parse events, because ruamel's composer drops the positions of aliases."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = iter(events)

@@ -20,13 +20,13 @@ _SETTING = "gcushare.setting"
 _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
 
-_WORDS_OF_CHANGE = frozenset(
+_MUTATING_WORDS = frozenset(
     {
         *("apply", "approve", "confirm", "delete", "drain", "erase", "execute", "fix", "force", "overwrite", "purge"),
         *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
     }
 )
-"""A switch whose name has one of these changes something, or agrees to it. Only whoever types it may mean it."""
+"""A switch with one of these in its name changes something or confirms a change. It counts only if it is typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
         if doubled:
             raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once")
     for spec in specs:
-        if spec.parser.is_switch and not spec.is_typed and _WORDS_OF_CHANGE & set(spec.name.split("-")):
+        if spec.parser.is_switch and not spec.is_typed and _MUTATING_WORDS & set(spec.name.split("-")):
             raise TypeError(f"{cls.__name__} lets {spec.env} change something: declare {spec.name} with typed=True")
     return specs
 

@@ -161,7 +161,7 @@ def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
 def _why_unread(data: Mapping[str, bytes], error: Exception) -> str:
     if not data:
         return "there are none yet"
-    return f"those that there are cannot be used: {type(error).__name__}: {str(error)[:200] or 'no reason given'}"
+    return f"existing certificates are unusable: {type(error).__name__}: {str(error)[:200] or 'no reason given'}"
 
 
 def _read(data: Mapping[str, bytes]) -> _Set:

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import Running, SchedulerUnknownError, PollResult
+from gcushare.config_manager.host.probe import PollResult, Running, SchedulerUnknownError
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
 from simulation.loop import SimulatedLoop
@@ -216,7 +216,11 @@ class SchedulerOnHost:
             raise SchedulerUnknownError(fate.value)
         if self.loop.now_s < self.ready_at_s:
             return PollResult(None, "it does not answer")
-        return PollResult(None, self.problem) if self.problem else PollResult(Running(f"run-{self.starts}", self.words), "")
+        return (
+            PollResult(None, self.problem)
+            if self.problem
+            else PollResult(Running(f"run-{self.starts}", self.words), "")
+        )
 
     async def reload(self) -> None:
         """There is no systemd."""

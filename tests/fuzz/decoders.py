@@ -95,7 +95,7 @@ def _scheduler_file(layout: Layout) -> Callable[[bytes], object]:
         pointed = found.pointed_at(TARGET)
         assert pointed.points_at(TARGET)
         back = layout.parse(pointed.text.encode()).without_trace(frozenset({TARGET.path}), None)
-        return found.flags, back.trace(frozenset({TARGET.path}))
+        return found.flags, back.has_trace(frozenset({TARGET.path}))
 
     return decoder
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.launch import SchedulerFile
+from gcushare.config_manager.host.launch import SchedulerFile, own_flag
 from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
 from gcushare.config_manager.host.systemctl import Systemctl
 from gcushare.config_manager.host.systemd_unit import UnitFile
@@ -141,7 +141,8 @@ async def status(settings: CommandSettings, say: Say) -> int:
         prepared = await tools.manager.prepare_recover()
         observed = prepared.observed
         result = await tools.manager.executor.probe.poll(observed.target.health)
-    flag = observed.target.trace(observed.layout.own_configs).flag
+    own = observed.layout.own_configs
+    flag = own_flag(observed.target.flags, own) if observed.target.has_trace(own) else None
     health = result.problem or "healthy"
     say(f"scheduler: {observed.layout.target}, {prepared.version}, {health}")
     say("extender: not configured" if flag is None else f"extender: configured by --{flag.name}={flag.value}")

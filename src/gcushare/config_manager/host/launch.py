@@ -60,18 +60,6 @@ class ConfigTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """The parts of our change that a file contains."""
-
-    flag: Flag | None
-    parts: tuple[str, ...]
-
-    @property
-    def found(self) -> bool:
-        return bool(self.parts)
-
-
-@dataclass(frozen=True, slots=True)
 class HealthEndpoint:
     """Where the scheduler reports its health."""
 
@@ -106,8 +94,8 @@ class SchedulerFile(Protocol):
     def host_path(self, path: str) -> str | None:
         """Translate a path of the scheduler to one of the host; None if the file is not on the host."""
 
-    def trace(self, own_paths: frozenset[str]) -> Trace:
-        """Find our change: a flag that names one of ``own_paths``, and our mounts and volumes."""
+    def has_trace(self, own_paths: frozenset[str]) -> bool:
+        """Say whether the file contains our change: a flag that names one of ``own_paths``, our mount or our volume."""
 
     def points_at(self, target: ConfigTarget) -> bool:
         """Say whether the file starts the scheduler with ``target`` and everything that it needs."""

@@ -9,7 +9,6 @@ from typing import Self
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
     HealthEndpoint,
-    Trace,
     check_added,
     default_health,
     own_flag,
@@ -88,13 +87,9 @@ class PodManifest:
             best = (len(at), posixpath.join(str(host), *filter(None, parts)) if host else None)
         return best[1]
 
-    def trace(self, own_paths: frozenset[str]) -> Trace:
-        flag = own_flag(self.flags, own_paths)
-        volumes = [str(v.get("name")) for v in self._volumes() if str(v.get("name", "")).startswith(VOLUME_PREFIX)]
-        mounts = [m for m in self._mounts() if str(m.get("name", "")).startswith(VOLUME_PREFIX)]
+    def has_trace(self, own_paths: frozenset[str]) -> bool:
         # A flag alone may be set by another system with the manual's file names. With our volume it is ours.
-        parts = (["flag"] if flag and (volumes or mounts) else []) + ["mount"] * len(mounts) + ["volume"] * len(volumes)
-        return Trace(flag if "flag" in parts else None, tuple(parts))
+        return any(str(each.get("name", "")).startswith(VOLUME_PREFIX) for each in (*self._volumes(), *self._mounts()))
 
     def points_at(self, target: ConfigTarget) -> bool:
         flag = effective(self.flags, target.flag)

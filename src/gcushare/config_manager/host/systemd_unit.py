@@ -10,7 +10,6 @@ from typing import Self
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
     HealthEndpoint,
-    Trace,
     check_added,
     default_health,
     own_flag,
@@ -61,9 +60,8 @@ class UnitFile:
     def host_path(self, path: str) -> str | None:
         return path
 
-    def trace(self, own_paths: frozenset[str]) -> Trace:
-        flag = own_flag(self.flags, own_paths)
-        return Trace(flag, ("flag",) if flag else ())
+    def has_trace(self, own_paths: frozenset[str]) -> bool:
+        return own_flag(self.flags, own_paths) is not None
 
     def points_at(self, target: ConfigTarget) -> bool:
         flag = effective(self.flags, target.flag)

@@ -133,8 +133,8 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     _check_directory(layout, target)
     snapshot = {path: files.read(path) for path in layout.own_files} | {layout.target: target_state}
     record, notes = _read_record(snapshot[layout.record], layout)
-    without_us = _without_us(layout, target, snapshot, record)
-    foreign = own_flag(without_us.pristine.flags, layout.own_configs)
+    pristine, has_trace, edited_since = _without_us(layout, target, snapshot, record)
+    foreign = own_flag(pristine.flags, layout.own_configs)
     if foreign is not None:
         raise Refused(
             f"{layout.target}: --{foreign.name}={foreign.value} was set by another system that uses the same file "
@@ -145,11 +145,11 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         layout=layout,
         snapshot=snapshot,
         target=target,
-        pristine=without_us.pristine,
-        has_trace=without_us.has_trace,
-        edited_since=without_us.edited_since,
+        pristine=pristine,
+        has_trace=has_trace,
+        edited_since=edited_since,
         record=record,
-        base=_read_base(files, layout, without_us.pristine) if with_base else None,
+        base=_read_base(files, layout, pristine) if with_base else None,
         own_edited=edited,
         aside_path=None if edited is None else _find_aside(files, edited),
         leftovers=_find_leftovers(files, layout),
@@ -184,28 +184,21 @@ def _find_leftovers(files: Files, layout: Layout) -> tuple[str, ...]:
     return tuple(sorted(ours & present))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WithoutUs:
-    """The target without our change; the fields are those of ``Observed``."""
-
-    pristine: SchedulerFile
-    has_trace: bool
-    edited_since: bool
-
-
-def _without_us(layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None) -> _WithoutUs:
-    is_marked = target.trace(layout.own_configs).found
+def _without_us(
+    layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None
+) -> tuple[SchedulerFile, bool, bool]:
+    """Compute ``pristine``, ``has_trace`` and ``edited_since`` of ``Observed``."""
+    is_marked = target.has_trace(layout.own_configs)
     is_recorded = record is not None and own_flag(target.flags, layout.own_configs) is not None
     if not is_marked and not is_recorded:
-        return _WithoutUs(pristine=target, has_trace=False, edited_since=False)
+        return target, False, False
     backup = snapshot[layout.backup]
     ours = sha256(target.text.encode())
     is_as_written = record is not None and ours in record.after_sha256
     if record is not None and is_as_written and backup and sha256(backup.content) == record.before_sha256:
-        return _WithoutUs(pristine=layout.parse(backup.content), has_trace=True, edited_since=False)
+        return layout.parse(backup.content), True, False
     was = record.flag_was if record is not None else _flag_in_backup(layout, target, backup)
-    pristine = target.without_trace(layout.own_configs, was)
-    return _WithoutUs(pristine=pristine, has_trace=True, edited_since=True)
+    return target.without_trace(layout.own_configs, was), True, True
 
 
 def _flag_in_backup(layout: Layout, target: SchedulerFile, backup: FileState | None) -> str | None:

@@ -93,7 +93,7 @@ class VendorState:
         """What filter last named for a pod that has no node yet: only there it may be bound."""
         self.let_through = LastFilteredNodes()
         """The same for pods that ask for 0 of our resources: all nodes asked about, and beside those named for cards,
-        so that long lists of one kind drive nothing of the other out."""
+        so that long lists of one kind do not evict those of the other."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""

@@ -106,7 +106,7 @@ async def test_tls_files_are_read_each_time_and_checked(tmp_path: Path) -> None:
         assert (tls.ca, tls.server_name) == (content, "x")
 
 
-async def test_the_wish_is_to_apply_until_somebody_says_otherwise(client: KubeClient) -> None:
+async def test_the_mode_is_apply_unless_the_config_map_has_another(client: KubeClient) -> None:
     desired = ApiDesiredState(client, ExtenderOptions(extender_url="http://10.0.0.1:1"), NAMESPACE)
     assert await desired.mode() is Mode.APPLY
     await write_mode(client, NAMESPACE, Mode.RECOVER)
@@ -119,7 +119,7 @@ async def test_the_wish_is_to_apply_until_somebody_says_otherwise(client: KubeCl
         await desired.mode()
 
 
-async def test_reports_of_many_nodes_stand_beside_each_other_and_the_wish(client: KubeClient) -> None:
+async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeClient) -> None:
     names = [f"cp-{number}.example.org" for number in range(5)]
     for name in names[:4]:
         await client.create(NODES, {"metadata": {"name": name}})
@@ -179,7 +179,7 @@ async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
             await waiting
 
 
-async def test_who_waits_for_its_turn_is_not_taken_for_stuck(client: KubeClient) -> None:
+async def test_a_node_that_waits_for_the_lease_does_not_count_as_stuck(client: KubeClient) -> None:
     beaten = asyncio.Event()
     async with turns(client, "one").hold():
         waiting = asyncio.create_task(enter(turns(client, "two", beaten.set)))

@@ -155,7 +155,7 @@ def test_a_sub_path_is_part_of_the_way_and_other_volumes_lead_nowhere() -> None:
             "mounted already, as volume 'old'",
             id="mounted by another system",
         ),
-        pytest.param("  - command: [kube-scheduler, --new]", "--new stands at the end", id="flag without its value"),
+        pytest.param("  - command: [kube-scheduler, --new]", "--new is at the end", id="flag without its value"),
     ],
 )
 def test_what_cannot_be_edited_without_side_effects_is_refused(container: str, message: str) -> None:

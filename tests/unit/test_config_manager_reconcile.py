@@ -106,7 +106,7 @@ async def test_a_moved_extender_is_followed(tmp_path: Path) -> None:
     assert b"10.96.200.8" in host.get("/etc/kubernetes/scheduler-extender-config-v1.23+.yaml")
 
 
-async def test_the_wish_to_recover_is_obeyed_and_reported(tmp_path: Path) -> None:
+async def test_the_mode_recover_is_followed_and_reported(tmp_path: Path) -> None:
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     before = host.tree()
     loop = reconciler(host, cluster)

@@ -47,7 +47,7 @@ def test_the_flag_is_set_in_the_units_own_style_and_taken_out_again(before: str,
         ("[Service]\nExecStart=/usr/bin/kubelet\n", ConfigError, "runs 'kubelet'"),
         ("[Service]\nExecStart=/a/kube-scheduler\nExecStart=/b/kube-scheduler\n", Refused, "2 ExecStart"),
         ("[Service]\nExecStart=/a/kube-scheduler $OPTS ${MORE}\n", Refused, r"\$OPTS, \$\{MORE\}"),
-        ("[Service]\nExecStart=/a/kube-scheduler --new\n", Refused, "--new stands at the end"),
+        ("[Service]\nExecStart=/a/kube-scheduler --new\n", Refused, "--new is at the end"),
     ],
 )
 def test_units_that_cannot_be_edited_are_refused(text: str, error: type[Exception], message: str) -> None:

@@ -36,7 +36,7 @@ class PlaceSettings:
     kubernetes_dir: str = setting(
         parsers.text("DIR", accepted="an absolute path"),
         default="/etc/kubernetes",
-        help="Where the control plane keeps its files; static pods are looked for in manifests/ below it.",
+        help="Where the control plane keeps its files; static pods are searched for in manifests/ below it.",
     )
     files_dir: str | None = setting(
         parsers.optional(
@@ -47,7 +47,7 @@ class PlaceSettings:
         "the cluster's keys; the edited manifest is then written in manifests/, under a name that the kubelet ignores.",
     )
     manifest: str | None = setting(
-        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "it is looked for"),
+        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "it is searched for"),
         default=None,
         help="The static pod manifest that starts kube-scheduler.",
     )
@@ -85,7 +85,7 @@ class PlaceSettings:
         help="How long it must stay healthy; one that refuses its configuration ends within a second.",
     )
     node_name: str | None = setting(
-        parsers.optional(parsers.text("NAME", accepted="a node's name"), "the process is looked for in /proc"),
+        parsers.optional(parsers.text("NAME", accepted="a node's name"), "the process is searched for in /proc"),
         default=None,
         env="NODE_NAME",
         help="This node's name. The scheduler is then also found through its mirror pod, without access to the host's "

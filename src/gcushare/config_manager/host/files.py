@@ -50,7 +50,7 @@ class Files(Protocol):
         """List a directory, sorted; empty if it does not exist."""
 
     def write(self, path: str, state: FileState) -> None:
-        """Put ``state`` at ``path`` in one step: temporary file beside it, fsync, rename, fsync of the directory."""
+        """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
 
     def replace(self, source: str, target: str) -> None:
         """Rename ``source`` to ``target`` in one step; both on one filesystem."""

@@ -41,7 +41,7 @@ def check_added(flags: Sequence[Flag], name: str, file: str) -> None:
         )
     if effective(flags, name) is None:
         raise Refused(
-            f"{file}: --{flags[-1].name} stands at the end without a value, and could take --{name} as its value: "
+            f"{file}: --{flags[-1].name} is at the end without a value, and could take --{name} as its value: "
             "write the value with '='"
         )
 

@@ -250,9 +250,9 @@ def _scheduler_index(yaml: YamlText) -> int:
     containers = _dictionaries(yaml.at("spec", "containers"))
 
     def by_command(container: dict[str, object]) -> bool:
-        words = [*_list(container.get("command")), *_list(container.get("args"))]
-        return any(posixpath.basename(str(word)) == "kube-scheduler" for word in words[:2]) or any(
-            " --kubeconfig" in str(word) and "kube-scheduler " in str(word) for word in words
+        arguments = [*_list(container.get("command")), *_list(container.get("args"))]
+        return any(posixpath.basename(str(argument)) == "kube-scheduler" for argument in arguments[:2]) or any(
+            " --kubeconfig" in str(argument) and "kube-scheduler " in str(argument) for argument in arguments
         )
 
     def by_image(container: dict[str, object]) -> bool:

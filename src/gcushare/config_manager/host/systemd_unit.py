@@ -19,13 +19,13 @@ from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag, effective
 
-_WORD = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
+_ARGUMENT = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
 _PREFIXES = "@-:+!|"
 """Characters that systemd allows before a program's path. Source: systemd.service(5), COMMAND LINES."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Argument:
     """One argument of the command line with its position in the text, quotes included."""
 
     start: int
@@ -39,15 +39,15 @@ class UnitFile:
 
     text: str
     name: str
-    words: tuple[Word, ...]
+    arguments: tuple[Argument, ...]
 
     @property
     def program(self) -> str:
-        return self.words[0].value.lstrip(_PREFIXES)
+        return self.arguments[0].value.lstrip(_PREFIXES)
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        return scheduler_flags([word.value for word in self.words])
+        return scheduler_flags([argument.value for argument in self.arguments])
 
     @property
     def version(self) -> Version | None:
@@ -71,7 +71,7 @@ class UnitFile:
         present = effective(self.flags, target.flag)
         if present is not None:
             return self._with_value(present, target.path)
-        expanded = [word.value for word in self.words if word.value.startswith("$")]
+        expanded = [argument.value for argument in self.arguments if argument.value.startswith("$")]
         if expanded:
             raise Refused(
                 f"{self.name}: kube-scheduler gets flags from {', '.join(expanded)}, which may contain "
@@ -89,16 +89,16 @@ class UnitFile:
         return self._without(flag) if flag_was is None else self._with_value(flag, flag_was)
 
     def _with_value(self, flag: Flag, value: str) -> Self:
-        word = self.words[flag.value_index]
-        written = self.words[flag.index].value.partition("=")[0]
-        raw = self.text[word.start : word.end]
+        argument = self.arguments[flag.value_index]
+        written = self.arguments[flag.index].value.partition("=")[0]
+        raw = self.text[argument.start : argument.end]
         new = flag.rewritten(value, written_name=written)
         quote = raw[0] if raw[0] in "\"'" and raw[-1] == raw[0] else '"' if re.search(r"\s", new) else ""
-        return self._replaced(word.start, word.end, f"{quote}{new}{quote}")
+        return self._replaced(argument.start, argument.end, f"{quote}{new}{quote}")
 
     def _appended(self, argument: str) -> Self:
         """Add an argument at the end, on a line of its own if the last argument has one."""
-        last = self.words[-1]
+        last = self.arguments[-1]
         line_start = self.text.rfind("\n", 0, last.start) + 1
         indent = self.text[line_start : last.start]
         newline = "\r\n" if "\r\n" in self.text else "\n"
@@ -107,12 +107,12 @@ class UnitFile:
 
     def _without(self, flag: Flag) -> Self:
         """Remove the flag's arguments with the space and the line continuation before them."""
-        start = self.words[flag.index - 1].end
-        return self._replaced(start, self.words[flag.value_index].end, "")
+        start = self.arguments[flag.index - 1].end
+        return self._replaced(start, self.arguments[flag.value_index].end, "")
 
     def _replaced(self, start: int, end: int, text: str) -> Self:
         edited = self.text[:start] + text + self.text[end:]
-        return type(self)(edited, self.name, _scheduler_words(edited, self.name))
+        return type(self)(edited, self.name, _scheduler_arguments(edited, self.name))
 
 
 def parse_unit(text: str, name: str) -> UnitFile:
@@ -122,25 +122,25 @@ def parse_unit(text: str, name: str) -> UnitFile:
         ConfigError: not a service unit, or it does not run kube-scheduler.
         Refused: it has several command lines.
     """
-    return UnitFile(text, name, _scheduler_words(text, name))
+    return UnitFile(text, name, _scheduler_arguments(text, name))
 
 
-def _scheduler_words(text: str, name: str) -> tuple[Word, ...]:
-    commands = [words for words in _exec_starts(text) if words]
+def _scheduler_arguments(text: str, name: str) -> tuple[Argument, ...]:
+    commands = [arguments for arguments in _exec_starts(text) if arguments]
     if not commands:
         raise ConfigError(f"{name}: no [Service] section with an ExecStart= that runs kube-scheduler")
     if len(commands) > 1:
         raise Refused(f"{name}: {len(commands)} ExecStart= lines; leave the one that runs kube-scheduler")
-    words = commands[0]
-    program = posixpath.basename(words[0].value.lstrip(_PREFIXES))
+    arguments = commands[0]
+    program = posixpath.basename(arguments[0].value.lstrip(_PREFIXES))
     if program != "kube-scheduler":
         raise ConfigError(f"{name}: ExecStart runs {program!r}, not 'kube-scheduler'")
-    return words
+    return arguments
 
 
-def _exec_starts(text: str) -> list[tuple[Word, ...]]:
+def _exec_starts(text: str) -> list[tuple[Argument, ...]]:
     """Read every ExecStart in [Service]; an empty assignment removes those before it, as in systemd."""
-    found: list[tuple[Word, ...]] = []
+    found: list[tuple[Argument, ...]] = []
     section = ""
     for start, end in _logical_lines(text):
         line = text[start:end].strip()
@@ -149,8 +149,8 @@ def _exec_starts(text: str) -> list[tuple[Word, ...]]:
         match = re.match(r"\s*ExecStart\s*=", text[start:end])
         if match is None or section != "Service":
             continue
-        words = _words(text, start + match.end(), end)
-        found = [*found, words] if words else []
+        arguments = _split(text, start + match.end(), end)
+        found = [*found, arguments] if arguments else []
     return found
 
 
@@ -172,9 +172,9 @@ def _logical_lines(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _words(text: str, start: int, end: int) -> tuple[Word, ...]:
+def _split(text: str, start: int, end: int) -> tuple[Argument, ...]:
     """Split a command line into arguments; comment lines and line continuations are left out."""
-    words: list[Word] = []
+    arguments: list[Argument] = []
     position = start
     for line in text[start:end].splitlines(keepends=True):
         content = line.rstrip("\r\n")
@@ -182,10 +182,12 @@ def _words(text: str, start: int, end: int) -> tuple[Word, ...]:
         is_comment = position != start and content.lstrip()[:1] in ("#", ";")
         stop = position + len(content) - (1 if continued else 0)
         if not is_comment:
-            words.extend(Word(m.start(), m.end(), _unquoted(m.group())) for m in _WORD.finditer(text, position, stop))
+            arguments.extend(
+                Argument(m.start(), m.end(), _unquoted(m.group())) for m in _ARGUMENT.finditer(text, position, stop)
+            )
         position += len(line)
-    return tuple(words)
+    return tuple(arguments)
 
 
-def _unquoted(word: str) -> str:
-    return re.sub(r"""\\(.)|["']""", lambda match: match.group(1) or "", word)
+def _unquoted(argument: str) -> str:
+    return re.sub(r"""\\(.)|["']""", lambda match: match.group(1) or "", argument)

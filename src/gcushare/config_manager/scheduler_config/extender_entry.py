@@ -41,7 +41,7 @@ class ExtenderEntry:
     whole_cards: bool = False
     """Whether it is called for pods that ask for whole cards too. These then fit only on nodes of our plugin."""
     weight: int = 1
-    """Multiplies the extender's scores (0 to 10) beside those of the scheduler's own plugins."""
+    """Multiplies the extender's scores (0 to 10) against those of the scheduler's own plugins."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     ignorable: bool = False
     """Whether pods are scheduled without the extender if it does not answer. They would get no card, hence False."""

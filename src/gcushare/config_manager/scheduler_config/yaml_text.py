@@ -110,7 +110,7 @@ class YamlText:
             return self._flow_remove(sequence, index)
         start = self.text.rfind("\n", 0, item.start) + 1
         if len(sequence.items) == 1 or not re.fullmatch(r"\s*-\s+", self.text[start : item.start]):
-            raise Refused(f"{self.name}: the list item {self._excerpt(item)} does not stand on lines of its own")
+            raise Refused(f"{self.name}: the list item {self._excerpt(item)} does not have lines of its own")
         return self._without_lines(start, last_character(item))
 
     def without_key(self, mapping: Mapping, key: str) -> YamlText:
@@ -123,7 +123,7 @@ class YamlText:
             return self._flow_cut(spans, index)
         start = self.text.rfind("\n", 0, name.start) + 1
         if self.text[start : name.start].strip(" \t"):
-            raise Refused(f"{self.name}: key {key!r} does not stand on lines of its own")
+            raise Refused(f"{self.name}: key {key!r} does not have lines of its own")
         return self._without_lines(start, name.end if is_unwritten(value) else last_character(value))
 
     def _with_value(self, mapping: Mapping, present: Node, value: Value) -> YamlText:

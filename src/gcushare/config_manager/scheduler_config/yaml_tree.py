@@ -17,9 +17,9 @@ from ruamel.yaml import YAML
 from gcushare.core.errors import ConfigError
 from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, check_count, check_depth, check_size, yaml_reason
 
-_NULL_WORDS = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUE_WORDS = frozenset({"true", "True", "TRUE"})
-_FALSE_WORDS = frozenset({"false", "False", "FALSE"})
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset({"true", "True", "TRUE"})
+_FALSE = frozenset({"false", "False", "FALSE"})
 _TABS = re.compile(r"(?<=\S)[ \t]*\t[ \t]*(?=#|\r?$)|(?<=:)[ \t]*\t[ \t]*", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ class Scalar:
 
     @property
     def is_null(self) -> bool:
-        return not self.style and self.value in _NULL_WORDS
+        return not self.style and self.value in _NULLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def plain_value(node: Node | None) -> object:
         case Scalar(style=""):
             if node.is_null:
                 return None
-            return node.value if node.value not in _TRUE_WORDS | _FALSE_WORDS else node.value in _TRUE_WORDS
+            return node.value if node.value not in _TRUE | _FALSE else node.value in _TRUE
         case Scalar(value=value):
             return value
         case Sequence(items=items):

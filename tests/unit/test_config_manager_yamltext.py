@@ -217,3 +217,22 @@ def test_json_with_escaped_characters_keeps_its_positions() -> None:
 def test_plain_words_are_read_as_what_they_mean() -> None:
     yaml = YamlText.parse("a: true\nb: 'true'\nc: ~\nd: 5\ne: &x [no]\nf: *x\n", "file")
     assert plain_value(yaml.root) == {"a": True, "b": "true", "c": None, "d": "5", "e": ["no"], "f": ["no"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a:\t[x]\nb: c\t\n", "a: [x]\t# c\nb: c\n", "a:\t# c\n- x\nb: c\n", 'a:\n- "x"\t\nb:\tc\t# d\n'],
+)
+def test_tabs_behind_a_key_or_a_value_are_read_and_kept(text: str) -> None:
+    yaml = YamlText.parse(text, "file")
+    assert plain_value(yaml.root) == {"a": ["x"], "b": "c"}
+    grown = yaml.appended(list_at(yaml, "a"), "new")
+    assert plain_value(grown.at("a")) == ["x", "new"]
+    assert grown.text.count("\t") == text.count("\t")
+    assert grown.without_item(list_at(grown, "a"), 1).text == text
+
+
+@pytest.mark.parametrize("text", ["a: b\n\t# c\n", "\ta: b\n", "a:\n\t- x\n"])
+def test_tabs_where_a_key_may_start_are_refused_as_kube_scheduler_refuses_them(text: str) -> None:
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        YamlText.parse(text, "file")

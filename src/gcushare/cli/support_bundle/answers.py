@@ -13,7 +13,8 @@ from gcushare.cli.doctor.facts import Facts
 from gcushare.cli.doctor.findings import Finding
 from gcushare.cli.doctor.render import document, versions
 from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
-from gcushare.cli.support_bundle.log_filter import cut_metrics, own_document, own_words
+from gcushare.cli.support_bundle.log_filter import cut_metrics
+from gcushare.cli.support_bundle.own_text import own_document, own_words
 from gcushare.cli.support_bundle.shapes import (
     RESOURCE,
     VERSION,

@@ -34,7 +34,7 @@ from gcushare.cli.support_bundle.answers import (
     schedulers_document,
 )
 from gcushare.cli.support_bundle.archive import Archive, new_archive
-from gcushare.cli.support_bundle.log_filter import cut_log, own_words
+from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.object_sanitizer import (
     JsonObject,
     last_seen,
@@ -43,6 +43,7 @@ from gcushare.cli.support_bundle.object_sanitizer import (
     slim_node,
     slim_pod,
 )
+from gcushare.cli.support_bundle.own_text import own_words
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.screen import Screen

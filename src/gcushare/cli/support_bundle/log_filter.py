@@ -1,6 +1,6 @@
-"""Cuts what programs of this project said: their sentences stay, what they quote of others does not; pure.
+"""Filters what programs print: log lines and metrics of ours, and of kube-scheduler what names this cluster; pure.
 
-An error of ours names the value at fault, and quotes it. A quotation stays only where it is a name of this cluster.
+A line is cut whatever it looks like: also lines of older releases, which wrote ``error=`` values without quotes.
 """
 
 from __future__ import annotations
@@ -10,40 +10,43 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from gcushare.cli.support_bundle.own_text import ELLIPSIS, has_foreign_tail, own_words
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 
 LOG_LINE = BoundedJsonDecoder(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
 
-ELLIPSIS = "…"
-_LONGEST = 2048
-# An apostrophe within a word opens and closes nothing.
-_QUOTED = re.compile(
-    r"(?<!\w)'((?:[^'\\]|\\.){0,2048})'(?!\w)|\"((?:[^\"\\]|\\.){0,2048})\"|(?<![\w'\"])['\"](?=[^'\"]*\Z)(.*)\Z",
-    re.DOTALL,
-)
 _HEAD = r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w./-]{1,200}\.py:\d{1,6} "
 _OURS = re.compile(rf"({_HEAD})(.*)")
 _STACK = re.compile(
     r" +(?:File \"[\w./<>-]{1,300}\", line \d{1,6}, in [\w<>]{1,100}|Traceback \(most recent call last\):)"
 )
-_RAISED = re.compile(r"( +(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Refused|Interrupt|Exit)): (.*)")
+_RAISED = re.compile(r"( +((?:[A-Za-z_]\w{0,60}\.){0,6})[A-Z]\w{0,60}(?:Error|Exception|Refused|Interrupt|Exit)): (.*)")
 _SCHEDULER = re.compile(
     r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\d{1,6}\] )(\"(?:[^\"\\]|\\.){1,512}\")?(.*)"
 )
 """kube-scheduler's: what it quotes first is a phrase of its source, everything else may be of others."""
-_FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
+_SCHEDULER_FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
+
 _FACT_NAMES = """
 about accepted address call card card_pods card_uuid cards cert check client_ca code config_map connections container
-count counted deadline_s delay_s demands detail devices dir drain_s drifts driver endpoint error file for_s found
+count counted deadline_s delay_s demands detail devices dir drain_s drifts driver endpoint error file for_s found from
 gates hint identity leader leading lease left_s level limit limit_s look_every_s method missing ms name names node
 nodes objects observed peer pid pod pods problem purpose reason recorded relist resource rest_s retry_in_s secret
 selection size slow source state status step target task tasks uid unit units url uuid vendor version waited_s whole
 wrong
 """
 FACTS = frozenset(_FACT_NAMES.split())
-"""Facts of log lines that go in. Not among them: whoever calls chooses ``user`` and ``path``, and what
-pods say of themselves at debug."""
+"""Facts of log lines that are kept."""
+MASKED_FACTS = frozenset({"user", "path", "ids", "old_status", "new_status", "old_annotations", "new_annotations"})
+"""Facts that are not: callers choose ``user`` and ``path``, and at debug pods say the others of themselves."""
+_SENTENCES = frozenset({"detail", "error", "hint", "problem", "reason", "wrong"})
+"""Facts that are text. A program quotes them, so a bare one of several words is of an older release and not kept."""
+_BARE_WORD = re.compile(r"[A-Z][A-Za-z]{1,60}|\d{1,9}|True|False|None")
+_ANY_KEY = re.compile(r"(?<![^ ])\w{1,40}=")
+_KNOWN_KEY = re.compile(rf"(?<![^ ])(?:{'|'.join(sorted(FACTS | MASKED_FACTS))})=")
+_QUOTED_VALUE = re.compile(r"\"((?:[^\"\\]|\\.){0,8192})\"(?= |\Z)")
+
 _JSON_KEYS = ("time", "level", "place", "logger")
 _FIGURE = re.compile(
     r"((?:gcushare|process|python)_\w{1,120}(?:\{(?:\w{1,40}=\"(?:[^\"\\]|\\.){0,300}\",?){0,20}\})? [-+.\w]{1,40})|"
@@ -51,32 +54,8 @@ _FIGURE = re.compile(
 )
 
 
-def own_words(text: str, names: Collection[str] = ()) -> str:
-    """A sentence of ours without what it quotes, ``names`` aside."""
-
-    def cut(found: re.Match[str]) -> str:
-        quoted = next((part for part in found.groups() if part is not None), "")
-        return found.group() if quoted in names else f"{found.group()[0]}{ELLIPSIS}{found.group()[0]}"
-
-    short = _QUOTED.sub(cut, text[:_LONGEST])
-    return short if len(text) <= _LONGEST else f"{short}{ELLIPSIS}"
-
-
-def own_document(value: Any, names: Collection[str] = ()) -> Any:
-    """A JSON value whose texts are all of ours."""
-    match value:
-        case str():
-            return own_words(value, names)
-        case dict():
-            return {own_words(str(key), names): own_document(inner, names) for key, inner in value.items()}
-        case list() | tuple():
-            return [own_document(inner, names) for inner in value]
-        case _:
-            return value
-
-
 def cut_log(text: str, names: Collection[str] = ()) -> str:
-    """The lines that our programs or kube-scheduler wrote; what a library or a shell printed is counted."""
+    """Return the lines that our programs or kube-scheduler wrote; what a library or a shell printed is counted."""
     lines: list[str] = []
     left_out = 0
     for line in text.splitlines():
@@ -94,31 +73,65 @@ def _log_line(line: str, names: Collection[str]) -> str | None:
     if found := _OURS.fullmatch(line):
         return found[1] + _log_message(found[2], names)
     if found := _SCHEDULER.fullmatch(line):
-        facts = (fact for fact in _FACT.finditer(found[3]) if (fact[2] or fact[3]) in names)
+        facts = (fact for fact in _SCHEDULER_FACT.finditer(found[3]) if (fact[2] or fact[3]) in names)
         return found[1] + " ".join([found[2] or ELLIPSIS, *(fact[0] for fact in facts)])
     if _STACK.fullmatch(line):
         return line
     if found := _RAISED.fullmatch(line):
-        return f"{found[1]}: {own_words(found[2], names)}"
+        # Errors of ours quote the value at fault; a library's text may be anything.
+        is_ours = found[2].startswith("gcushare.")
+        return f"{found[1]}: {own_words(found[3], names) if is_ours else ELLIPSIS}"
     return _json_line(line, names) if line.startswith("{") else None
 
 
 def _log_message(message: str, names: Collection[str]) -> str:
-    """A phrase and its facts; quotes around a whole fact are the log's own."""
+    """Cut a phrase and the facts that follow it."""
+    first = _ANY_KEY.search(message)
+    position = first.start() if first else len(message)
+    phrase = message[:position]
+    facts = () if has_foreign_tail(phrase) else _facts(message, position, names)
+    return own_words(phrase, names) + "".join(facts)
 
-    def cut(found: re.Match[str]) -> str:
-        key, quoted, bare = found.groups()
+
+def _facts(message: str, position: int, names: Collection[str]) -> Iterator[str]:
+    """Yield the facts from a position on, each with the space after it.
+
+    A value in quotes ends at its closing quote. A bare one ends at the next known key, or with the message: it may hold
+    spaces and equals signs. After one that does, ``key=`` may be part of the same text, so only names are kept.
+    """
+    is_loose = False
+    while position < len(message):
+        key, _, rest = message[position:].partition("=")
+        position += len(key) + 1
+        quoted = _QUOTED_VALUE.match(rest)
+        if quoted is None and rest.startswith('"'):
+            yield f"{key}={ELLIPSIS}"  # Cut off within its quotes: what looks like a key is part of the text.
+            return
+        following = _KNOWN_KEY.search(message, position + (quoted.end() if quoted else 0))
+        end = following.start() if following else len(message)
+        value = message[position:end].rstrip(" ")
+        is_loose = is_loose or (" " in value and quoted is None)
         if key not in FACTS:
-            return f"{key}={ELLIPSIS}"
-        if quoted is None:
-            return f"{key}={own_words(bare, names)}"
-        said = own_words(re.sub(r"\\(.)", r"\1", quoted), names).replace('"', "'")
-        return f'{key}="{said}"'
+            kept = ELLIPSIS
+        elif quoted is not None:
+            kept = _quoted_fact(quoted[1], names) + (f" {ELLIPSIS}" if len(value) > quoted.end() else "")
+        else:
+            kept = _bare_fact(key, value, names, is_loose=is_loose)
+        yield f"{key}={kept}{' ' if following else ''}"
+        position = end
 
-    first = _FACT.search(message)
-    start = first.start() if first else len(message)
-    rest = _FACT.sub(cut, message[start:])
-    return own_words(message[:start], names) + rest
+
+def _quoted_fact(quoted: str, names: Collection[str]) -> str:
+    text = own_words(re.sub(r"\\(.)", r"\1", quoted), names).replace('"', "'")
+    return f'"{text}"'
+
+
+def _bare_fact(key: str, value: str, names: Collection[str], *, is_loose: bool) -> str:
+    if value in names:
+        return value
+    if is_loose or "=" in value or (key in _SENTENCES and not _BARE_WORD.fullmatch(value)):
+        return ELLIPSIS
+    return own_words(value, names)
 
 
 def _json_line(line: str, names: Collection[str]) -> str | None:
@@ -135,9 +148,5 @@ def _json_line(line: str, names: Collection[str]) -> str | None:
 
 
 def cut_metrics(text: str) -> str:
-    """The figures that programs of this project serve, without comments."""
-    return "".join(f"{line}\n" for line in _figures(text))
-
-
-def _figures(text: str) -> Iterator[str]:
-    return (line for line in text.splitlines() if _FIGURE.fullmatch(line))
+    """Return the figures that programs of this project serve, without comments."""
+    return "".join(f"{line}\n" for line in text.splitlines() if _FIGURE.fullmatch(line))

@@ -1,0 +1,149 @@
+"""Lines as our programs really write them, with names and tokens of every kind in them, cut for a support bundle."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from gcushare.cli.support_bundle.log_filter import cut_log
+from gcushare.cli.support_bundle.redact import Redactor
+from gcushare.core.errors import ConfigError
+from gcushare.kube.errors import Attempt, HttpFailure, describe, error_of_answer, error_of_status
+from gcushare.runtime.log_lines import JsonFormatter, TextFormatter, fields
+from gcushare.runtime.settings.declare import settings
+from gcushare.wire.objects import Status
+
+NAMES = frozenset({"default/web", "n1"})
+TOKENS = {
+    "service account": "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLW9mLWh1bnRlcjI",
+    "bootstrap": "07401b.f395accd246ae52d",
+    "GitHub": "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "GitLab": "glpat-Yz2xQ8d7fK3mN5pR9sT1",
+    "Vault": "hvs.CAESIJlWh1bnRlcjJodW50ZXIyaHVudGVyMg",
+    "AWS key": "AKIAIOSFODNN7EXAMPLE",
+    "AWS secret": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "hex": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "base64": "dGhlIHNlY3JldCBpcyBhIGxvbmcgc2VudGVuY2Uu",
+    "letters": "abcdefghijklmnopqrstuvwxyzabcdefgh",
+}
+PEOPLE = {
+    "user": "alice",
+    "service account": "system:serviceaccount:payroll:runner",
+    "node": "system:node:db-host-7",
+    "mail": "bob.builder@corp.example.com",
+}
+MESSAGES = [
+    *(
+        f'pods is forbidden: User "{who}" cannot list resource "pods" in API group "" of {who}'
+        for who in PEOPLE.values()
+    ),
+    *(f"the credential {token} has expired" for token in TOKENS.values()),
+    *(f"admission webhook denied the request: {who} may not do that, hunter2" for who in PEOPLE.values()),
+    "the password hunter2 was wrong",
+    "token=hunter2 pod=hunter2 error=hunter2",
+]
+SECRETS = ["hunter2", "alice", "payroll", "db-host-7", "bob.builder", *TOKENS.values()]
+
+
+@contextmanager
+def written(formatter: logging.Formatter) -> Iterator[tuple[logging.Logger, io.StringIO]]:
+    """A logger at debug, and what it writes."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    logger = logging.getLogger("gcushare.kube.client")
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    try:
+        yield logger, stream
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def log_errors(logger: logging.Logger, error: Exception) -> None:
+    """Every way in which an error gets into a line, those of older releases included."""
+    logger.debug("request failed %s", fields(error=error, pod="default/web", node="n1"))
+    logger.warning("watch broke resource=%s retry_in_s=%.2f relist=%s error=%s", "pods", 1.5, True, error)
+    logger.warning("lease attempt failed lease=%s error=%s leader=%s", "kube-system/x", error, False)
+    logger.info("%s refused: %s", "Allocate", error)
+    logger.info("scheduler not as wanted state=%s reason=%s", "left", error)
+    logger.debug("step done step=%r", str(error))
+    try:
+        raise error
+    except Exception:  # as a task's root does: whatever it is, it is logged
+        logger.exception("program ends %s", fields(error=error, code=70))
+
+
+@settings
+class _NoSettings:
+    """None."""
+
+
+def kube_errors(message: str) -> list[Exception]:
+    attempt = Attempt("list pods", writes=False)
+    status = Status(code=403, reason="Forbidden", message=message)
+    page = message.encode()
+    return [
+        error_of_answer(attempt, HttpFailure(403, msgspec.json.encode(status))),
+        error_of_answer(attempt, HttpFailure(502, page)),
+        error_of_answer(attempt, HttpFailure(401, page)),
+        error_of_status(attempt, status),
+        ConfigError(f"kubeconfig: credential program 'aws' ended with status 1: {message}"),
+        ConfigError(f"list pods: {describe(ValueError(message))}"),
+    ]
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()], ids=["text", "json"])
+@pytest.mark.parametrize("message", MESSAGES)
+def test_no_name_and_no_token_of_an_error_stays_in_a_log(message: str, formatter: logging.Formatter) -> None:
+    with written(formatter) as (logger, stream):
+        for error in kube_errors(message):
+            log_errors(logger, error)
+    lines = stream.getvalue()
+    assert any(secret in lines for secret in SECRETS)  # the control: they were logged
+    kept = Redactor().text(cut_log(lines, NAMES))
+    assert [secret for secret in SECRETS if secret in kept] == []
+    # What a reader needs is still there.
+    for part in (
+        "request failed",
+        "default/web",
+        "watch broke resource=pods retry_in_s=1.50 relist=True",
+        "was answered 403",
+    ):
+        assert part in kept
+
+
+def test_a_refusal_by_rbac_keeps_the_right_that_is_missing() -> None:
+    message = 'pods is forbidden: User "alice" cannot list resource "pods" in API group "" at the cluster scope'
+    with written(TextFormatter()) as (logger, stream):
+        logger.debug("not listed %s", fields(error=kube_errors(message)[0]))
+    assert "cannot list resource 'pods' in API group ''\"" in cut_log(stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        pytest.param("x error=a b c pod=default/web", "x error=… pod=default/web", id="bare and a known name"),
+        pytest.param("x error=a b pod=hunter2", "x error=… pod=…", id="a key within a bare sentence"),
+        pytest.param("x error=hunter2", "x error=…", id="one bare word"),
+        pytest.param("x error=TimeoutError code=70", "x error=TimeoutError code=70", id="a kind of error"),
+        pytest.param("x password=a b pod=default/web", "x password=… pod=default/web", id="an unknown key"),
+        pytest.param('x error="a" hunter2', 'x error="a" …', id="text after a value"),
+        pytest.param('x error="cut off pod=hunter2', "x error=…", id="cut off within quotes"),
+        pytest.param('x error="say \\"hunter2\\" pod=n"', "x error=\"say '…' pod=n\"", id="quotes within quotes"),
+        pytest.param("x pod=a=b", "x pod=…", id="an equals sign"),
+        pytest.param("card=0 uuid=GPU-8f4e3c2a-77f0-11ef-9a5b-0242ac120002", None, id="a card's uuid"),
+        pytest.param("listed resource=pods objects=12 version=918273645546372819", None, id="a version"),
+        pytest.param("bound pod=default/web-7d4b9c8f6d-x2x4z node=n1", None, id="a generated name"),
+    ],
+)
+def test_a_line_is_cut_whatever_it_looks_like(said: str, left: str | None) -> None:
+    head = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
+    assert cut_log(f"{head}{said}", NAMES) == f"{head}{said if left is None else left}\n"

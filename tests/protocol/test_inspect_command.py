@@ -6,11 +6,13 @@ import asyncio
 import csv
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from gcushare.cli.inspect.command_line import NAMES
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from tests.builders import card
@@ -222,6 +224,24 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
     assert ran.lines[-1] == "12/48 (25%) "
     assert "GCU Memory(units)" in ran.lines[0]
     assert "warning: addresses and units are missing" in ran.err
+
+
+async def test_an_extender_that_serves_the_other_vendor_is_named_with_the_flag_that_helps(seen: Cluster) -> None:
+    other = replace(seen, names=NAMES["gpushare"])
+    async with beside(seen):
+        fallen_back, refused = await other.call(), await other.call("--source", "extender")
+        explained = await other.call("explain", "a", "--source=extender")
+    help_of_it = (
+        "serves enflame and not aliyun: 'kubectl inspect gcushare' shows its cards; start it with --vendor both for "
+        "all vendors, or with --vendor aliyun"
+    )
+    assert help_of_it in fallen_back.err
+    assert (refused.code, refused.out) == (1, "")
+    assert help_of_it in refused.err
+    # A pod that asks for no GPU is refused before the extender is asked.
+    assert "asks for no aliyun.com/gpu-mem" in explained.err
+    # Nothing is counted, so the heading names no unit.
+    assert fallen_back.lines[0].split() == ["NAME", "IPADDRESS", "GPU", "Memory"]
 
 
 async def test_a_server_that_is_away_exits_with_75_and_says_what_to_do(seen: Cluster) -> None:

@@ -12,10 +12,10 @@ from gcushare.cluster.endpoints import Endpoint, at_address, named_service
 from gcushare.cluster.settings import SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, Card, Health, InventoryCard
-from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.vendors import Vendor
+from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.explain import EXPLANATION, ExplainDocument
 from gcushare.wire.documents.inspect import NodePart, decode_document
 
@@ -36,6 +36,7 @@ class Extender:
         """Fetch who uses what, everywhere or on one node.
 
         Raises:
+            Refused: it serves other vendors; the message names them and the flag that adds this one.
             GcushareError: it does not answer, or not with its document.
         """
         path = "/inspect" if node is None else f"/inspect/{quote(node, safe='')}"
@@ -46,13 +47,36 @@ class Extender:
 
         Raises:
             NotFoundError: no such pod asks for cards.
+            Refused: as ``inspect``.
             GcushareError: it does not answer, or not with its document.
         """
         body = await self._get(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}")
         return EXPLANATION.read(body)
 
     async def _get(self, path: str) -> bytes:
-        path = f"{self.vendor.url_prefix}{path}"
+        try:
+            return await self._ask(f"{self.vendor.url_prefix}{path}")
+        except NotFoundError as missing:
+            others = await self._find_other_vendors()
+            if not others:
+                raise
+            names = " and ".join(other.name for other in others)
+            commands = " or ".join(f"'kubectl inspect {other.kubectl_plugin}'" for other in others)
+            raise Refused(
+                f"{self.words} serves {names} and not {self.vendor.name}: {commands} shows its cards; start it with "
+                f"--vendor both for all vendors, or with --vendor {self.vendor.name}"
+            ) from missing
+
+    async def _find_other_vendors(self) -> list[Vendor]:
+        """Read the extender's index page for the vendors that it serves; none if this one is among them."""
+        try:
+            index = (await self._ask("/")).decode("utf-8", errors="replace")
+        except GcushareError:
+            return []  # The caller reports the first failure, which says more.
+        served = [vendor for vendor in VENDORS if f"{vendor.url_prefix}/inspect" in index]
+        return [] if self.vendor in served else served
+
+    async def _ask(self, path: str) -> bytes:
         *first, last = self.endpoints
         for endpoint in first:
             try:

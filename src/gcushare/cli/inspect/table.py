@@ -161,7 +161,9 @@ def ask_words(facts: PodFacts) -> str:
 
 def _last_headings(summary: Summary, *, has_pending: bool, is_wide: bool) -> list[str]:
     found = ["PENDING(Allocated)"] if has_pending else []
-    found.append(f"{summary.snapshot.vendor.device_word} Memory({summary.scale.label})")
+    # Without nodes there are no figures, and so no unit that a heading could name.
+    unit = f"({summary.scale.label})" if summary.nodes else ""
+    found.append(f"{summary.snapshot.vendor.device_word} Memory{unit}")
     return [*found, *(["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else [])]
 
 

@@ -17,8 +17,8 @@ from gcushare.cards.c_library import decode_text
 from gcushare.cards.pci import parse_pci_address
 from gcushare.cards.ports import HealthReading
 from gcushare.cards.worker.frames import Linked, Noticed, Opened, decode_answer, decode_request
-from gcushare.cli.doctor.facts import parse_time
-from gcushare.cli.doctor.reader import parse_date
+from gcushare.cluster.diagnosis.facts import parse_time
+from gcushare.cluster.reader import parse_date
 from gcushare.cli.simulate.workload import read_nodes, read_pods
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.config_manager.host.launch import ConfigTarget, scheduler_flags

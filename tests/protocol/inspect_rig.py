@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from gcushare.cli.inspect.command_line import NAMES, main
-from gcushare.cli.inspect.help_text import Names
+from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.runtime.entry import Surroundings
 from gcushare.vendors import ENFLAME, Vendor

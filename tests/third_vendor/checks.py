@@ -11,7 +11,7 @@ from pathlib import Path
 from scripts.vendors import write
 
 from gcushare.cards.selection import SourceOptions, open_source
-from gcushare.cli.inspect.help_text import Names
+from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.units import GIB
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.annotations.record import encode_record, record_keys

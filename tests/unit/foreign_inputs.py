@@ -14,12 +14,12 @@ import msgspec
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.frames import ANSWER, REQUEST, Described, decode_answer
-from gcushare.cli.doctor.gather import SEEN_POD, VERSION
-from gcushare.cli.doctor.schedulers import parse_extenders
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.top.memory_use import parse_metrics
+from gcushare.cluster.diagnosis.gather import SEEN_POD, VERSION
+from gcushare.cluster.diagnosis.schedulers import parse_extenders
 from gcushare.config_manager.host.record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value

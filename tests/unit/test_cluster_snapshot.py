@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gcushare.cli.inspect.summary import summarise
+from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.reading import asking_words, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot

@@ -10,12 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.doctor.checks.plugins import check_leftovers
-from gcushare.cli.doctor.checks.registry import CHECKS, examine
-from gcushare.cli.doctor.checks.views import vendor_nodes
 from gcushare.cli.doctor.examination import patch_of
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import (
+from gcushare.cluster.diagnosis.checks import registry
+from gcushare.cluster.diagnosis.checks.plugins import check_leftovers
+from gcushare.cluster.diagnosis.checks.registry import CHECKS, examine
+from gcushare.cluster.diagnosis.checks.views import vendor_nodes
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import (
     Fix,
     Severity,
     error,
@@ -24,10 +25,10 @@ from gcushare.cli.doctor.findings import (
     warning,
     worst,
 )
-from gcushare.cli.doctor.reader import parse_date
-from gcushare.cli.doctor.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, config_file_of, config_map_of, parse_extenders
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, flag_of, port_of, program_of, vendor_of_plugin
+from gcushare.cluster.reader import parse_date
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Node, ObjectMeta
@@ -148,7 +149,15 @@ def test_findings_are_ordered_by_severity_kind_and_subject_and_reported_once() -
 
 def test_every_check_is_silent_about_a_cluster_without_anything() -> None:
     assert {each.id for each in examine(Facts(now=NOW))} == {"nothing-found"}
-    assert len(set(CHECKS)) == len(CHECKS)
+
+
+def test_every_check_that_is_written_is_listed_once() -> None:
+    folder = Path(registry.__file__).parent
+    written = [
+        name for path in folder.glob("*.py") for name in re.findall(r"^def (check_\w+)\(", path.read_text(), re.M)
+    ]
+    assert sorted(check.__name__ for check in CHECKS) == sorted(written)
+    assert len(written) > 20
 
 
 class NotLookedAt(tuple[SeenPod, ...]):
@@ -189,7 +198,7 @@ def test_a_change_is_guarded_by_what_was_seen() -> None:
 
 def test_every_finding_is_documented_and_nothing_else() -> None:
     root = Path(__file__).parents[2]
-    sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/cli/doctor/checks").glob("*.py")))
+    sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/cluster/diagnosis/checks").glob("*.py")))
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
     made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
     reported = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/doctor.md").read_text(), re.MULTILINE))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cli.inspect.marks import Mark, legend_rows
+from gcushare.cli.kubectl.marks import Mark, legend_rows
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.settings.declare import Program, settings
 

@@ -10,10 +10,10 @@ import pytest
 from rich.cells import cell_len
 
 from gcushare.cli.inspect.details import detail_page
-from gcushare.cli.inspect.documents import document_of
-from gcushare.cli.inspect.options import SortKey
-from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import Page, table_page
+from gcushare.cli.inspect.table_documents import document_of
+from gcushare.cli.kubectl.flags import SortKey
+from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.nodes import Assignment, CardGrant, PodRef

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gcushare.cli.cards.settings import CardsSettings
-from gcushare.cli.doctor.settings import DoctorSettings
-from gcushare.cli.inspect.options import TableSettings
+from gcushare.cli.doctor.doctor_settings import DoctorSettings
+from gcushare.cli.kubectl.flags import TableSettings
 from gcushare.config_manager.manager_settings import RunSettings
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.runtime.settings.declare import list_specs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.memory_use import (
     MEMORY,
     POD_GRANTED,

@@ -48,13 +48,13 @@ SUBCOMMANDS = {
             "doctor",
             "what is wrong with a cluster or a node, and what to do",
             f"{_CLI}.doctor.examination:run",
-            f"{_CLI}.doctor.settings:DOCTOR_PROGRAM",
+            f"{_CLI}.doctor.doctor_settings:DOCTOR_PROGRAM",
         ),
         Subcommand(
             "support-bundle",
             "for support: one archive without secrets",
             f"{_CLI}.support_bundle.collect:run",
-            f"{_CLI}.doctor.settings:BUNDLE_PROGRAM",
+            f"{_CLI}.support_bundle.bundle_settings:BUNDLE_PROGRAM",
         ),
         Subcommand(
             "cards",
@@ -66,13 +66,13 @@ SUBCOMMANDS = {
             "cordon-card",
             "no new pods on one card; the ones there stay",
             f"{_CLI}.cordon.write:cordon",
-            f"{_CLI}.cordon.settings:CORDON",
+            f"{_CLI}.cordon.cordon_settings:CORDON",
         ),
         Subcommand(
             "uncordon-card",
             "let new pods on a card again",
             f"{_CLI}.cordon.write:uncordon",
-            f"{_CLI}.cordon.settings:UNCORDON",
+            f"{_CLI}.cordon.cordon_settings:UNCORDON",
         ),
         Subcommand(
             "simulate",
@@ -84,7 +84,7 @@ SUBCOMMANDS = {
             "defragment",
             "which pods to move to make room for a request",
             f"{_CLI}.defragment.plan:run",
-            f"{_CLI}.defragment.settings:DEFRAGMENT_PROGRAM",
+            f"{_CLI}.defragment.defragment_settings:DEFRAGMENT_PROGRAM",
         ),
     )
 }

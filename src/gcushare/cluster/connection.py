@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from gcushare.cluster.settings import ClusterFlags
+from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, Limits, find_api_server
 from gcushare.kube.connection.overrides import Overrides

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.programs import Program, SeenPod, Service, has_tls, port_of, program_of
-from gcushare.cluster.settings import PluginPodSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import Resource, Selector

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from gcushare.cluster.cluster_flags import SourceFlags
 from gcushare.cluster.endpoints import Endpoint, at_address, named_service
-from gcushare.cluster.settings import SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, Card, Health, InventoryCard
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.gather import SnapshotRequest, gather
 from gcushare.cluster.reading import asking_words, may_ask, no_progress
-from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gcushare._version import __version__
 from gcushare.cli.terminal import options
-from gcushare.cluster.settings import PluginPodSettings
+from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import Program, group, setting, settings

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.cli.cards.view import CardsView, process_ids, view_status
+from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.cluster.programs import SeenPod
-from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import (
     GcushareError,
     NotFoundError,

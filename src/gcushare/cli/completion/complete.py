@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from gcushare.cli.inspect.help_text import COMMANDS, Names, program_of
-from gcushare.cli.inspect.options import Shell
+from gcushare.cli.kubectl.flags import Shell
+from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
+from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import sources_of
 from gcushare.cluster.reading import Scope, list_nodes, list_pods, no_progress
-from gcushare.cluster.settings import ClusterFlags
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from string import Template
 
-from gcushare.cli.inspect.help_text import Names
-from gcushare.cli.inspect.options import Shell
+from gcushare.cli.kubectl.flags import Shell
+from gcushare.cli.kubectl.help_text import Names
 
 _BASH = Template(
     r"""# bash completion for ${executable}

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Protocol
 
 from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
-from gcushare.cli.cordon.settings import CordonSettings
+from gcushare.cli.cordon.cordon_settings import CordonSettings
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RetryableError
 from gcushare.kube.patches import Patch, Precondition, annotations_patch

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from gcushare.cli.defragment.cluster_state import ClusterState, read_state
+from gcushare.cli.defragment.defragment_settings import NO_ROOM, STOPPED, DefragmentSettings
 from gcushare.cli.defragment.execute import Executor
 from gcushare.cli.defragment.render import render_json, render_outcome, render_text
-from gcushare.cli.defragment.settings import NO_ROOM, STOPPED, DefragmentSettings
 from gcushare.cli.terminal.options import TextOrJson
 from gcushare.cli.terminal.screen import is_agreed
 from gcushare.cluster.connection import open_cluster

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from gcushare.cli.doctor.checks.registry import examine
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import Finding, Fix, worst
-from gcushare.cli.doctor.gather import gather
-from gcushare.cli.doctor.render import document, render_text
-from gcushare.cli.doctor.settings import EXIT_OF, DoctorSettings
+from gcushare.cli.doctor.doctor_settings import EXIT_OF, DoctorSettings
 from gcushare.cli.terminal.documents import to_json
+from gcushare.cli.terminal.findings import document, render_text
 from gcushare.cli.terminal.options import TextOrJson
 from gcushare.cli.terminal.screen import Screen, is_agreed, one_line
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.diagnosis.checks.registry import examine
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding, Fix, worst
+from gcushare.cluster.diagnosis.gather import gather
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.cli.explain.other_resources import LackingNode, find_lacking
+from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather import SnapshotRequest, gather
 from gcushare.cluster.reading import Progress, Scope
-from gcushare.cluster.settings import SourceChoice, SourceFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explain.reasons import Explainer

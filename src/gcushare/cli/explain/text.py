@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gcushare.cli.explain.explain import Explained
-from gcushare.cli.inspect.marks import legend
-from gcushare.cli.inspect.summary import marks_of_card
+from gcushare.cli.kubectl.marks import legend
+from gcushare.cli.kubectl.summary import marks_of_card
 from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
 from gcushare.cli.terminal.documents import Document
 from gcushare.cli.terminal.screen import wrapped

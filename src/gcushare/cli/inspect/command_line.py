@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gcushare.cli.inspect.help_text import COMMANDS, Names, program_of
-from gcushare.cli.inspect.options import CompletionSettings
+from gcushare.cli.kubectl.flags import CompletionSettings
+from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.runtime.entry import Surroundings, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.start import load
@@ -17,8 +17,8 @@ from gcushare.vendors import VENDORS
 NAMES = {vendor.kubectl_plugin: Names(vendor) for vendor in VENDORS}
 
 _WORK = {
-    "": "gcushare.cli.inspect.commands:show_table",
-    "explain": "gcushare.cli.inspect.commands:explain",
+    "": "gcushare.cli.inspect.table_command:show_table",
+    "explain": "gcushare.cli.explain.command:explain",
     "top": "gcushare.cli.top.top:top",
 }
 
@@ -39,7 +39,7 @@ def main(word: str, surroundings: Surroundings | None = None) -> int:
             around.stdout.write(str(script(names, settings.shell)))
             return DONE
         act = load(*_WORK[command].split(":"))
-        return load("gcushare.cli.inspect.session", "run")(names, act, settings, around, hints)
+        return load("gcushare.cli.kubectl.session", "run")(names, act, settings, around, hints)
 
     argv = around.argv[1:] if command else around.argv
     code = run_program(program, run, surroundings=replace(around, argv=tuple(argv)))

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from gcushare.cli.inspect.marks import Mark, legend, signs, style_of
-from gcushare.cli.inspect.summary import NodeSummary, Summary
 from gcushare.cli.inspect.table import (
     SHORT_CARDS,
     Page,
@@ -17,6 +15,8 @@ from gcushare.cli.inspect.table import (
     name_cell,
     remarks,
 )
+from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
+from gcushare.cli.kubectl.summary import NodeSummary, Summary
 from gcushare.cli.terminal.amounts import percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from gcushare.cli.inspect.marks import Mark, legend, signs, style_of
-from gcushare.cli.inspect.summary import NodeSummary, Summary, marks_of_card, natural_key
+from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
+from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, natural_key
 from gcushare.cli.terminal.amounts import counted, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts

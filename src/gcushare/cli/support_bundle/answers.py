@@ -9,10 +9,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import Finding
-from gcushare.cli.doctor.render import document, versions
-from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cli.support_bundle.log_filter import cut_metrics
 from gcushare.cli.support_bundle.own_text import own_document, own_words
 from gcushare.cli.support_bundle.shapes import (
@@ -24,6 +20,10 @@ from gcushare.cli.support_bundle.shapes import (
     fields,
     text,
 )
+from gcushare.cli.terminal.findings import document, versions
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys

@@ -13,14 +13,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gcushare._version import __version__
-from gcushare.cli.doctor.checks.registry import examine
-from gcushare.cli.doctor.checks.views import requesting_pods
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import Finding
-from gcushare.cli.doctor.gather import CONCERNED, gather
-from gcushare.cli.doctor.reader import ANSWER_S, AT_ONCE, Progress
-from gcushare.cli.doctor.render import render_text
-from gcushare.cli.doctor.settings import BundleSettings
 from gcushare.cli.support_bundle.answers import (
     Cut,
     cut_explanation,
@@ -34,6 +26,7 @@ from gcushare.cli.support_bundle.answers import (
     schedulers_document,
 )
 from gcushare.cli.support_bundle.archive import Archive, new_archive
+from gcushare.cli.support_bundle.bundle_settings import BundleSettings
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.object_sanitizer import (
     JsonObject,
@@ -46,10 +39,17 @@ from gcushare.cli.support_bundle.object_sanitizer import (
 from gcushare.cli.support_bundle.own_text import own_words
 from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cli.terminal.documents import to_json
+from gcushare.cli.terminal.findings import render_text
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.diagnosis.checks.registry import examine
+from gcushare.cluster.diagnosis.checks.views import requesting_pods
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding
+from gcushare.cluster.diagnosis.gather import CONCERNED, gather
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.programs import Program, SeenPod, main_container
+from gcushare.cluster.reader import ANSWER_S, AT_ONCE, Progress
 from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient, object_decoder

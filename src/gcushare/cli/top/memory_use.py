@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gcushare.cli.inspect.summary import NodeSummary, Summary
+from gcushare.cli.kubectl.summary import NodeSummary, Summary
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardState

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from gcushare.cli.inspect.summary import Summary
+from gcushare.cli.kubectl.summary import Summary
 from gcushare.cli.terminal.amounts import counted
 from gcushare.cli.terminal.documents import Document, to_csv
 from gcushare.cli.terminal.layout import Cell, plain_table

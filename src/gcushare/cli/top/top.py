@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from gcushare.cli.inspect.options import Output, TopSettings
-from gcushare.cli.inspect.session import MAX_WARNINGS, Session
-from gcushare.cli.inspect.summary import Summary, summarise
+from gcushare.cli.kubectl.flags import Output, TopSettings
+from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
+from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.documents import to_json, to_yaml
 from gcushare.cli.top.memory_use import (
     CardKey,
@@ -18,11 +18,11 @@ from gcushare.cli.top.memory_use import (
     use_rows,
 )
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
+from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.gather import SnapshotRequest, gather
 from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.reading import Progress, Scope
-from gcushare.cluster.settings import PluginPodSettings
 from gcushare.core.errors import GcushareError
 from gcushare.core.wording import some_names
 from gcushare.kube.client import KubeClient

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cli.doctor.facts import Area, CertificateFacts, PolicyFacts
-from gcushare.cli.doctor.reader import Reader
-from gcushare.cli.doctor.schedulers import (
+from gcushare.cluster.diagnosis.facts import Area, CertificateFacts, PolicyFacts
+from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
     config_file_of,
@@ -22,6 +21,7 @@ from gcushare.cli.doctor.schedulers import (
     parse_extenders,
 )
 from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.reader import Reader
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cli.doctor.checks.views import needs_extender, requesting_pods, span, vendor_nodes, words_of
-from gcushare.cli.doctor.facts import Area, Facts
-from gcushare.cli.doctor.findings import Finding, error, info, warning
-from gcushare.cli.doctor.schedulers import ConfiguredExtender, SchedulerFacts
+from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, span, vendor_nodes, words_of
+from gcushare.cluster.diagnosis.facts import Area, Facts
+from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cluster.programs import Service, port_of
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.vendors import VENDORS, Vendor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gcushare.cli.doctor.checks.views import VendorNode, sharing_nodes, vendor_nodes
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import Finding, Fix, error, warning
+from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
 from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
 from gcushare.core.errors import Refused, RemoteContractError

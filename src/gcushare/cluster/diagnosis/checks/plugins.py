@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cli.doctor.checks.views import VendorNode, vendor_nodes
-from gcushare.cli.doctor.facts import Area, Facts, PluginFacts
-from gcushare.cli.doctor.findings import Finding, Fix, error, warning
+from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
+from gcushare.cluster.diagnosis.facts import Area, Facts, PluginFacts
+from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys

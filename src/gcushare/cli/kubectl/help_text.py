@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcushare._version import __version__
-from gcushare.cli.inspect.marks import Mark, legend_rows
-from gcushare.cli.inspect.options import CompletionSettings, ExplainSettings, TableSettings, TopSettings
+from gcushare.cli.kubectl.flags import CompletionSettings, ExplainSettings, TableSettings, TopSettings
+from gcushare.cli.kubectl.marks import Mark, legend_rows
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gcushare.cli.inspect.summary import NodeSummary, Summary, marks_of_card
 from gcushare.cli.inspect.table import marks_of_use
+from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card
 from gcushare.cli.terminal.documents import Document, to_csv
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import Health, describe_closure

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gcushare.cli.terminal import options
 from gcushare.cli.terminal.options import optional_text
-from gcushare.cluster.settings import ClusterFlags, PluginPodSettings, SourceFlags
+from gcushare.cluster.cluster_flags import ClusterFlags, PluginPodSettings, SourceFlags
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from gcushare.cli.doctor.checks.views import span
-from gcushare.cli.doctor.facts import Area, Facts, PolicyFacts
-from gcushare.cli.doctor.findings import Finding, error, warning
+from gcushare.cluster.diagnosis.checks.views import span
+from gcushare.cluster.diagnosis.facts import Area, Facts, PolicyFacts
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 
 FIRST_WITH_POLICIES = (1, 30)
 """ValidatingAdmissionPolicy is generally available from here on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gcushare.cli.doctor.facts import Facts, PluginFacts, has_label, has_trace
+from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, has_label, has_trace
 from gcushare.cluster.programs import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError

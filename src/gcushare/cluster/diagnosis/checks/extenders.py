@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gcushare.cli.doctor.checks.views import needs_extender, span
-from gcushare.cli.doctor.facts import Area, Facts
-from gcushare.cli.doctor.findings import Finding, error, info, warning
+from gcushare.cluster.diagnosis.checks.views import needs_extender, span
+from gcushare.cluster.diagnosis.facts import Area, Facts
+from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
 
 BEHIND_S = 180.0

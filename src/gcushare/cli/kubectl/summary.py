@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gcushare.cli.inspect.marks import Mark
-from gcushare.cli.inspect.options import SortKey
+from gcushare.cli.kubectl.flags import SortKey
+from gcushare.cli.kubectl.marks import Mark
 from gcushare.cli.terminal.amounts import Scale, choose_scale, percent_of
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import Health

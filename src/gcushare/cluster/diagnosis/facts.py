@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from gcushare.cli.doctor.schedulers import SchedulerFacts
+from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
 from gcushare.cluster.programs import Program, SeenPod, Service
 from gcushare.core.cards import Inventory

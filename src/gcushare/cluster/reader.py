@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from gcushare.cli.doctor.facts import Area, ClockFacts, Unread
+from gcushare.cluster.diagnosis.facts import Area, ClockFacts, Unread
 from gcushare.cluster.endpoints import Endpoint
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gcushare.cli.doctor.checks.views import VendorNode, asks_for, vendor_nodes, words_of
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import Finding, error, warning
+from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, vendor_nodes, words_of
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.vendors import Vendor
 from gcushare.wire.pods import is_finished

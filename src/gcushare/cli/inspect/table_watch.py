@@ -11,11 +11,11 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from gcushare.cli.inspect import documents
+from gcushare.cli.inspect import table_documents
 from gcushare.cli.inspect.details import detail_page
-from gcushare.cli.inspect.options import Output, TableSettings
-from gcushare.cli.inspect.summary import Summary, summarise
 from gcushare.cli.inspect.table import table_page
+from gcushare.cli.kubectl.flags import Output, TableSettings
+from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather import SnapshotRequest
@@ -70,7 +70,7 @@ async def print_documents(screen: Screen, snapshots: Snapshots, settings: TableS
     """Print one JSON document per line and change; a Node's heartbeat is none."""
     before = trouble = ""
     async for live in snapshots:
-        line = msgspec.json.encode(documents.document_of(_summary(live, settings))).decode() + "\n"
+        line = msgspec.json.encode(table_documents.document_of(_summary(live, settings))).decode() + "\n"
         if line != before:
             screen.print_text(line)
         before, trouble = line, _say_trouble(screen, live, trouble)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gcushare.cli.doctor.facts import Facts
-from gcushare.cli.doctor.findings import Finding, Fix, Severity, worst
 from gcushare.cli.terminal.amounts import counted
 from gcushare.cli.terminal.screen import one_line, wrapped
+from gcushare.cluster.diagnosis.facts import Facts
+from gcushare.cluster.diagnosis.findings import Finding, Fix, Severity, worst
 from gcushare.cluster.programs import Program
 
 DOCUMENT_VERSION = 1

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gcushare._version import __version__
-from gcushare.cli.doctor.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
-from gcushare.cli.doctor.facts import (
+from gcushare.cluster.diagnosis.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
+from gcushare.cluster.diagnosis.facts import (
     Area,
     ClockFacts,
     ExtenderFacts,
@@ -18,11 +18,11 @@ from gcushare.cli.doctor.facts import (
     ReplicaFacts,
     Unread,
 )
-from gcushare.cli.doctor.reader import ANSWER_S, Progress, Reader, needed_rights
-from gcushare.cli.doctor.settings import WhereSettings
+from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, Service, flag, program_of, vendor_of_plugin
+from gcushare.cluster.reader import ANSWER_S, Progress, Reader, needed_rights
 from gcushare.cluster.reading import list_objects
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.client import KubeClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from gcushare.cli.doctor.checks.views import (
+from gcushare.cluster.diagnosis.checks.views import (
     RequestingPod,
     asks_for,
     bound_for_s,
@@ -13,8 +13,8 @@ from gcushare.cli.doctor.checks.views import (
     vendor_nodes,
     words_of,
 )
-from gcushare.cli.doctor.facts import Facts, PluginFacts, parse_time
-from gcushare.cli.doctor.findings import Finding, error, warning
+from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, parse_time
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gcushare.cli.inspect.help_text import COMMANDS, Names
-from gcushare.cli.inspect.options import ExplainSettings, Output, TableSettings, TopSettings
+from gcushare.cli.kubectl.flags import ExplainSettings, Output, TableSettings, TopSettings
+from gcushare.cli.kubectl.help_text import COMMANDS, Names
 from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import limits_of, sources_of
 from gcushare.cluster.follow import Connection
-from gcushare.cluster.settings import ClusterFlags
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import ConfigError, ForbiddenError, GcushareError, NotFoundError, Refused, RetryableError
 from gcushare.kube.client import KubeClient

@@ -1,0 +1,77 @@
+"""The settings of ``gcushare doctor``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from gcushare._version import __version__
+from gcushare.cli.terminal import options
+from gcushare.cli.terminal.options import TextOrJson
+from gcushare.cluster.diagnosis.findings import Severity
+from gcushare.cluster.diagnosis.where import WhereSettings
+from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+
+DOCTOR = "gcushare doctor"
+
+FOUND_WARNING, FOUND_ERROR = 3, 4
+EXIT_OF: Mapping[Severity | None, int] = {
+    None: DONE,
+    Severity.INFO: DONE,
+    Severity.WARNING: FOUND_WARNING,
+    Severity.ERROR: FOUND_ERROR,
+}
+"""The exit status of an examination by its worst finding; 1, 2, 70 and 75 mean that it could not be made."""
+
+
+@settings
+class DoctorSettings:
+    """Examination."""
+
+    output: TextOrJson = options.text_or_json("text for people, json with everything.")
+    color: bool | None = options.color()
+    fix: bool = setting(
+        parsers.boolean(),
+        default=False,
+        typed=True,
+        help="Make the changes that findings mark with --fix: remove inventories and counts that a plugin left behind, "
+        "cordons of cards that do not exist. They are listed first, and made when you say yes; each only while what it "
+        "changes is as it was seen.",
+    )
+    yes: bool = setting(
+        parsers.boolean(), default=False, typed=True, help="With --fix: do not ask, for unattended use."
+    )
+    where: WhereSettings = group(WhereSettings)
+    kube: KubeSettings = group(KubeSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """There is nothing to say yes to without --fix."""
+        if self.yes and not self.fix:
+            yield "yes has a meaning only with fix: give both"
+        if self.fix and not self.yes and self.output is TextOrJson.JSON:
+            yield "output 'json' with fix cannot ask: give --yes too"
+
+
+DOCTOR_PROGRAM = Program(
+    name=DOCTOR,
+    summary="Examine a cluster and say what is wrong and what to do, worst first: scheduler, extender, device plugins, "
+    "nodes, pods' records, other systems on the same cards, clocks, certificates, rights. It reads through the API "
+    "server and changes nothing without --fix.",
+    version=__version__,
+    settings=DoctorSettings,
+    examples=(
+        (DOCTOR, "the whole cluster of the current kubeconfig context"),
+        (f"{DOCTOR} --node gpu-7", "one node"),
+        (f"{DOCTOR} -o json | jq -r '.findings[].id'", "for programs"),
+        (f"{DOCTOR} --fix", "and remove what a plugin left behind, after asking"),
+        (
+            f"{DOCTOR} --scheduler-config /etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml",
+            "on a control-plane node",
+        ),
+    ),
+    notes=f"Its own exit status: {DONE} where nothing is wrong (infos aside), {FOUND_WARNING} where the worst finding "
+    f"is a warning, {FOUND_ERROR} where it is an error; with --fix, of what is left afterwards. The other codes mean "
+    "that no examination was made. docs/doctor.md lists every finding. NO_COLOR and COLUMNS are obeyed.",
+)

@@ -1,0 +1,55 @@
+"""The settings of ``gcushare support-bundle``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gcushare._version import __version__
+from gcushare.cli.terminal.options import optional_file
+from gcushare.cluster.diagnosis.where import WhereSettings
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+
+BUNDLE = "gcushare support-bundle"
+
+
+@settings
+class BundleSettings:
+    """Bundle."""
+
+    file: Path | None = setting(
+        optional_file("gcushare-support-TIME.tar.gz here"),
+        default=None,
+        argument=True,
+        help="The archive to write; it must not exist yet.",
+    )
+    max_size: int = setting(
+        parsers.size_bytes(64 * 1024, 1 << 34),
+        default=64 << 20,
+        help="Bytes of all contents before compression; what does not fit is listed in the manifest.",
+    )
+    log_lines: int = setting(
+        parsers.integer(0, 1_000_000), default=5000, help="Last lines of each container's log; 0 leaves logs out."
+    )
+    where: WhereSettings = group(WhereSettings)
+    kube: KubeSettings = group(KubeSettings)
+
+
+BUNDLE_PROGRAM = Program(
+    name=BUNDLE,
+    summary="Collect what is needed to find out what is wrong: findings, versions, nodes and pods with "
+    "cards, what plugins and extender know, logs, events; in one archive without secrets.",
+    version=__version__,
+    settings=BundleSettings,
+    examples=(
+        (BUNDLE, "everything, into gcushare-support-<time>.tar.gz"),
+        (f"{BUNDLE} --node gpu-7 /tmp/gpu-7.tar.gz", "one node, its plugin and its pods"),
+        (f"{BUNDLE} --log-lines 500 --max-size 5Mi", "small enough to be mailed"),
+    ),
+    notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
+    "known settings, no messages, no log lines but those of these programs; and from what is left "
+    "whatever looks like a password, token or key is masked. MANIFEST.json lists every file, and what was left out and "
+    "why. "
+    "Names of nodes, pods, namespaces and images stay: read the archive before you send it.",
+)

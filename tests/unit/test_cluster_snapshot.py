@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.extender import adopt_document
-from gcushare.cluster.reading import asking_words, may_ask
+from gcushare.cluster.listing import asking_words, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger

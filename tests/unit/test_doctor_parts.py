@@ -198,7 +198,9 @@ def test_a_change_is_guarded_by_what_was_seen() -> None:
 
 def test_every_finding_is_documented_and_nothing_else() -> None:
     root = Path(__file__).parents[2]
-    sources = "".join(path.read_text() for path in sorted((root / "src/gcushare/cluster/diagnosis/checks").glob("*.py")))
+    sources = "".join(
+        path.read_text() for path in sorted((root / "src/gcushare/cluster/diagnosis/checks").glob("*.py"))
+    )
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
     made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
     reported = set(re.findall(r"^\| `([a-z-]+)` \|", (root / "docs/doctor.md").read_text(), re.MULTILINE))

@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.programs import Program, SeenPod, Service, has_tls, port_of, program_of
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.resources import Resource, Selector
+from gcushare.kube.resources import Resource
 from gcushare.wire.contracts import DEVICE_PLUGIN
 
 POD_PROXY, SERVICE_PROXY = "pods/proxy", "services/proxy"
@@ -69,34 +68,6 @@ async def at_address(url: str) -> AsyncIterator[Endpoint]:
         yield Endpoint(client, "")
 
 
-async def list_plugin_pods(api: KubeClient, place: PluginPodSettings, *, node: str | None = None) -> list[SeenPod]:
-    """List the device plugins that run, on one node or on all, by name.
-
-    Without a selector they are known by their pods' names, or by the command or image that they run.
-
-    Raises:
-        GcushareError: the pods cannot be listed.
-    """
-    fields = f"spec.nodeName={node}" if node is not None else ""
-    found = await api.list_all(PLUGIN_PODS, Selector(place.plugin_namespace, fields, place.plugin_selector or ""))
-    plugins = (
-        pod
-        for pod in found
-        if pod.status.phase in ("Running", "")
-        and (
-            place.plugin_selector is not None
-            or program_of(pod) is Program.PLUGIN
-            or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
-        )
-    )
-    return sorted(plugins, key=lambda pod: pod.key)
-
-
-async def fetch_from_plugin(api: KubeClient, place: PluginPodSettings, pod: SeenPod, page: str) -> bytes:
-    """Read one page (``metrics``, ``status``) of a plugin through the API server.
-
-    Raises:
-        GcushareError: the plugin or the API server does not answer, or the caller may not ask.
-    """
-    endpoint = proxied_pod(api, pod, port=place.plugin_port, tls=place.plugin_tls)
-    return await endpoint.get(f"/{page}")
+def is_plugin(pod: SeenPod) -> bool:
+    """Whether a pod is a device plugin, by the command or image that it runs or by its name."""
+    return program_of(pod) is Program.PLUGIN or any(name in pod.metadata.name for name in _PLUGIN_NAMES)

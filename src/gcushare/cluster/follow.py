@@ -11,7 +11,8 @@ import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.gather import SnapshotRequest, gather
-from gcushare.cluster.reading import asking_words, may_ask, no_progress
+from gcushare.cluster.listing import asking_words, may_ask
+from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
@@ -80,7 +81,7 @@ async def follow(
             await snapshots.aclose()
         return
     # A list that fails is an error at once; a reflector would try again without end.
-    await gather(api, replace(request, figures=SourceFlags(source=SourceChoice.API)), no_progress)
+    await gather(Reader(api), replace(request, figures=SourceFlags(source=SourceChoice.API)))
     snapshot = ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
     snapshot.source = Source("api", "the API server's watches")
     nodes, pods = _reflectors(api, request, snapshot, connection.changed)
@@ -99,13 +100,13 @@ async def follow(
 
 
 async def _poll(api: KubeClient, request: SnapshotRequest, interval_s: float) -> AsyncGenerator[LiveSnapshot, None]:
-    snapshot = await gather(api, request, no_progress)
+    snapshot = await gather(Reader(api), request)
     trouble = ""
     while True:
         yield LiveSnapshot(snapshot, trouble)
         await asyncio.sleep(interval_s)
         try:
-            snapshot, trouble = await gather(api, request, no_progress), ""
+            snapshot, trouble = await gather(Reader(api), request), ""
         except RetryableError as error:
             trouble = str(error)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, adopt_document, open_extender
-from gcushare.cluster.reading import Progress, Scope, list_nodes, list_pods
+from gcushare.cluster.listing import Scope
+from gcushare.cluster.reader import Reader, error_as_value
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
-from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
 
 T = TypeVar("T")
@@ -27,25 +26,22 @@ class SnapshotRequest:
     figures: SourceFlags = field(default_factory=lambda: SourceFlags(source=SourceChoice.API))
 
 
-async def gather(api: KubeClient, request: SnapshotRequest, progress: Progress) -> ClusterSnapshot:
+async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     """Read what is asked for: the extender's figures, and beside them nodes and pods for all that it does not say.
 
     Raises:
         GcushareError: neither source can be read; with a source chosen, that one cannot.
     """
     vendor, scope, choice = request.vendor, request.scope, request.figures.source
-    snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial)
-    reads = (
-        _caught(list_nodes(api, scope, progress, snapshot.problems)),
-        _caught(list_pods(api, vendor, scope, progress, snapshot.problems)),
-    )
+    snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial, problems=reader.problems)
+    reads = (error_as_value(reader.list_nodes(scope)), error_as_value(reader.list_pods(vendor, scope)))
     if choice is SourceChoice.API:
         nodes, pods = await asyncio.gather(*reads)
         snapshot.count(_raised(nodes), _raised(pods))
         return snapshot
     timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
-    async with open_extender(request.figures, vendor, api, timeout_s=timeout_s) as extender:
-        document, nodes, pods = await asyncio.gather(_caught(extender.inspect(scope.node)), *reads)
+    async with open_extender(request.figures, vendor, reader.client, timeout_s=timeout_s) as extender:
+        document, nodes, pods = await asyncio.gather(error_as_value(extender.inspect(scope.node)), *reads)
     if isinstance(document, GcushareError):
         if isinstance(nodes, NotFoundError):
             raise nodes
@@ -67,14 +63,6 @@ async def gather(api: KubeClient, request: SnapshotRequest, progress: Progress) 
     adopt_document(snapshot, document)
     snapshot.source = Source("extender", extender.words)
     return snapshot
-
-
-async def _caught(work: Awaitable[T]) -> T | GcushareError:
-    """Bring an error home as a value, so that what runs beside it comes to its end."""
-    try:
-        return await work
-    except GcushareError as error:
-        return error
 
 
 def _raised(found: T | GcushareError) -> T:

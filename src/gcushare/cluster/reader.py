@@ -1,115 +1,156 @@
-"""Reads parts of the cluster for the doctor: a bounded number at a time, and never stopped by what cannot be read."""
+"""The one reader of a cluster: lists objects and asks programs through the API server, for every command for people.
+
+Requests are bounded in number. A part without its right is not tried, and what cannot be read never stops the rest.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from gcushare.cluster.diagnosis.facts import Area, ClockFacts, Unread
-from gcushare.cluster.endpoints import Endpoint
+from gcushare.cluster.cluster_flags import PluginPodSettings
+from gcushare.cluster.endpoints import PLUGIN_PODS, Endpoint, is_plugin, proxied_pod
+from gcushare.cluster.listing import Scope, asking_words, list_objects
+from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.rights import Area, Right, Unread
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock
-from gcushare.kube.resources import Resource
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.objects import NODE, POD, Node, Pod
+from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
 
 AT_ONCE = 24
-"""Questions under way at once: a thousand plugins answer within seconds, and no API server notices."""
+"""Requests under way at once: a thousand plugins answer within seconds, and no API server notices."""
 
 ANSWER_S = 5.0
 """How long a program may take to answer; they answer in milliseconds."""
 
-Progress = Callable[[str], None]
-"""Called with what is being done."""
-
 _REVIEWS: Resource[dict[str, Any]] = Resource(
     "apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", dict, namespaced=False
 )
-_ADMISSION, _COORDINATION = "admissionregistration.k8s.io", "coordination.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
-    """A right that a part of the examination needs; ``namespace`` empty means everywhere."""
+class Progress(Protocol):
+    """Shows what is being done; a terminal's is ``cli.terminal.screen.Progress``."""
 
-    part: Area
-    verb: str
-    resource: str
-    namespace: str = ""
-    group: str = ""
+    def __call__(self, doing: str) -> None: ...
 
-    def __str__(self) -> str:
-        where = f" in namespace {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {self.resource}{'.' + self.group if self.group else ''}{where}"
-
-    def review(self) -> dict[str, Any]:
-        """The question whether the caller has it."""
-        resource, _, subresource = self.resource.partition("/")
-        attributes = {
-            "verb": self.verb,
-            "group": self.group,
-            "resource": resource,
-            "subresource": subresource,
-            "namespace": self.namespace,
-        }
-        return {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
-        }
+    def count(self, what: str, count: int) -> None: ...
 
 
-def needed_rights(namespace: str) -> tuple[Right, ...]:
-    """Everything that is read; ``namespace`` is where the extender is installed."""
-    return (
-        Right(Area.NODES, "list", "nodes"),
-        Right(Area.PODS, "list", "pods"),
-        Right(Area.PLUGINS, "get", "pods/proxy", namespace),
-        Right(Area.EXTENDER, "get", "services/proxy", namespace),
-        Right(Area.SERVICE, "get", "services", namespace),
-        Right(Area.CONFIG_MAPS, "get", "configmaps", namespace),
-        Right(Area.LEASES, "get", "leases", namespace, _COORDINATION),
-        Right(Area.POLICIES, "list", "validatingadmissionpolicies", group=_ADMISSION),
-        Right(Area.POLICIES, "list", "validatingadmissionpolicybindings", group=_ADMISSION),
-        Right(Area.SECRETS, "get", "secrets", namespace),
-    )
+class NoProgress:
+    """For reads that end before anyone could watch them."""
+
+    def __call__(self, doing: str) -> None:
+        """Show nothing."""
+
+    def count(self, what: str, count: int) -> None:
+        """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dated:
-    """An answer with the clock of whoever gave it: ahead of ours by ``ahead_s``, give or take ``within_s``."""
+    """An answer with its sender's clock: ``ahead_s`` seconds ahead of ours, give or take ``within_s``."""
 
     body: bytes
     ahead_s: float | None = None
     within_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockFacts:
+    """How far a clock is ahead of the API server's, in seconds, and how exactly that is known."""
+
+    subject: str
+    ahead_s: float
+    within_s: float
+
+
 @dataclass(slots=True)
 class Reader:
-    """Asks one API server. ``unread`` is what could not be read, ``ahead_s`` the server's clock against ours."""
+    """Reads one cluster. Make one per snapshot: what could not be read adds up in it.
+
+    ``problems`` are objects that could not be decoded, one line each; ``unread`` are parts of an examination that could
+    not be read; ``ahead_s`` is the API server's clock against ours, once ``learn_rights`` has asked.
+    """
 
     client: KubeClient
-    clock: Clock
-    progress: Progress
+    progress: Progress = field(default_factory=NoProgress)
+    clock: Clock = field(default_factory=SystemClock)
+    problems: list[str] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     ahead_s: float = 0.0
     within_s: float = 0.0
     _missing: set[Area] = field(default_factory=set)
     _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
-    def now(self) -> datetime:
-        """The API server's time."""
-        return self.clock.now() + timedelta(seconds=self.ahead_s)
+    # Objects
 
-    async def begin(self, rights: Sequence[Right]) -> bytes:
+    async def list_nodes(self, scope: Scope) -> list[Node]:
+        """List the nodes of the scope.
+
+        Raises:
+            NotFoundError: the one node that was named does not exist.
+            GcushareError: they cannot be listed.
+        """
+        if scope.node is not None:
+            return [await self.client.get(NODES, scope.node)]
+        return await self.list_objects(NODES, NODE, selector=scope.selectors()[0])
+
+    async def list_pods(self, vendor: Vendor, scope: Scope) -> list[Pod]:
+        """List the unfinished pods of the scope that ask for cards of this vendor.
+
+        Raises:
+            GcushareError: they cannot be listed.
+        """
+        return await self.list_objects(PODS, POD, selector=scope.selectors()[1], words=asking_words(vendor))
+
+    async def list_objects(
+        self,
+        resource: Resource[Any],
+        decoder: BoundedJsonDecoder[T],
+        *,
+        selector: Selector = EVERYTHING,
+        words: tuple[bytes, ...] = (),
+    ) -> list[T]:
+        """List a collection; see ``cluster.listing``. Undecodable objects go to ``problems``."""
+        return await list_objects(
+            self.client, resource, selector, decoder, words=words, problems=self.problems, progress=self.progress.count
+        )
+
+    async def list_part(
+        self, part: Area, resource: Resource[Any], decoder: BoundedJsonDecoder[T], words: tuple[bytes, ...] = ()
+    ) -> list[T]:
+        """List a part of an examination; what cannot be read goes to ``unread``."""
+        problems: list[str] = []
+        nothing: list[T] = []
+
+        async def read() -> list[T]:
+            return await list_objects(
+                self.client, resource, EVERYTHING, decoder, words=words, problems=problems, progress=self.progress.count
+            )
+
+        found = await self.attempt(part, read, nothing)
+        self.unread.extend(Unread(part, problem) for problem in problems)
+        return found
+
+    # Rights
+
+    async def learn_rights(self, rights: Sequence[Right]) -> bytes:
         """Learn the server's time and which rights the caller lacks; returns the body of /version.
 
-        Where the API server does not say whether a right is there, the attempt itself will show it.
+        If the API server does not say whether a right is there, the attempt itself will show it.
+
+        Raises:
+            GcushareError: the API server does not answer.
         """
 
         async def is_missing(right: Right) -> bool:
@@ -121,7 +162,7 @@ class Reader:
             return isinstance(status, dict) and status.get("allowed") is False
 
         self.progress("asking the API server")
-        hello = await dated(self.client, self.clock, "/version", "version")
+        hello = await self._fetch_dated(self.client, "/version", "version", ANSWER_S)
         self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
         answers = await asyncio.gather(*(is_missing(right) for right in rights))
         for right in (right for right, missing in zip(rights, answers, strict=True) if missing):
@@ -130,11 +171,11 @@ class Reader:
         return hello.body
 
     def may_read(self, part: Area) -> bool:
-        """Whether no right for it is missing."""
+        """Whether no right for it is known to be missing."""
         return part not in self._missing
 
     async def attempt(self, part: Area, read: Callable[[], Awaitable[T]], default: T) -> T:
-        """Read a part; what cannot be read is noted, and ``default`` taken. Nothing is tried without its right."""
+        """Read a part, or return ``default`` if it does not exist, cannot be read or its right is missing."""
         if not self.may_read(part):
             return default
         try:
@@ -146,29 +187,97 @@ class Reader:
             self.unread.append(Unread(part, str(failure)))
         return default
 
-    async def ask(self, endpoint: Endpoint, path: str) -> Dated:
-        """Ask a program over HTTP. Raises the errors of ``gcushare.kube``."""
+    # Programs
+
+    async def list_plugins(self, place: PluginPodSettings, *, node: str | None = None) -> list[SeenPod]:
+        """List the device plugins that run, on one node or on all, by name.
+
+        Without a selector they are known by their pods' names, or by the command or image that they run.
+
+        Raises:
+            GcushareError: the pods cannot be listed.
+        """
+        fields = f"spec.nodeName={node}" if node is not None else ""
+        selector = Selector(place.plugin_namespace, fields, place.plugin_selector or "")
+        found = await self.client.list_all(PLUGIN_PODS, selector)
+        is_selected = place.plugin_selector is not None
+        plugins = (pod for pod in found if pod.status.phase in ("Running", "") and (is_selected or is_plugin(pod)))
+        return sorted(plugins, key=lambda pod: pod.key)
+
+    async def ask_plugins(
+        self,
+        pods: Sequence[SeenPod],
+        page: str,
+        read: Callable[[Dated], T],
+        *,
+        place: PluginPodSettings | None = None,
+        timeout_s: float | None = None,
+    ) -> list[tuple[SeenPod, T | GcushareError]]:
+        """Ask every one of these plugins for a page (``/status``, ``/metrics``), through the proxy of its pod.
+
+        ``read`` decodes an answer and may raise errors of ours, which are an answer like any other.
+        """
+        port, tls = (place.plugin_port, place.plugin_tls) if place is not None else (None, None)
+        done = 0
+
+        async def ask(pod: SeenPod) -> T:
+            nonlocal done
+            try:
+                endpoint = proxied_pod(self.client, pod, port=port, tls=tls)
+                return read(await self.ask(endpoint, page, timeout_s=timeout_s))
+            finally:
+                done += 1
+                self.progress.count("device plugins", done)
+
+        answers = await ask_all(map(ask, pods))
+        return list(zip(pods, answers, strict=True))
+
+    async def ask(self, endpoint: Endpoint, path: str, *, timeout_s: float | None = ANSWER_S) -> Dated:
+        """Ask a program over HTTP; ``timeout_s`` None leaves the client's own deadline.
+
+        Raises:
+            GcushareError: the program or the API server does not answer, or the caller may not ask.
+        """
         async with self._slots:
-            return await dated(endpoint.client, self.clock, f"{endpoint.prefix}{path}", endpoint.resource or "address")
+            url = f"{endpoint.prefix}{path}"
+            return await self._fetch_dated(endpoint.client, url, endpoint.resource or "address", timeout_s)
+
+    # Clocks
+
+    def now(self) -> datetime:
+        """Return the API server's time."""
+        return self.clock.now() + timedelta(seconds=self.ahead_s)
 
     def clock_of(self, subject: str, answer: Dated) -> tuple[ClockFacts, ...]:
-        """How far the clock behind an answer is ahead of the API server's."""
+        """Compare the clock behind an answer with the API server's; empty if the answer has no Date."""
         if answer.ahead_s is None:
             return ()
         within_s = answer.within_s + self.within_s
         return (ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s),)
 
+    async def _fetch_dated(self, client: KubeClient, path: str, words: str, timeout_s: float | None) -> Dated:
+        """Read an answer with its Date; the header counts whole seconds, so half a second is added."""
+        sent, began = self.clock.now(), self.clock.monotonic()
+        body, date = await client.get_dated(path, words, timeout_s=timeout_s)
+        took_s = self.clock.monotonic() - began
+        moment = parse_date(date)
+        if moment is None:
+            return Dated(body)
+        middle = sent + timedelta(seconds=took_s / 2)
+        return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
 
-async def dated(client: KubeClient, clock: Clock, path: str, words: str) -> Dated:
-    """Read an answer with its Date; the header counts whole seconds, so half a second is added."""
-    sent, began = clock.now(), clock.monotonic()
-    body, date = await client.get_dated(path, words, timeout_s=ANSWER_S)
-    took_s = clock.monotonic() - began
-    moment = parse_date(date)
-    if moment is None:
-        return Dated(body)
-    middle = sent + timedelta(seconds=took_s / 2)
-    return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
+
+async def ask_all(questions: Iterable[Awaitable[T]]) -> list[T | GcushareError]:
+    """Await all of these at once, in order; an error of ours is an answer, so that one failure stops none."""
+    return await asyncio.gather(*map(error_as_value, questions))
+
+
+async def error_as_value(question: Awaitable[T]) -> T | GcushareError:
+    """Return an error of ours instead of raising it, so that what runs at the same time comes to its end."""
+    try:
+        return await question
+    except GcushareError as error:
+        return error
 
 
 def parse_date(text: str) -> datetime | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,9 +12,8 @@ from urllib.parse import urlsplit
 from gcushare.cards.process_owners import PROC, ProcOwners
 from gcushare.cli.cards.view import CardsView, process_ids, view_status
 from gcushare.cluster.cluster_flags import PluginPodSettings
-from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
-from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.reader import Dated, Reader, ask_all
 from gcushare.core.errors import (
     GcushareError,
     NotFoundError,
@@ -52,7 +50,8 @@ class AddressSource:
     async def fetch(self) -> CardsView:
         """Ask all of them at once."""
         ask = self._ask_either_way if self.tries_tls else self._ask
-        return _merge(await _gather({url: ask(url) for url in self.urls}), self.proc)
+        answers = await ask_all(map(ask, self.urls))
+        return _merge(dict(zip(self.urls, answers, strict=True)), self.proc)
 
     async def _ask_either_way(self, url: str) -> PluginStatus:
         try:
@@ -79,17 +78,12 @@ class NodeSource:
 
     async def fetch(self) -> CardsView:
         """Find the node's plugins and ask all of them."""
-        pods = await list_plugin_pods(self.api, self.place, node=self.node)
+        reader = Reader(self.api)
+        pods = await reader.list_plugins(self.place, node=self.node)
         if not pods:
             raise await self._explain_absence()
-        return _merge(await _gather({f"pod {pod.key}": self._ask(pod) for pod in pods}), self.proc)
-
-    async def _ask(self, pod: SeenPod) -> PluginStatus:
-        body = await fetch_from_plugin(self.api, self.place, pod, "status")
-        try:
-            return parse_plugin_status(body)
-        except RemoteContractError as error:
-            raise RemoteContractError(f"pod {pod.key} answers no plugin's status: {error}") from error
+        answers = await reader.ask_plugins(pods, "/status", _parse_status, place=self.place)
+        return _merge({f"pod {pod.key}": found for pod, found in answers}, self.proc)
 
     async def _explain_absence(self) -> Refused:
         try:
@@ -111,14 +105,11 @@ class NodeSource:
 StatusOrError = PluginStatus | GcushareError
 
 
-async def _gather(questions: Mapping[str, Coroutine[object, None, PluginStatus]]) -> dict[str, StatusOrError]:
-    async def ask(question: Coroutine[object, None, PluginStatus]) -> StatusOrError:
-        try:
-            return await question
-        except GcushareError as error:
-            return error
-
-    return dict(zip(questions, await asyncio.gather(*map(ask, questions.values())), strict=True))
+def _parse_status(answer: Dated) -> PluginStatus:
+    try:
+        return parse_plugin_status(answer.body)
+    except RemoteContractError as error:
+        raise RemoteContractError(f"it answers no plugin's status: {error}") from error
 
 
 def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:

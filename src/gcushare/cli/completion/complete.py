@@ -14,7 +14,8 @@ from gcushare.cli.kubectl.flags import Shell
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import sources_of
-from gcushare.cluster.reading import Scope, list_nodes, list_pods, no_progress
+from gcushare.cluster.listing import Scope
+from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
@@ -133,7 +134,7 @@ class _Line:
         snapshot = ClusterSnapshot(self._vendor)
 
         async def read(api: KubeClient) -> Words:
-            snapshot.count(await list_nodes(api, Scope(), no_progress, snapshot.problems), ())
+            snapshot.count(await Reader(api).list_nodes(Scope()), ())
             word = self._vendor.device_word
             return [(node.name, f"{len(node.cards)} {word}") for node in snapshot.nodes_with_cards()]
 
@@ -144,7 +145,7 @@ class _Line:
         snapshot, given = ClusterSnapshot(self._vendor), self._values.get("--namespace")
 
         async def read(api: KubeClient) -> Words:
-            snapshot.count((), await list_pods(api, self._vendor, Scope(), no_progress, snapshot.problems))
+            snapshot.count((), await Reader(api).list_pods(self._vendor, Scope()))
             namespace = given or api.config.namespace
             return [
                 (facts.ref.name if facts.ref.namespace == namespace else str(facts.ref), facts.node or "waits")

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gcushare.cli.defragment.movable import MovablePods, find_movable
-from gcushare.cluster.reading import Scope, list_nodes, list_pods, no_progress
+from gcushare.cluster.listing import Scope
+from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
@@ -54,9 +55,10 @@ class ClusterState:
 
 async def read_state(client: KubeClient, vendor: Vendor, most_priority: int) -> ClusterState:
     """Read the cluster: nodes, then unfinished pods."""
-    snapshot = ClusterSnapshot(vendor)
-    nodes = await list_nodes(client, Scope(), no_progress, snapshot.problems)
-    pods = await list_pods(client, vendor, Scope(), no_progress, snapshot.problems)
+    reader = Reader(client)
+    snapshot = ClusterSnapshot(vendor, problems=reader.problems)
+    nodes = await reader.list_nodes(Scope())
+    pods = await reader.list_pods(vendor, Scope())
     return make_state(snapshot, nodes, pods, most_priority)
 
 

@@ -18,9 +18,9 @@ from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, worst
 from gcushare.cluster.diagnosis.gather import gather
+from gcushare.cluster.reader import Reader
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import SystemClock
 from gcushare.kube.errors import InvalidError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
@@ -63,7 +63,7 @@ class _Doctor:
 
     async def _examine(self, client: KubeClient) -> tuple[Facts, list[Finding]]:
         async with Screen(self.around).progress() as progress:
-            facts = await gather(client, self.settings.where, SystemClock(), progress)
+            facts = await gather(Reader(client, progress), self.settings.where)
         return facts, examine(facts)
 
     def _is_agreed(self, fixes: Sequence[Fix]) -> bool:

@@ -7,6 +7,7 @@ from gcushare.cli.explain.text import explain_document, explain_text
 from gcushare.cli.kubectl.flags import ExplainSettings, Output
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.terminal.documents import to_json, to_yaml
+from gcushare.cluster.reader import Reader
 
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
@@ -14,7 +15,7 @@ async def explain(session: Session, settings: ExplainSettings) -> int:
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
         namespace, _, name = settings.pod.rpartition("/")
         pod = (namespace or settings.namespace or api.config.namespace, name)
-        explained = await explain_pod(api, session.vendor, settings.figures, pod, progress.count)
+        explained = await explain_pod(Reader(api, progress), session.vendor, settings.figures, pod)
     screen, output = session.screen, settings.show.output
     if output is Output.JSON:
         screen.print_text(to_json(explain_document(explained)))

@@ -13,7 +13,8 @@ from gcushare.cli.explain.other_resources import LackingNode, find_lacking
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather import SnapshotRequest, gather
-from gcushare.cluster.reading import Progress, Scope
+from gcushare.cluster.listing import Scope
+from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explain.reasons import Explainer
@@ -54,9 +55,7 @@ class Explained:
         return self.snapshot.ledger.assignment(self.pod.metadata.uid)
 
 
-async def explain_pod(
-    api: KubeClient, vendor: Vendor, figures: SourceFlags, pod: tuple[str, str], progress: Progress
-) -> Explained:
+async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod: tuple[str, str]) -> Explained:
     """Explain the pod of this namespace and name.
 
     Raises:
@@ -65,7 +64,7 @@ async def explain_pod(
         GcushareError: neither the API server nor the extender answers.
     """
     namespace, name = pod
-    found = await api.get(PODS, name, namespace=namespace)
+    found = await reader.client.get(PODS, name, namespace=namespace)
     try:
         request = current_request(found, vendor)
     except (RemoteContractError, Refused) as error:
@@ -78,20 +77,20 @@ async def explain_pod(
     if is_finished(found):
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
-        explained = await _explain_bound(api, vendor, found, progress)
-        return await _with_choice(api, vendor, figures, explained)
-    explained = await _explain_unbound(api, vendor, figures, found, request.cards, progress)
-    return replace(explained, lacking=await find_lacking(api, found, explained.document))
+        explained = await _explain_bound(reader, vendor, found)
+        return await _with_choice(reader.client, vendor, figures, explained)
+    explained = await _explain_unbound(reader, vendor, figures, found, request.cards)
+    return replace(explained, lacking=await find_lacking(reader.client, found, explained.document))
 
 
 async def _explain_unbound(
-    api: KubeClient, vendor: Vendor, figures: SourceFlags, pod: Pod, request: CardRequest, progress: Progress
+    reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, request: CardRequest
 ) -> Explained:
     """Ask the extender why a pod waits; where it does not answer, ask the same core over the same ledger here."""
     passed_over = ""
     if figures.source is not SourceChoice.API:
         timeout_s = QUICK_S if figures.source is SourceChoice.AUTO else None
-        async with open_extender(figures, vendor, api, timeout_s=timeout_s) as extender:
+        async with open_extender(figures, vendor, reader.client, timeout_s=timeout_s) as extender:
             try:
                 document = await extender.explain(pod.metadata.namespace, pod.metadata.name)
             except GcushareError as error:
@@ -103,7 +102,7 @@ async def _explain_unbound(
                 document = msgspec.structs.replace(document, uid=pod.metadata.uid)
                 source = Source("extender", extender.words)
                 return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
-    snapshot = await gather(api, SnapshotRequest(vendor=vendor), progress)
+    snapshot = await gather(reader, SnapshotRequest(vendor=vendor))
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
     document = _explain_waiting(snapshot, pod, request)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=source)
@@ -117,11 +116,11 @@ def _explain_refused(vendor: Vendor, pod: Pod, problem: str) -> Explained:
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-async def _explain_bound(api: KubeClient, vendor: Vendor, pod: Pod, progress: Progress) -> Explained:
+async def _explain_bound(reader: Reader, vendor: Vendor, pod: Pod) -> Explained:
     """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node."""
     node = pod.spec.node_name
     try:
-        snapshot = await gather(api, SnapshotRequest(vendor=vendor, scope=Scope(node=node)), progress)
+        snapshot = await gather(reader, SnapshotRequest(vendor=vendor, scope=Scope(node=node)))
     except NotFoundError:
         snapshot = ClusterSnapshot(vendor, is_partial=True)
         snapshot.problems.append(f"node {node} does not exist any more")

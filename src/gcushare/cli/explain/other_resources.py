@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gcushare.cluster.reading import UNFINISHED, list_objects
+from gcushare.cluster.listing import UNFINISHED, list_objects
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Verdict
 from gcushare.core.other_resources import Shortage, find_shortages

@@ -12,7 +12,8 @@ from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.documents import to_json, to_yaml
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.gather import SnapshotRequest, gather
-from gcushare.cluster.reading import Scope
+from gcushare.cluster.listing import Scope
+from gcushare.cluster.reader import Reader
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:
@@ -24,7 +25,7 @@ async def show_table(session: Session, settings: TableSettings) -> int:
         async with session.connect(settings.at, connection) as api:
             return await watch(session.screen, api, connection, request, settings)
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
-        snapshot = await gather(api, request, progress.count)
+        snapshot = await gather(Reader(api, progress), request)
     session.require_cards(snapshot, settings.node)
     summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
     _print_summary(session, summary, settings)

@@ -5,7 +5,7 @@ it fits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -48,11 +48,11 @@ from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.gather import CONCERNED, gather
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
+from gcushare.cluster.listing import list_objects
 from gcushare.cluster.programs import Program, SeenPod, main_container
-from gcushare.cluster.reader import ANSWER_S, AT_ONCE, Progress
-from gcushare.cluster.reading import list_objects
+from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.core.errors import GcushareError
-from gcushare.kube.client import KubeClient, object_decoder
+from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import EVERYTHING, Resource
 from gcushare.runtime.entry import Surroundings
@@ -73,13 +73,12 @@ _LOG_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    """A program's answer to ``path``, the ``file`` that it makes, and what of it goes in."""
+class _Source:
+    """A file that one request fills: its path in the archive, what it is, and what reads it."""
 
-    endpoint: Endpoint
-    path: str
     file: str
-    cut: Cut
+    what: str
+    read: Callable[[], Awaitable[bytes]]
 
 
 @dataclass(slots=True)
@@ -90,10 +89,9 @@ class Collector:
     like a secret, or is known to be one, is masked.
     """
 
-    client: KubeClient
+    reader: Reader
     facts: Facts
     archive: Archive
-    progress: Progress
     redactor: Redactor
     names: frozenset[str] = frozenset()
 
@@ -109,11 +107,11 @@ class Collector:
         await self._add_objects()
         await self._add_programs()
         if log_lines:
-            await self._add_logs(log_lines)
+            await self._add_sources("reading logs", list(self._logs(log_lines)), _LOGS_AT_ONCE)
 
     async def _own_secrets(self) -> list[str]:
         """What the caller shows the API server: it must not be in the bundle, whoever logged it."""
-        header = await self.client.config.credentials.header()
+        header = await self.reader.client.config.credentials.header()
         return [] if header is None else [header.split()[-1]]
 
     def _add_findings(self, findings: Sequence[Finding]) -> None:
@@ -130,7 +128,7 @@ class Collector:
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
 
     async def _add_objects(self) -> None:
-        self.progress("collecting objects")
+        self.reader.progress("collecting objects")
         names = {node.metadata.name for node in self.facts.nodes}
         nodes = [node for node in await self._list("cluster/nodes.json", _NODES) if node["metadata"]["name"] in names]
         self._add_items("cluster/nodes.json", [slim_node(each) for each in nodes], "nodes")
@@ -152,88 +150,83 @@ class Collector:
 
     async def _add_programs(self) -> None:
         running = self.facts.running(Program.PLUGIN)
-        await self._add_pages("asking device plugins", [page for pod in running for page in self._plugin_pages(pod)])
+        plugins = [page for pod in running for page in self._plugin_pages(pod)]
+        await self._add_sources("asking device plugins", plugins, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
-        await self._add_pages("asking the scheduler extender", extenders)
+        await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
 
-    def _plugin_pages(self, pod: SeenPod) -> Iterator[_Page]:
-        endpoint = proxied_pod(self.client, pod)
+    def _plugin_pages(self, pod: SeenPod) -> Iterator[_Source]:
+        endpoint = proxied_pod(self.reader.client, pod)
         folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
-        yield _Page(endpoint, "/status", f"{folder}/status.json", cut_status)
-        yield _Page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+        yield self._page(endpoint, "/status", f"{folder}/status.json", cut_status)
+        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
 
-    def _extender_pages(self, name: str, endpoint: Endpoint) -> Iterator[_Page]:
+    def _extender_pages(self, name: str, endpoint: Endpoint) -> Iterator[_Source]:
         folder = f"extender/{name}"
-        yield _Page(endpoint, "/version", f"{folder}/version.txt", cut_version)
-        yield _Page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+        yield self._page(endpoint, "/version", f"{folder}/version.txt", cut_version)
+        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
-            yield _Page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
+            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
             waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
-                yield _Page(endpoint, page, file, cut_explanation)
+                yield self._page(endpoint, page, file, cut_explanation)
+
+    def _page(self, endpoint: Endpoint, path: str, file: str, cut: Cut) -> _Source:
+        """A program's answer to ``path``, of which ``cut`` returns what goes in."""
+
+        async def read() -> bytes:
+            answer = await self.reader.ask(endpoint, path)
+            kept = self.redactor.document(cut(answer.body, self.names))
+            return (kept if isinstance(kept, str) else to_json(kept)).encode()
+
+        return _Source(file, f"its answer to {path}", read)
 
     def _extenders(self) -> list[tuple[str, Endpoint]]:
         pods = self.facts.running(Program.EXTENDER)
-        found = [(pod.metadata.name, proxied_pod(self.client, pod)) for pod in pods]
+        found = [(pod.metadata.name, proxied_pod(self.reader.client, pod)) for pod in pods]
         service = self.facts.extender.service
         if not found and service is not None:
-            found = [("behind-service", proxied_service(self.client, service))]
+            found = [("behind-service", proxied_service(self.reader.client, service))]
         return found
 
-    async def _add_pages(self, doing: str, pages: Sequence[_Page]) -> None:
-        """Ask for pages, many at a time: of dead nodes each takes the whole time that an answer may take."""
-        for start in range(0, len(pages), AT_ONCE):
-            self.progress(f"{doing}: {start} of {len(pages)}")
-            batch = pages[start : start + AT_ONCE]
-            for page, text in zip(batch, await asyncio.gather(*map(self._read_page, batch)), strict=True):
-                if text is not None:
-                    self.archive.add(page.file, text.encode(), f"its answer to {page.path}")
+    async def _add_sources(self, doing: str, sources: Sequence[_Source], at_once: int) -> None:
+        """Read and add files in batches: of dead nodes each takes the whole time that an answer may take."""
+        for start in range(0, len(sources), at_once):
+            self.reader.progress(f"{doing}: {start} of {len(sources)}")
+            batch = sources[start : start + at_once]
+            for source, content in zip(batch, await ask_all(each.read() for each in batch), strict=True):
+                if isinstance(content, GcushareError):
+                    self._leave_out(source.file, str(content))
+                else:
+                    self.archive.add(source.file, content, source.what)
 
-    async def _read_page(self, page: _Page) -> str | None:
-        try:
-            body = await page.endpoint.get(page.path, timeout_s=ANSWER_S)
-            kept = self.redactor.document(page.cut(body, self.names))
-        except GcushareError as failure:
-            self._leave_out(page.file, str(failure))
-            return None
-        return kept if isinstance(kept, str) else to_json(kept)
-
-    async def _add_logs(self, lines: int) -> None:
-        wanted = list(self._logs())
-        for start in range(0, len(wanted), _LOGS_AT_ONCE):
-            self.progress(f"reading logs: {start} of {len(wanted)}")
-            batch = wanted[start : start + _LOGS_AT_ONCE]
-            texts = await asyncio.gather(*(self._read_log(*each, lines) for each in batch))
-            for (pod, container, is_previous), text in zip(batch, texts, strict=True):
-                if text is not None:
-                    self.archive.add(_log_path(pod, container, is_previous), text, "log")
-
-    def _logs(self) -> Iterator[tuple[SeenPod, str, bool]]:
+    def _logs(self, lines: int) -> Iterator[_Source]:
         """The containers that run our programs or kube-scheduler, now and before their last restart; no sidecars."""
         for program in Program:
             for pod in self.facts.running(program):
                 container = main_container(pod)
                 if container is None:
                     continue
-                yield pod, container.name, False
+                yield self._log(pod, container.name, lines, is_previous=False)
                 if any(each.restart_count for each in pod.status.container_statuses if each.name == container.name):
-                    yield pod, container.name, True
+                    yield self._log(pod, container.name, lines, is_previous=True)
 
-    async def _read_log(self, pod: SeenPod, container: str, is_previous: bool, lines: int) -> bytes | None:
+    def _log(self, pod: SeenPod, container: str, lines: int, *, is_previous: bool) -> _Source:
         query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
         if is_previous:
             query["previous"] = "true"
         path = _PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
-        try:
-            body = await self.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
-        except GcushareError as failure:
-            self._leave_out(_log_path(pod, container, is_previous), str(failure))
-            return None
-        return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
+
+        async def read() -> bytes:
+            body = await self.reader.client.get_raw(f"{path}?{urlencode(query)}", "pods/log", timeout_s=_LOG_S)
+            return self.redactor.text(cut_log(body.decode("utf-8", errors="replace"), self.names)).encode()
+
+        ending = ".previous.log" if is_previous else ".log"
+        return _Source(f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}", "log", read)
 
     async def _list(
         self, path: str, resource: Resource[JsonObject], words: tuple[bytes, ...] = ()
@@ -245,7 +238,7 @@ class Collector:
         problems: list[str] = []
         try:
             found: list[JsonObject] = await list_objects(
-                self.client, resource, EVERYTHING, OBJECT, words=words, problems=problems
+                self.reader.client, resource, EVERYTHING, OBJECT, words=words, problems=problems
             )
         except GcushareError as failure:
             self._leave_out(path, str(failure))
@@ -265,11 +258,6 @@ class Collector:
         self.archive.leave_out(path, self.redactor.text(own_words(why, self.names)))
 
 
-def _log_path(pod: SeenPod, container: str, is_previous: bool) -> str:
-    ending = ".previous.log" if is_previous else ".log"
-    return f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}"
-
-
 def run(settings: BundleSettings, around: Surroundings) -> int:
     """Make a bundle and say where it is; returns the exit code.
 
@@ -281,16 +269,16 @@ def run(settings: BundleSettings, around: Surroundings) -> int:
 
 async def _make_bundle(settings: BundleSettings, around: Surroundings) -> int:
     """Collect the bundle; incomplete is not failed: the manifest says what is missing."""
-    clock = SystemClock()
-    began = clock.now()
+    began = SystemClock().now()
     path = settings.file or Path(f"gcushare-support-{began:%Y%m%dT%H%M%SZ}.tar.gz")
     async with (
         open_cluster(settings.kube, around.environ, program="gcushare-support-bundle") as client,
         Screen(around).progress() as progress,
     ):
         with new_archive(path, began, settings.max_size) as archive:
-            facts = await gather(client, settings.where, clock, progress)
-            collector = Collector(client, facts, archive, progress, Redactor())
+            reader = Reader(client, progress)
+            facts = await gather(reader, settings.where)
+            collector = Collector(reader, facts, archive, Redactor())
             await collector.collect(examine(facts), settings.log_lines)
             archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
     around.stdout.write(_summary(path, archive, began))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from gcushare.cli.kubectl.flags import Output, TopSettings
@@ -19,28 +18,24 @@ from gcushare.cli.top.memory_use import (
 )
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
 from gcushare.cluster.cluster_flags import PluginPodSettings
-from gcushare.cluster.endpoints import fetch_from_plugin, list_plugin_pods
 from gcushare.cluster.gather import SnapshotRequest, gather
-from gcushare.cluster.programs import SeenPod
-from gcushare.cluster.reading import Progress, Scope
+from gcushare.cluster.listing import Scope
+from gcushare.cluster.reader import Dated, Reader
 from gcushare.core.errors import GcushareError
 from gcushare.core.wording import some_names
-from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
-
-_AT_ONCE = 32
-"""Plugins asked at a time: a thousand take some seconds, and the API server keeps room for others."""
 
 
 async def top(session: Session, settings: TopSettings) -> int:
     """Show what is granted beside what is used."""
     request = SnapshotRequest(vendor=session.vendor, scope=Scope(settings.node, settings.selector or ""))
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
-        snapshot = await gather(api, request, progress.count)
+        reader = Reader(api, progress)
+        snapshot = await gather(reader, request)
         session.require_cards(snapshot, settings.node)
         summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)
-        scraped = await scrape_plugins(api, session.vendor, settings.plugins, nodes, progress.count)
+        scraped = await read_plugins(reader, session.vendor, settings.plugins, nodes)
     problems = _problems(summary, scraped, settings)
     _print(session, summary, scraped, problems)
     return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
@@ -59,30 +54,23 @@ class Scraped:
         return {node for node, _ in (*self.readings, *self.failures)}
 
 
-async def scrape_plugins(
-    api: KubeClient, vendor: Vendor, place: PluginPodSettings, nodes: frozenset[str], progress: Progress
-) -> Scraped:
-    """Ask the plugins of these nodes for their metrics, through the API server's proxy of their pods.
+async def read_plugins(reader: Reader, vendor: Vendor, place: PluginPodSettings, nodes: frozenset[str]) -> Scraped:
+    """Ask the plugins of these nodes for their metrics.
 
     Raises:
         GcushareError: the plugins' pods cannot be listed.
     """
-    plugins = [pod for pod in await list_plugin_pods(api, place) if pod.spec.node_name in nodes]
-    gate = asyncio.Semaphore(_AT_ONCE)
+    plugins = [pod for pod in await reader.list_plugins(place) if pod.spec.node_name in nodes]
     scraped = Scraped()
 
-    async def scrape(pod: SeenPod) -> None:
-        try:
-            async with gate:
-                body = await fetch_from_plugin(api, place, pod, "metrics")
-            scraped.readings.update(parse_metrics(body.decode("utf-8", errors="replace"), vendor.name))
-        except GcushareError as error:
-            scraped.failures[pod.spec.node_name, pod.key] = error
-        progress("plugins", len(scraped.nodes))
+    def read(answer: Dated) -> dict[CardKey, CardReadings]:
+        return parse_metrics(answer.body.decode("utf-8", errors="replace"), vendor.name)
 
-    async with asyncio.TaskGroup() as group:
-        for pod in plugins:
-            group.create_task(scrape(pod), name=f"metrics of {pod.key}")
+    for pod, found in await reader.ask_plugins(plugins, "/metrics", read, place=place):
+        if isinstance(found, GcushareError):
+            scraped.failures[pod.spec.node_name, pod.key] = found
+        else:
+            scraped.readings.update(found)
     return scraped
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.cluster.diagnosis.facts import Area, CertificateFacts, PolicyFacts
+from gcushare.cluster.diagnosis.facts import CertificateFacts, PolicyFacts
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -22,6 +22,7 @@ from gcushare.cluster.diagnosis.schedulers import (
 )
 from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.reader import Reader
+from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.resources import CONFIG_MAPS, Resource
 from gcushare.wire.certificates import first_end

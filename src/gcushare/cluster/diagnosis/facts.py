@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +10,8 @@ from functools import cached_property
 from gcushare.cluster.diagnosis.schedulers import SchedulerFacts
 from gcushare.cluster.metrics_text import Figures
 from gcushare.cluster.programs import Program, SeenPod, Service
+from gcushare.cluster.reader import ClockFacts
+from gcushare.cluster.rights import Area, Unread
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS, Vendor
@@ -18,29 +19,6 @@ from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.objects import Lease, Node
-
-
-class Area(enum.Enum):
-    """A part of the snapshot that is read by itself; the value says what is checked with it."""
-
-    NODES = "nodes, their inventories and capacities"
-    PODS = "pods, their records and our programs"
-    PLUGINS = "what the device plugins and the kubelets say"
-    EXTENDER = "the scheduler extender and its calls"
-    SERVICE = "the address that the scheduler has to call"
-    CONFIG_MAPS = "how the schedulers are configured"
-    LEASES = "who leads the extenders"
-    POLICIES = "whether records are protected from pods' authors"
-    SECRETS = "when certificates end"
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A part that could not be read. ``right`` is set where a right was missing: ``list pods``."""
-
-    part: Area
-    problem: str
-    right: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +92,6 @@ class CertificateFacts:
     subject: str
     not_after: datetime | None = None
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockFacts:
-    """How far a clock is ahead of the API server's, in seconds, and how exactly that is known."""
-
-    subject: str
-    ahead_s: float
-    within_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

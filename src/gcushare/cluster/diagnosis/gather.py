@@ -5,32 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gcushare._version import __version__
 from gcushare.cluster.diagnosis.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
-from gcushare.cluster.diagnosis.facts import (
-    Area,
-    ClockFacts,
-    ExtenderFacts,
-    Facts,
-    PluginFacts,
-    ReplicaFacts,
-    Unread,
-)
+from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
 from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, Service, flag, program_of, vendor_of_plugin
-from gcushare.cluster.reader import ANSWER_S, Progress, Reader, needed_rights
-from gcushare.cluster.reading import list_objects
+from gcushare.cluster.reader import ANSWER_S, ClockFacts, Dated, Reader
+from gcushare.cluster.rights import Area, needed_rights
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
-from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock
-from gcushare.kube.resources import EVERYTHING, LEASES, NODES, PODS, Resource
+from gcushare.kube.resources import LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.documents.plugin_status import parse_plugin_status
+from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
 from gcushare.wire.objects import NODE, Lease, Node
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
@@ -47,7 +37,7 @@ VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's ver
 _Clocks = tuple[ClockFacts, ...]
 
 
-async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progress: Progress) -> Facts:
+async def gather(reader: Reader, where: WhereSettings) -> Facts:
     """Gather the facts.
 
     Raises:
@@ -56,8 +46,7 @@ async def gather(client: KubeClient, where: WhereSettings, clock: Clock, progres
     """
     scheduler_config = where.read_scheduler_config()
     namespace, _ = where.service
-    reader = Reader(client, clock, progress)
-    version = await reader.begin(needed_rights(namespace))
+    version = await reader.learn_rights(needed_rights(namespace))
     nodes, pods, policies = await asyncio.gather(
         _read_nodes(reader, where.node), _read_pods(reader, where.node), read_policies(reader)
     )
@@ -97,13 +86,13 @@ async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
     if name is not None:
         # One that does not exist is the caller's error, not a finding.
         return (await reader.client.get(NODES, name),)
-    found = await _list(reader, Area.NODES, NODES, NODE)
+    found = await reader.list_part(Area.NODES, NODES, NODE)
     return tuple(sorted(found, key=lambda node: node.metadata.name))
 
 
 async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
     """Read the pods that concern us; of one node, and our programs wherever they run, where a node is asked for."""
-    found = await _list(reader, Area.PODS, PODS, SEEN_POD, CONCERNED)
+    found = await reader.list_part(Area.PODS, PODS, SEEN_POD, CONCERNED)
     kept = (
         pod
         for pod in found
@@ -112,49 +101,28 @@ async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
     return tuple(sorted(kept, key=lambda pod: pod.key))
 
 
-async def _list(
-    reader: Reader, part: Area, resource: Resource[Any], decoder: BoundedJsonDecoder[T], words: tuple[bytes, ...] = ()
-) -> list[T]:
-    problems: list[str] = []
-
-    def progress(what: str, count: int) -> None:
-        reader.progress(f"reading {what}: {count}")
-
-    async def read() -> list[T]:
-        return await list_objects(
-            reader.client, resource, EVERYTHING, decoder, words=words, progress=progress, problems=problems
-        )
-
-    nothing: list[T] = []
-    found = await reader.attempt(part, read, nothing)
-    reader.unread.extend(Unread(part, problem) for problem in problems)
-    return found
-
-
 async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[PluginFacts, ...], _Clocks]:
-    """Ask every plugin what it believes and what its kubelet gave out."""
-    done = 0
+    """Ask every plugin that runs what it counts and what its kubelet gave out; the others are described as they are."""
+    asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
 
-    async def ask(pod: SeenPod) -> tuple[PluginFacts, _Clocks]:
-        nonlocal done
-        facts = PluginFacts(pod=pod, vendor=vendor_of_plugin(pod))
-        if pod.status.phase != "Running" or not reader.may_read(Area.PLUGINS):
-            return facts, ()
-        endpoint = proxied_pod(reader.client, pod)
-        try:
-            answer = await reader.ask(endpoint, "/status")
-            status = parse_plugin_status(answer.body)
-        except GcushareError as failure:
-            return PluginFacts(pod=pod, vendor=facts.vendor, problem=str(failure)), ()
-        finally:
-            done += 1
-            reader.progress(f"asking device plugins: {done} of {len(pods)}")
-        # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
-        vendor = VENDORS_BY_NAME.get(status.vendor, facts.vendor)
-        clocks = reader.clock_of(f"the device plugin of node {pod.spec.node_name}", answer)
-        return PluginFacts(pod=pod, vendor=vendor, status=status), clocks
+    def read(answer: Dated) -> tuple[PluginStatus, Dated]:
+        return parse_plugin_status(answer.body), answer
 
-    return _unzipped(await asyncio.gather(*(ask(pod) for pod in pods)))
+    found = await reader.ask_plugins(asked, "/status", read, timeout_s=ANSWER_S)
+    answers = {pod.key: answer for pod, answer in found}
+    return _unzipped(_plugin_facts(reader, pod, answers.get(pod.key)) for pod in pods)
+
+
+def _plugin_facts(
+    reader: Reader, pod: SeenPod, found: tuple[PluginStatus, Dated] | GcushareError | None
+) -> tuple[PluginFacts, _Clocks]:
+    vendor = vendor_of_plugin(pod)
+    if found is None or isinstance(found, GcushareError):
+        return PluginFacts(pod=pod, vendor=vendor, problem=str(found or "")), ()
+    status, answer = found
+    # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
+    facts = PluginFacts(pod=pod, vendor=VENDORS_BY_NAME.get(status.vendor, vendor), status=status)
+    return facts, reader.clock_of(f"the device plugin of node {pod.spec.node_name}", answer)
 
 
 async def _read_extender(

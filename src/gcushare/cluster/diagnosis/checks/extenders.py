@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import needs_extender, span
-from gcushare.cluster.diagnosis.facts import Area, Facts
+from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.rights import Area
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
 
 BEHIND_S = 180.0

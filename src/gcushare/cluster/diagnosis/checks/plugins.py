@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, vendor_nodes
-from gcushare.cluster.diagnosis.facts import Area, Facts, PluginFacts
+from gcushare.cluster.diagnosis.facts import Facts, PluginFacts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
+from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys

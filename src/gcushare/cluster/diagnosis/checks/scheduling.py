@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, span, vendor_nodes, words_of
-from gcushare.cluster.diagnosis.facts import Area, Facts
+from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cluster.programs import Service, port_of
+from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import VERBS_PORT

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gcushare.cluster.diagnosis.checks.views import span
-from gcushare.cluster.diagnosis.facts import Area, Facts, PolicyFacts
+from gcushare.cluster.diagnosis.facts import Facts, PolicyFacts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
+from gcushare.cluster.rights import Area
 
 FIRST_WITH_POLICIES = (1, 30)
 """ValidatingAdmissionPolicy is generally available from here on."""

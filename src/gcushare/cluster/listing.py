@@ -1,4 +1,4 @@
-"""Lists nodes and pods from the API server, page by page; only those that were asked for, and each once."""
+"""Lists objects from the API server, page by page: only those that were asked for, and each once."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import msgspec
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import GoneError
-from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
+from gcushare.wire.objects import HEAD
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
-Progress = Callable[[str, int], None]
-"""Called with what is being read and how many came."""
+Count = Callable[[str, int], None]
+"""Called with what is being read and how many objects came."""
 
 
-def no_progress(what: str, count: int) -> None:
-    """For reads that are over before anyone could watch them."""
+def _no_count(what: str, count: int) -> None:
+    """For lists that end before anyone could watch them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +47,6 @@ class Scope:
         return Selector(fields=f"metadata.name={self.node}"), Selector(fields=f"{UNFINISHED},spec.nodeName={self.node}")
 
 
-async def list_nodes(client: KubeClient, scope: Scope, progress: Progress, problems: list[str]) -> list[Node]:
-    """List the nodes of the scope; ``problems`` takes those that cannot be decoded.
-
-    Raises:
-        NotFoundError: the one node that was named does not exist.
-    """
-    if scope.node is not None:
-        return [await client.get(NODES, scope.node)]
-    return await list_objects(client, NODES, scope.selectors()[0], NODE, progress=progress, problems=problems)
-
-
-async def list_pods(
-    client: KubeClient, vendor: Vendor, scope: Scope, progress: Progress, problems: list[str]
-) -> list[Pod]:
-    """List the unfinished pods of the scope that ask for cards of this vendor."""
-    words = asking_words(vendor)
-    selector = scope.selectors()[1]
-    return await list_objects(client, PODS, selector, POD, words=words, progress=progress, problems=problems)
-
-
 async def list_objects(
     client: KubeClient,
     resource: Resource[Any],
@@ -75,7 +55,7 @@ async def list_objects(
     *,
     problems: list[str],
     words: tuple[bytes, ...] = (),
-    progress: Progress = no_progress,
+    progress: Count = _no_count,
 ) -> list[T]:
     """List a collection; objects without any of ``words`` in their JSON are not even decoded."""
     found: dict[str, T] = {}

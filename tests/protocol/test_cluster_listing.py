@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.cluster.reading import list_objects
+from gcushare.cluster.listing import list_objects
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import EVERYTHING, PODS
 from gcushare.wire.objects import POD

@@ -19,7 +19,13 @@ from gcushare.cli.support_bundle.object_sanitizer import (
     slim_pod,
     slim_words,
 )
+from gcushare.cli.support_bundle.program_flags import OUR_FLAGS
+from gcushare.config_manager.settings import CommandSettings, RunSettings, UninstallSettings
+from gcushare.device_plugin.settings import PluginSettings
 from gcushare.kube.clock import rfc3339_micro
+from gcushare.runtime.settings.command_line import COMMON_FLAGS
+from gcushare.runtime.settings.declare import list_specs
+from gcushare.scheduler_extender.settings import ExtenderSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import keys
 from tests.unit import full_objects
@@ -275,3 +281,11 @@ def test_settings_of_language_models_are_not_masked_everywhere(name: str, value:
 def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
     assert slim_node({}) == {"metadata": {}}
     assert slim_node({"metadata": None, "status": "?"}) == {"metadata": {}}
+
+
+def test_the_flags_that_are_shown_are_those_that_our_programs_declare() -> None:
+    declared = set(COMMON_FLAGS)
+    for settings in (CommandSettings, RunSettings, UninstallSettings, PluginSettings, ExtenderSettings):
+        specs = [spec for spec in list_specs(settings) if not spec.is_argument and not spec.is_secret]
+        declared |= {word.lstrip("-") for spec in specs for word in spec.words}
+    assert declared == OUR_FLAGS

@@ -15,12 +15,12 @@ from gcushare.cli.support_bundle.object_shapes import (
     ENVIRONMENT,
     EVENT,
     FLAG_VALUE,
-    FLAGS,
     METADATA,
     NODE,
     POD_SPEC,
     POD_STATUS,
 )
+from gcushare.cli.support_bundle.program_flags import FLAGS
 from gcushare.cli.support_bundle.redact import is_secret_anywhere
 from gcushare.cli.support_bundle.shapes import Left, Shape
 
@@ -74,9 +74,9 @@ def slim_words(words: Sequence[Any]) -> list[str]:
 
 def _is_known(word: str, before: str) -> bool:
     name, _, value = word.partition("=")
-    if word.startswith("-") and name.lstrip("-") in FLAGS.split():
+    if word.startswith("-") and name.lstrip("-") in FLAGS:
         return FLAG_VALUE(value) is not Left.OUT
-    if before.startswith("-") and before.lstrip("-") in FLAGS.split() and not word.startswith("-"):
+    if before.startswith("-") and before.lstrip("-") in FLAGS and not word.startswith("-"):
         return FLAG_VALUE(word) is not Left.OUT
     return word.rpartition("/")[2] in COMMAND_WORDS
 

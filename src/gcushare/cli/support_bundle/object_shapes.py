@@ -63,15 +63,6 @@ ENVIRONMENT = frozenset(
     )
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
-FLAGS = """
-vendor mode memory-unit cards device-list-strategy listen-address listen-port log-level log-format log-dir config
-policy-config-file leader-elect no-leader-elect lease-name lease-namespace node-policy card-policy whole-card-policy
-whole-cards no-whole-cards extender-service extender-url scheduler-name pod-use no-pod-use tls-cert-file tls-key-file
-tls-client-ca-file tls-ca tls-cert tls-key kubernetes-dir manifest unit restart host-root ignorable
-weight timeout interval v bind-address secure-port kubeconfig authentication-kubeconfig authorization-kubeconfig
-feature-gates
-"""
-"""Flags of our programs and of kube-scheduler, none of which takes a secret."""
 FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
 COMMAND_WORDS = frozenset(
     {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}

@@ -128,7 +128,7 @@ def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
     for name in sorted(snapshot.nodes.keys() - shown.keys()):
         if not snapshot.nodes[name].problem:
             snapshot.problems.append(f"node {name} is not known to the scheduler extender (yet?): left out")
-            snapshot.lose_node(name)
+            snapshot.remove_node(name)
 
 
 def _cards_of(node: NodePart, known: NodeState | None) -> list[InventoryCard]:

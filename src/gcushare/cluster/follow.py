@@ -156,18 +156,18 @@ class _NodeHandler:
 
     def applied(self, obj: Node) -> None:
         self._names[obj.metadata.uid] = obj.metadata.name
-        self._snapshot.see_node(obj)
+        self._snapshot.update_node(obj)
         self._changed.set()
 
     def deleted(self, obj: Node) -> None:
         self._names.pop(obj.metadata.uid, None)
-        self._snapshot.lose_node(obj.metadata.name)
+        self._snapshot.remove_node(obj.metadata.name)
         self._changed.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         gone = {self._names.pop(uid) for uid in self._names.keys() - uids}
         for name in gone - set(self._names.values()):
-            self._snapshot.lose_node(name)
+            self._snapshot.remove_node(name)
         self._changed.set()
 
 
@@ -180,17 +180,17 @@ class _PodHandler:
 
     def applied(self, obj: _WatchedPod) -> None:
         if obj.pod is not None:
-            self._snapshot.see_pod(obj.pod)
+            self._snapshot.update_pod(obj.pod)
             self._changed.set()
         elif obj.uid in self._snapshot.pods:
             self.deleted(obj)
 
     def deleted(self, obj: _WatchedPod) -> None:
         if obj.uid in self._snapshot.pods:
-            self._snapshot.lose_pod(obj.uid)
+            self._snapshot.remove_pod(obj.uid)
             self._changed.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         for uid in self._snapshot.pods.keys() - uids:
-            self._snapshot.lose_pod(uid)
+            self._snapshot.remove_pod(uid)
         self._changed.set()

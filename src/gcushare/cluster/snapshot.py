@@ -114,12 +114,12 @@ class ClusterSnapshot:
         Without ``is_counted`` only what describes the pods is taken: another source says what they hold.
         """
         for node in nodes:
-            self.see_node(node)
+            self.update_node(node)
         for pod in pods:
             if not (self.is_partial and pod.is_bound and pod.spec.node_name not in self.nodes):
-                self.see_pod(pod, is_counted=is_counted)
+                self.update_pod(pod, is_counted=is_counted)
 
-    def see_node(self, node: Node) -> None:
+    def update_node(self, node: Node) -> None:
         """Take a node as it is now; one without cards of this vendor leaves no trace."""
         name = node.metadata.name
         problem = ""
@@ -142,12 +142,12 @@ class ClusterSnapshot:
             problem=problem,
         )
 
-    def lose_node(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         """The node is gone."""
         self.nodes.pop(name, None)
         self.ledger.remove_node(name)
 
-    def see_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
+    def update_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
         """Take a pod as it is now; one that asks for nothing of this vendor, or has ended, leaves no trace."""
         uid, problem = pod.metadata.uid, ""
         assignment, request = None, None
@@ -163,7 +163,7 @@ class ClusterSnapshot:
             with contextlib.suppress(RemoteContractError, Refused):
                 request = pod_request(pod, self.vendor, options=NO_OPTIONS, is_bound=pod.is_bound)
         if is_finished(pod) or (assignment is None and request is None and not problem):
-            self.lose_pod(uid)
+            self.remove_pod(uid)
             return
         if is_counted:
             if assignment is not None:
@@ -174,7 +174,7 @@ class ClusterSnapshot:
         unplaced = assignment.unplaced if assignment is not None else 0
         self.pods[uid] = replace(facts, problem=problem, unplaced=unplaced)
 
-    def lose_pod(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """The pod is gone or has ended."""
         self.pods.pop(uid, None)
         self.ledger.forget(uid)

@@ -124,7 +124,7 @@ async def _explain_bound(reader: Reader, vendor: Vendor, pod: Pod) -> Explained:
     except NotFoundError:
         snapshot = ClusterSnapshot(vendor, is_partial=True)
         snapshot.problems.append(f"node {node} does not exist any more")
-    snapshot.see_pod(pod)
+    snapshot.update_pod(pod)
     assignment = snapshot.ledger.assignment(pod.metadata.uid)
     if assignment is None:
         raise RemoteContractError(f"pod {pod.key} is bound to {node!r}, but holds nothing that can be read")

@@ -78,7 +78,7 @@ class CertificateKeeper:
             return False
         except (GcushareError, OSError) as error:  # OSError: a full disk keeps what it has, and is tried again.
             if str(error) != self._problem:
-                log.warning("certificates not looked after %s", fields(secret=self._secret, reason=error))
+                log.warning("certificate check failed %s", fields(secret=self._secret, reason=error))
             self._problem = str(error)
             return False
         self._problem = ""

@@ -69,7 +69,7 @@ def check_certificates(facts: Facts) -> Iterator[Finding]:
     """Certificates that end soon, or have."""
     renew = (
         "renew it: cert-manager's Certificate says why it did not; with tls.mode=own delete the Secret and upgrade; of "
-        "the scheduler's calls, verbsTls.mode=own, the extender's log says why (certificates not looked after)"
+        "the scheduler's calls, verbsTls.mode=own, the extender's log says why (certificate check failed)"
     )
     for each in facts.certificates:
         if each.not_after is None:

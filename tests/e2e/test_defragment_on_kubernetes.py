@@ -15,7 +15,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS, Resource
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare_playground.picture import POD_OBJECTS, Picture
@@ -58,8 +58,8 @@ async def allow(client: KubeClient, disruptions: int) -> None:
 async def defragment(control_plane: ControlPlane, *words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
     environ = {"HOME": "/nowhere", "KUBECONFIG": str(control_plane.kubeconfig)}
-    around = Surroundings(("--execute", "--yes", "--for", "16", *words), environ, stdout, stderr)
-    code = await asyncio.to_thread(SUBCOMMANDS["defragment"].run, around, stdin=io.StringIO())
+    process = ProcessContext(("--execute", "--yes", "--for", "16", *words), environ, stdout, stderr)
+    code = await asyncio.to_thread(SUBCOMMANDS["defragment"].run, process, stdin=io.StringIO())
     return code, stdout.getvalue(), stderr.getvalue()
 
 

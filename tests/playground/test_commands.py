@@ -16,7 +16,7 @@ import pytest
 from gcushare._version import __version__
 from gcushare.cli import subcommands as gcushare
 from gcushare.core.units import GIB
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.clusters import BIN, started
 
@@ -36,8 +36,8 @@ def run_here(*words: str) -> subprocess.CompletedProcess[str]:
     """The same in this process: most of what such a run takes is Python's own start."""
     module, function = SCRIPTS[words[0]].split(":")
     stdout, stderr = io.StringIO(), io.StringIO()
-    surroundings = Surroundings(argv=words[1:], stdout=stdout, stderr=stderr)
-    code = getattr(importlib.import_module(module), function)(surroundings)
+    process = ProcessContext(argv=words[1:], stdout=stdout, stderr=stderr)
+    code = getattr(importlib.import_module(module), function)(process)
     return subprocess.CompletedProcess(words, code, stdout.getvalue(), stderr.getvalue())
 
 

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.units import GIB
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
@@ -56,7 +56,7 @@ def install(census: Census) -> None:
 async def examine(census: Census) -> Any:
     place, stdout, stderr = census.cluster.place, io.StringIO(), io.StringIO()
     argv = ("-o", "json", "--kubeconfig", str(place.kubeconfig), "--scheduler-config", str(place.scheduler_config))
-    await asyncio.to_thread(SUBCOMMANDS["doctor"].run, Surroundings(argv, {"HOME": str(place.root)}, stdout, stderr))
+    await asyncio.to_thread(SUBCOMMANDS["doctor"].run, ProcessContext(argv, {"HOME": str(place.root)}, stdout, stderr))
     assert stderr.getvalue() == ""
     return json.loads(stdout.getvalue())
 
@@ -90,8 +90,8 @@ async def test_a_system_at_work_gives_no_findings(census: Census) -> None:
 
 async def test_a_bundle_of_it_holds_what_the_programs_know(census: Census, tmp_path: Path) -> None:
     place, path, stdout = census.cluster.place, tmp_path / "bundle.tar.gz", io.StringIO()
-    around = Surroundings(("--kubeconfig", str(place.kubeconfig), str(path)), {"HOME": "/"}, stdout, stdout)
-    assert await asyncio.to_thread(SUBCOMMANDS["support-bundle"].run, around) == 0
+    process = ProcessContext(("--kubeconfig", str(place.kubeconfig), str(path)), {"HOME": "/"}, stdout, stdout)
+    assert await asyncio.to_thread(SUBCOMMANDS["support-bundle"].run, process) == 0
     with tarfile.open(path) as tar:
         names = {name.partition("/")[2]: name for name in tar.getnames()}
         member = tar.extractfile(names["extender/gcushare-scheduler-extender-1/enflame-inspect.json"])

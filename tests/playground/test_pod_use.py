@@ -14,7 +14,7 @@ from gcushare.cli.inspect.__main__ import main_gcushare
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.units import GIB
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare_playground.commands import port_of
 from gcushare_playground.picture import poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
@@ -76,8 +76,8 @@ async def until_reported(census: Census, url: str) -> None:
     await poll_until(look, "the metrics tell what the pod uses")
 
 
-async def run(main: Callable[[Surroundings], int], *argv: str) -> str:
+async def run(main: Callable[[ProcessContext], int], *argv: str) -> str:
     out, err = io.StringIO(), io.StringIO()
-    code = await asyncio.to_thread(main, Surroundings(argv, {"HOME": "/"}, out, err))
+    code = await asyncio.to_thread(main, ProcessContext(argv, {"HOME": "/"}, out, err))
     assert code == 0, err.getvalue()
     return out.getvalue()

@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from tests.protocol import kube_server
 from tests.protocol.inspect_rig import Ran, Tty
 
@@ -35,8 +35,8 @@ class Caller:
         found = {**self.environ, **environ}
         if columns:
             found = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **found}
-        around = Surroundings(argv=argv, environ=found, stdout=out, stderr=err)
-        code = await asyncio.to_thread(SUBCOMMANDS["cards"].run, around, proc=self.proc)
+        process = ProcessContext(argv=argv, environ=found, stdout=out, stderr=err)
+        code = await asyncio.to_thread(SUBCOMMANDS["cards"].run, process, proc=self.proc)
         return Ran(code, out.getvalue(), err.getvalue())
 
     async def ask(self, *argv: str) -> dict[str, Any]:

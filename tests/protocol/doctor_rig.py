@@ -23,7 +23,7 @@ from gcushare._version import __version__
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import InventoryCard
 from gcushare.kube.clock import rfc3339_micro
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.documents.plugin_status import PluginStatus
@@ -263,7 +263,7 @@ class DoctorRig:
     async def run(self, *argv: str, stdin: str | None = None, user: User | None = None, **environ: str) -> Answer:
         """Run ``gcushare doctor``; ``stdin`` is what a person types at a terminal."""
         answers = io.StringIO() if stdin is None else Tty(stdin)
-        return await self._run(lambda around: SUBCOMMANDS["doctor"].run(around, stdin=answers), argv, user, environ)
+        return await self._run(lambda process: SUBCOMMANDS["doctor"].run(process, stdin=answers), argv, user, environ)
 
     async def examine(self, *argv: str, user: User | None = None) -> Answer:
         """Run it for programs."""
@@ -274,12 +274,12 @@ class DoctorRig:
         return await self._run(SUBCOMMANDS["support-bundle"].run, argv, user, {})
 
     async def _run(
-        self, main: Callable[[Surroundings], int], argv: Sequence[str], user: User | None, environ: Mapping[str, str]
+        self, main: Callable[[ProcessContext], int], argv: Sequence[str], user: User | None, environ: Mapping[str, str]
     ) -> Answer:
         path = self.kubeconfig if user is None else self.api.kubeconfig(self.folder / user.name, user)
         stdout, stderr = io.StringIO(), io.StringIO()
-        around = Surroundings(argv, {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}, stdout, stderr)
-        code = await asyncio.to_thread(main, around)
+        process = ProcessContext(argv, {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}, stdout, stderr)
+        code = await asyncio.to_thread(main, process)
         return Answer(code, stdout.getvalue(), stderr.getvalue())
 
 

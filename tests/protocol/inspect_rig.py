@@ -18,7 +18,7 @@ from aiohttp import web
 from gcushare.cli.inspect.command_line import NAMES, main
 from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.cards import SERVES_MEMORY, InventoryCard
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Authorizer, Deletion
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
@@ -165,8 +165,8 @@ class Cluster:
         given = self.environ() if environ is None else dict(environ)
         if columns:
             given = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **given}
-        around = Surroundings(argv=argv, environ=given, stdout=out, stderr=err)
-        code = await asyncio.to_thread(main, self.names.word, around)
+        process = ProcessContext(argv=argv, environ=given, stdout=out, stderr=err)
+        code = await asyncio.to_thread(main, self.names.word, process)
         return Ran(code, out.getvalue(), err.getvalue())
 
 

@@ -20,7 +20,7 @@ from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import LEASES, NODES
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.documents import DOCS
@@ -41,8 +41,8 @@ async def node(tmp_path: Path) -> AsyncIterator[ProcessNode]:
 async def call(*argv: str, environ: dict[str, str] | None = None) -> tuple[int, list[str], str]:
     """Run a command as the console script would; its code, lines and errors."""
     out, err = io.StringIO(), io.StringIO()
-    around = Surroundings(argv=argv, environ=environ or {"HOME": "/nowhere"}, stdout=out, stderr=err)
-    code = await asyncio.to_thread(main, around)
+    process = ProcessContext(argv=argv, environ=environ or {"HOME": "/nowhere"}, stdout=out, stderr=err)
+    code = await asyncio.to_thread(main, process)
     return code, out.getvalue().splitlines(), err.getvalue()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.units import GIB
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault
 from tests.protocol.inspect_rig import a_node, cluster
@@ -18,8 +18,8 @@ from tests.protocol.plugin_rig import NODE, PluginRig
 
 async def run_command(name: str, kubeconfig: Path, *words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
-    around = Surroundings(argv=[*words, "--kubeconfig", str(kubeconfig)], environ={}, stdout=stdout, stderr=stderr)
-    code = await asyncio.to_thread(SUBCOMMANDS[name].run, around)
+    process = ProcessContext(argv=[*words, "--kubeconfig", str(kubeconfig)], environ={}, stdout=stdout, stderr=stderr)
+    code = await asyncio.to_thread(SUBCOMMANDS[name].run, process)
     return code, stdout.getvalue(), stderr.getvalue()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARDS
 from tests.extender_objects import pod_document
@@ -24,8 +24,8 @@ def owned(pod: dict[str, Any]) -> dict[str, Any]:
 
 async def ask(name: str, rig: Cluster, *words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
-    around = Surroundings(words, rig.environ(), stdout, stderr)
-    code = await asyncio.to_thread(SUBCOMMANDS[name].run, around)
+    process = ProcessContext(words, rig.environ(), stdout, stderr)
+    code = await asyncio.to_thread(SUBCOMMANDS[name].run, process)
     return code, stdout.getvalue(), stderr.getvalue()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare_playground.apiserver import Deletion, FailAfter, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -41,9 +41,9 @@ async def execute(
     rig: Cluster, *words: str, answer: str = "y\n", patience: str = "20s", stderr: Noticing | None = None
 ) -> tuple[int, str, str]:
     stdout, errors = io.StringIO(), stderr or Noticing()
-    around = Surroundings(("--execute", "--patience", patience, *words), rig.environ(), stdout, errors)
+    process = ProcessContext(("--execute", "--patience", patience, *words), rig.environ(), stdout, errors)
     stdin = Tty(answer) if answer else io.StringIO("y\n")
-    code: int = await asyncio.to_thread(SUBCOMMANDS["defragment"].run, around, stdin=stdin)
+    code: int = await asyncio.to_thread(SUBCOMMANDS["defragment"].run, process, stdin=stdin)
     return code, stdout.getvalue(), errors.getvalue()
 
 

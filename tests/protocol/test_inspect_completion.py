@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.cli.inspect.command_line import complete_gcushare
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, in_namespace
 
@@ -34,8 +34,8 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
 async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
     """The candidates without their descriptions, and cobra's directive."""
     out = io.StringIO()
-    around = Surroundings(argv=words, environ=found.environ(), stdout=out, stderr=io.StringIO())
-    assert await asyncio.to_thread(complete_gcushare, around) == 0
+    process = ProcessContext(argv=words, environ=found.environ(), stdout=out, stderr=io.StringIO())
+    assert await asyncio.to_thread(complete_gcushare, process) == 0
     *lines, directive = out.getvalue().splitlines()
     return [line.split("\t")[0] for line in lines], int(directive.removeprefix(":"))
 

@@ -17,7 +17,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.cdi import CdiSpecFile
 from gcushare.node.choices import Strategy
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from tests.protocol.plugin_rig import NODE, PluginRig
 
@@ -29,11 +29,11 @@ async def run_command(rig: PluginRig, *words: str, port: int | None = None) -> t
     argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(port or server.port)]
     argv += ["--node-name", NODE, "--kubeconfig", str(rig.root / "kubeconfig")]
     argv += ["--device-plugin-dir", str(rig.root / "device-plugins"), "--cdi-dir", str(rig.root / "cdi")]
-    around = Surroundings(argv=argv, environ={}, stdout=io.StringIO(), stderr=io.StringIO())
-    code = await asyncio.to_thread(main, around)
-    assert isinstance(around.stdout, io.StringIO)
-    assert isinstance(around.stderr, io.StringIO)
-    return code, around.stdout.getvalue(), around.stderr.getvalue()
+    process = ProcessContext(argv=argv, environ={}, stdout=io.StringIO(), stderr=io.StringIO())
+    code = await asyncio.to_thread(main, process)
+    assert isinstance(process.stdout, io.StringIO)
+    assert isinstance(process.stderr, io.StringIO)
+    return code, process.stdout.getvalue(), process.stderr.getvalue()
 
 
 async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> None:

@@ -15,7 +15,7 @@ from gcushare.cli.uninstall.__main__ import main
 from gcushare.cli.uninstall.clean import Cleaner, UninstallSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion
 from gcushare_playground.apiserver.objects import JsonObject, Key
@@ -200,8 +200,8 @@ async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path:
     said = []
     for _ in range(2):
         out = io.StringIO()
-        around = Surroundings(argv=("--vendor", "enflame", "--kubeconfig", str(kubeconfig)), environ={}, stdout=out)
-        assert await asyncio.to_thread(main, around) == 0
+        process = ProcessContext(argv=("--vendor", "enflame", "--kubeconfig", str(kubeconfig)), environ={}, stdout=out)
+        assert await asyncio.to_thread(main, process) == 0
         said.append(out.getvalue().count("cleaned"))
     assert said == [2, 0]
 
@@ -211,15 +211,15 @@ async def test_the_command_says_what_the_api_server_refuses(tmp_path: Path) -> N
         kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
         errors = io.StringIO()
         words = ("--vendor", "enflame", "--kubeconfig", str(kubeconfig))
-        around = Surroundings(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
-        assert await asyncio.to_thread(main, around) != 0
+        process = ProcessContext(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
+        assert await asyncio.to_thread(main, process) != 0
         assert "401" in errors.getvalue()
 
 
 async def test_the_command_refuses_to_guess_the_vendor(server: ApiServer, tmp_path: Path) -> None:
     errors = io.StringIO()
     words = ("--remove-node-label", "--kubeconfig", str(server.kubeconfig(tmp_path / "kubeconfig")))
-    around = Surroundings(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
-    assert await asyncio.to_thread(main, around) == 2
+    process = ProcessContext(argv=words, environ={}, stdout=io.StringIO(), stderr=errors)
+    assert await asyncio.to_thread(main, process) == 2
     assert "--vendor" in errors.getvalue()
     assert stored(server, "n1")["metadata"]["labels"] == ENFLAME_LABEL

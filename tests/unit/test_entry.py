@@ -22,7 +22,7 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import EXIT_STATUS, exit_code_for
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -41,12 +41,12 @@ PROGRAM = Program("gcushare-entry", "Ends.", "1.0", EntrySettings)
 
 
 def run_main(main: Callable[[EntrySettings], int], *argv: str, with_log: bool = False) -> tuple[int, str, str]:
-    around = Surroundings(argv, {}, io.StringIO(), io.StringIO())
+    process = ProcessContext(argv, {}, io.StringIO(), io.StringIO())
     find_log: Callable[[EntrySettings], LogSettings] | None = (lambda found: found.log) if with_log else None
-    code = run_program(PROGRAM, main, log_settings=find_log, surroundings=around)
-    assert isinstance(around.stdout, io.StringIO)
-    assert isinstance(around.stderr, io.StringIO)
-    return code, around.stdout.getvalue(), around.stderr.getvalue()
+    code = run_program(PROGRAM, main, log_settings=find_log, process=process)
+    assert isinstance(process.stdout, io.StringIO)
+    assert isinstance(process.stderr, io.StringIO)
+    return code, process.stdout.getvalue(), process.stderr.getvalue()
 
 
 def fail_with(error: BaseException) -> Callable[[EntrySettings], int]:

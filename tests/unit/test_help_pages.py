@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.cli.kubectl.marks import Mark, legend_rows
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings.declare import Program, settings
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -33,10 +33,10 @@ class Terminal(io.StringIO):
 
 def help_of(*words: str, columns: int = 80) -> str:
     module, function = SCRIPTS[words[0]].split(":")
-    main: Callable[[Surroundings], int] = getattr(importlib.import_module(module), function)
+    main: Callable[[ProcessContext], int] = getattr(importlib.import_module(module), function)
     stdout = Terminal()
-    around = Surroundings((*words[1:], "--help"), {"COLUMNS": str(columns)}, stdout, io.StringIO())
-    assert main(around) == 0
+    process = ProcessContext((*words[1:], "--help"), {"COLUMNS": str(columns)}, stdout, io.StringIO())
+    assert main(process) == 0
     return stdout.getvalue()
 
 
@@ -91,7 +91,7 @@ def test_a_long_example_is_broken_as_a_shell_reads_it() -> None:
     line = "program --a-long-flag /a/long/path/to/a/file --another-long-flag another-value --third third-value"
     stdout = io.StringIO()
     program = Program("program", "Shows.", "1", NoSettings, examples=((line, "does it"),))
-    assert run_program(program, lambda _: 0, surroundings=Surroundings(("--help",), {"COLUMNS": "80"}, stdout)) == 0
+    assert run_program(program, lambda _: 0, process=ProcessContext(("--help",), {"COLUMNS": "80"}, stdout)) == 0
     shown = stdout.getvalue().partition("Examples:\n")[2].partition("      does it")[0]
     assert "\\\n" in shown
     assert shlex.split(shown.replace("\\\n", " ")) == line.split()
@@ -117,12 +117,12 @@ HEAVY = (
 
 _LOADED_BY_HELP = """
 import importlib, io, json, sys
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 found = {}
 for script, words in json.loads(sys.argv[1]):
     module, function = script.split(":")
-    around = Surroundings((*words, "--help"), {}, io.StringIO(), io.StringIO())
-    assert getattr(importlib.import_module(module), function)(around) == 0
+    process = ProcessContext((*words, "--help"), {}, io.StringIO(), io.StringIO())
+    assert getattr(importlib.import_module(module), function)(process) == 0
     found[" ".join((script, *words))] = [each for each in json.loads(sys.argv[2]) if each in sys.modules]
 print(json.dumps(found))
 """

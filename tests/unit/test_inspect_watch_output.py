@@ -11,7 +11,7 @@ from gcushare.cli.inspect.table_watch import Snapshots, print_documents, print_t
 from gcushare.cli.kubectl.flags import Output, ShowFlags, TableSettings
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import LiveSnapshot
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from tests.builders import cards, held
 from tests.unit.inspect_snapshots import give, picture_of
 
@@ -28,7 +28,7 @@ async def outage() -> Snapshots:
 @pytest.mark.parametrize("output", [Output.JSON, Output.TABLE])
 async def test_what_is_the_same_is_not_repeated_and_an_outage_is_said(output: Output) -> None:
     stdout, stderr = io.StringIO(), io.StringIO()
-    screen = Screen(Surroundings((), {}, stdout, stderr))
+    screen = Screen(ProcessContext((), {}, stdout, stderr))
     settings = TableSettings(show=ShowFlags(output=output))
     if output is Output.JSON:
         await print_documents(screen, outage(), settings)

@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.device_plugin import command_line as plugin
 from gcushare.device_plugin.command_line import OLD_FLAGS
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.old_flags import translate
 from gcushare.scheduler_extender import command_line as extender
@@ -73,9 +73,9 @@ def test_what_there_is_not_is_refused_by_name(argv: tuple[str, ...], why: str) -
 def shown(program: object, *argv: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
     """What a program would run with, by the name of its old entry point."""
     out, err = io.StringIO(), io.StringIO()
-    around = Surroundings(argv=(*argv, "--print-config"), environ=dict(environ or {}), stdout=out, stderr=err)
+    process = ProcessContext(argv=(*argv, "--print-config"), environ=dict(environ or {}), stdout=out, stderr=err)
     assert callable(program)
-    assert program(around) == DONE, err.getvalue()
+    assert program(process) == DONE, err.getvalue()
     return out.getvalue(), err.getvalue()
 
 

@@ -22,7 +22,7 @@ from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import Refused
 from gcushare.core.packing.expected_fill import Demand
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from tests.builders import card
@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> list[str]:
 
 def ask(*words: str) -> tuple[int, str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
-    code = SUBCOMMANDS["simulate"].run(Surroundings(words, {}, stdout, stderr))
+    code = SUBCOMMANDS["simulate"].run(ProcessContext(words, {}, stdout, stderr))
     return code, stdout.getvalue(), stderr.getvalue()
 
 

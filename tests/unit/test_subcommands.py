@@ -6,13 +6,13 @@ import sys
 import textwrap
 
 from gcushare.cli.subcommands import SUBCOMMANDS, main
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import MISUSED
 
 
 def test_a_word_that_is_no_command_is_refused_with_the_known_ones() -> None:
     stderr = io.StringIO()
-    assert main(Surroundings(argv=("doktor",), stderr=stderr)) == MISUSED
+    assert main(ProcessContext(argv=("doktor",), stderr=stderr)) == MISUSED
     assert "Did you mean 'doctor'?" in stderr.getvalue()
     assert all(each in stderr.getvalue() for each in SUBCOMMANDS)
 
@@ -24,8 +24,8 @@ def test_the_demo_says_what_to_install_where_the_playground_is_not() -> None:
         sys.path = [each for each in sys.path if "playground" not in each]
         sys.meta_path = [each for each in sys.meta_path if "editable" not in repr(each)]
         from gcushare.cli.subcommands import main
-        from gcushare.runtime.entry import Surroundings
-        sys.exit(main(Surroundings(argv=("demo",))))
+        from gcushare.runtime.entry import ProcessContext
+        sys.exit(main(ProcessContext(argv=("demo",))))
         """
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -11,12 +11,12 @@ import sys
 _ASKING = """
 import asyncio, signal, sys
 from gcushare.cli.terminal.screen import is_agreed
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 
 async def ask():
     before = signal.getsignal(signal.SIGINT)
     try:
-        return is_agreed("Go on?", "", sys.stdin, Surroundings())
+        return is_agreed("Go on?", "", sys.stdin, ProcessContext())
     finally:
         print(signal.getsignal(signal.SIGINT) is before)
 

@@ -1,4 +1,4 @@
-"""The command ``gcushare``: one word for what is no program of a cluster; each subcommand has its own settings."""
+"""The command ``gcushare``: one name for all commands that people run. Each subcommand has its own settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gcushare._version import __version__
-from gcushare.runtime.entry import Surroundings, columns_of, run_program
+from gcushare.runtime.entry import ProcessContext, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.help_text import render_overview
 from gcushare.runtime.start import load
@@ -16,10 +16,11 @@ from gcushare.runtime.start import load
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """A word after ``gcushare``. ``work``: MODULE:FUNCTION that takes settings and surroundings and returns the code.
+    """A word after ``gcushare``.
 
-    ``program``: MODULE:NAME of its settings and help; without one the function takes the surroundings alone. Both are
-    named, not imported: ``gcushare --version`` must not load a cluster, nor ``--help`` what does the work.
+    ``work`` is MODULE:FUNCTION; it takes settings and a ``ProcessContext`` and returns the exit code. ``program`` is
+    MODULE:NAME of its settings and help; without one the function takes the context alone. Both are named and not
+    imported, so that ``gcushare --version`` and ``--help`` load nothing that does the work.
     """
 
     name: str
@@ -27,14 +28,12 @@ class Subcommand:
     work: str
     program: str = ""
 
-    def run(self, around: Surroundings, **given: Any) -> int:
-        """Load it and run it; ``given`` goes to the work too (what tests put in the place of stdin or /proc)."""
+    def run(self, process: ProcessContext, **given: Any) -> int:
+        """Load and run it. ``given`` is passed on to the work: tests replace stdin or /proc with it."""
         if not self.program:
-            return load(*self.work.split(":"))(around)
+            return load(*self.work.split(":"))(process)
         program: Any = load(*self.program.split(":"))
-        return run_program(
-            program, lambda found: load(*self.work.split(":"))(found, around, **given), surroundings=around
-        )
+        return run_program(program, lambda found: load(*self.work.split(":"))(found, process, **given), process=process)
 
 
 _CLI = "gcushare.cli"
@@ -90,17 +89,17 @@ SUBCOMMANDS = {
 }
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the command and return its exit code."""
-    around = surroundings or Surroundings()
-    word = around.argv[0] if around.argv else "--help"
+    process = process or ProcessContext()
+    word = process.argv[0] if process.argv else "--help"
     if word in ("--help", "-h"):
         summary = "Many pods share one accelerator card by memory on Kubernetes."
         commands = [(each.name, each.summary) for each in SUBCOMMANDS.values()]
-        around.stdout.write(render_overview("gcushare", summary, commands, columns=columns_of(around)))
+        process.stdout.write(render_overview("gcushare", summary, commands, columns=columns_of(process)))
         return DONE
     if word == "--version":
-        around.stdout.write(f"gcushare {__version__}\n")
+        process.stdout.write(f"gcushare {__version__}\n")
         return DONE
     found = SUBCOMMANDS.get(word)
     if found is None:
@@ -108,13 +107,15 @@ def main(surroundings: Surroundings | None = None) -> int:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         kind = "setting" if word.startswith("-") else "command"
         known = ", ".join(SUBCOMMANDS)
-        around.stderr.write(f"error: no such {kind}: {word!r}; known commands: {known}.{hint} Run 'gcushare --help'.\n")
+        process.stderr.write(
+            f"error: no such {kind}: {word!r}; known commands: {known}.{hint} Run 'gcushare --help'.\n"
+        )
         return MISUSED
     # The demo is a distribution of its own; find_spec imports nothing of it.
     if importlib.util.find_spec(found.work.partition(".")[0]) is None:
-        around.stderr.write(
+        process.stderr.write(
             f"error: 'gcushare {word}' is part of the distribution gcushare-playground, which is not installed: "
             "install it from playground/ of the sources, or run 'make demo' there\n"
         )
         return MISUSED
-    return found.run(replace(around, argv=tuple(around.argv[1:])))
+    return found.run(replace(process, argv=tuple(process.argv[1:])))

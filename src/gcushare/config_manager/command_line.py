@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gcushare._version import __version__
 from gcushare.config_manager.manager_settings import CommandSettings, RunSettings, UninstallSettings
-from gcushare.runtime.entry import Surroundings, columns_of, run_program
+from gcushare.runtime.entry import ProcessContext, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.help_text import render_overview
@@ -35,32 +35,32 @@ _NOTES = (
 )
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the command that the first argument names; returns the exit code."""
-    around = surroundings or Surroundings()
-    command = around.argv[0] if around.argv else ""
-    rest = replace(around, argv=tuple(around.argv[1:]))
+    process = process or ProcessContext()
+    command = process.argv[0] if process.argv else ""
+    rest = replace(process, argv=tuple(process.argv[1:]))
 
     def say(line: str) -> None:
-        around.stdout.write(line + "\n")
-        around.stdout.flush()
+        process.stdout.write(line + "\n")
+        process.stdout.flush()
 
     if command in _ONE_SHOTS:
         program = _program(command, _ONE_SHOTS[command], CommandSettings)
-        return run_program(program, lambda found: _run_once(command, found, say), surroundings=rest)
+        return run_program(program, lambda found: _run_once(command, found, say), process=rest)
     if command == "run":
         loop = _program(command, _RUN, RunSettings)
-        return run_program(loop, lambda found: _run(found, say), log_settings=lambda each: each.log, surroundings=rest)
+        return run_program(loop, lambda found: _run(found, say), log_settings=lambda each: each.log, process=rest)
     if command == "uninstall":
         program_of_all = _program(command, _UNINSTALL, UninstallSettings)
-        return run_program(program_of_all, lambda found: _uninstall(found, say), surroundings=rest)
+        return run_program(program_of_all, lambda found: _uninstall(found, say), process=rest)
     if command == "--version":
         say(f"{CONFIG_MANAGER} {__version__}")
         return DONE
     if command in ("--help", "-h", ""):
-        around.stdout.write(_overview(columns_of(around)))
+        process.stdout.write(_overview(columns_of(process)))
         return DONE if command else MISUSED
-    around.stderr.write(f"error: unknown command {command!r}: expected one of {', '.join(_commands())}\n")
+    process.stderr.write(f"error: unknown command {command!r}: expected one of {', '.join(_commands())}\n")
     return MISUSED
 
 

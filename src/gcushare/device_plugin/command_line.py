@@ -10,7 +10,7 @@ from typing import TextIO
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.log import LogLevel, LogSettings
@@ -35,15 +35,15 @@ PROGRAM = Program(
 )
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the command; returns its exit code."""
-    around = surroundings or Surroundings()
+    process = process or ProcessContext()
 
     def start(settings: PluginSettings) -> int:
         if settings.actions.status:
-            return _answer(around, lambda: print_status(settings.serve, around.stdout))
+            return _answer(process, lambda: print_status(settings.serve, process.stdout))
         if settings.actions.remove_from_node:
-            return _answer(around, lambda: _remove(settings, around))
+            return _answer(process, lambda: _remove(settings, process))
         if settings.actions.run_mps_daemon:
             return _run_mps_daemon(settings)
         from gcushare.device_plugin.app import run_plugin
@@ -51,19 +51,19 @@ def main(surroundings: Surroundings | None = None) -> int:
 
         return run(lambda shutdown: run_plugin(settings, shutdown))
 
-    return run_program(PROGRAM, start, log_settings=_log_settings, surroundings=around, old_flags=OLD_FLAGS)
+    return run_program(PROGRAM, start, log_settings=_log_settings, process=process, old_flags=OLD_FLAGS)
 
 
-def main_gpushare(surroundings: Surroundings | None = None) -> int:
-    """Run it as ``gpushare-device-plugin-v2``: NVIDIA cards, and that program's surroundings; returns the exit code."""
-    around = surroundings or Surroundings()
-    environ = dict(around.environ)
+def main_gpushare(process: ProcessContext | None = None) -> int:
+    """Run it as ``gpushare-device-plugin-v2``: NVIDIA cards, with that program's flags; returns the exit code."""
+    process = process or ProcessContext()
+    environ = dict(process.environ)
     # Its manifests name a kubeconfig of the host that is not mounted; it then used the pod's service account.
     named = environ.get("KUBECONFIG", "")
     if named and not Path(named).exists():
-        around.stderr.write(f"note: KUBECONFIG={named} is left out: there is no such file here\n")
+        process.stderr.write(f"note: KUBECONFIG={named} is left out: there is no such file here\n")
         del environ["KUBECONFIG"]
-    return main(replace(around, argv=("--vendor=aliyun", *around.argv), environ=environ))
+    return main(replace(process, argv=("--vendor=aliyun", *process.argv), environ=environ))
 
 
 def _log_settings(settings: PluginSettings) -> LogSettings:
@@ -86,16 +86,16 @@ def _run_mps_daemon(settings: PluginSettings) -> int:
     )
 
 
-def _answer(around: Surroundings, work: Callable[[], int]) -> int:
+def _answer(process: ProcessContext, work: Callable[[], int]) -> int:
     """Show an error to the person who asked: the log's form is for the plugin that runs."""
     try:
         return work()
     except GcushareError as error:
-        around.stderr.write(f"error: {error}\n")
+        process.stderr.write(f"error: {error}\n")
         return exit_code_for(error)
 
 
-def _remove(settings: PluginSettings, around: Surroundings) -> int:
+def _remove(settings: PluginSettings, process: ProcessContext) -> int:
     import asyncio
 
     from gcushare.device_plugin.api_server import ApiPatcher
@@ -107,7 +107,7 @@ def _remove(settings: PluginSettings, around: Surroundings) -> int:
     kubelet, vendor = settings.kubelet, settings.cards.vendor
 
     def write(line: str) -> None:
-        around.stdout.write(f"{line}\n")
+        process.stdout.write(f"{line}\n")
 
     async def remove() -> int:
         config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)

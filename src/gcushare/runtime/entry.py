@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a process gets from outside; tests bring their own."""
+class ProcessContext:
+    """What a process gets from outside: arguments, environment, streams. Tests pass their own."""
 
     argv: Sequence[str] = field(default_factory=lambda: tuple(sys.argv[1:]))
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -39,7 +39,7 @@ def run_program(
     main: Callable[[T], int],
     *,
     log_settings: Callable[[T], LogSettings] | None = None,
-    surroundings: Surroundings | None = None,
+    process: ProcessContext | None = None,
     old_flags: Mapping[str, OldFlag] | None = None,
 ) -> int:
     """Load the settings, run ``main`` with them and return the exit code (see `exit_codes`).
@@ -48,41 +48,41 @@ def run_program(
         program: what the command line is made from.
         main: the program itself; what it returns is the exit code.
         log_settings: finds the log's settings; without it no log is set up, as for commands that print an answer.
-        surroundings: arguments, environment and streams, the process's own by default.
+        process: arguments, environment and streams; this process's by default.
         old_flags: flags of the programs that this one replaces; a note on stderr says what becomes of each.
 
     Effects: an error that ends the program is reported once: on stderr as ``error: ...``, or in the log.
     """
-    around = surroundings or Surroundings()
+    process = process or ProcessContext()
 
     def report(error: Exception) -> int:
-        return _print_error(error, around.stderr)
+        return _print_error(error, process.stderr)
 
     try:
-        environ = {**around.environ, "COLUMNS": columns_of(around)}
-        argv = _in_our_words(program, old_flags, around) if old_flags is not None else around.argv
+        environ = {**process.environ, "COLUMNS": columns_of(process)}
+        argv = _in_our_words(program, old_flags, process) if old_flags is not None else process.argv
         settings = load_settings(program, argv, environ, _read_text)
     except Answered as answer:
         text = answer.text
-        return _run_guarded(lambda: _answer(text, around.stdout), around, report)
+        return _run_guarded(lambda: _answer(text, process.stdout), process, report)
     except ConfigError as error:
         return report(error)
     if log_settings is None:
-        return _run_guarded(lambda: main(settings), around, report)
+        return _run_guarded(lambda: main(settings), process, report)
     from gcushare.runtime.logs import setup_logging  # here: what prints an answer, --help too, needs no log
 
-    with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=around.stderr):
-        return _run_guarded(lambda: main(settings), around, _log)
+    with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=process.stderr):
+        return _run_guarded(lambda: main(settings), process, _log)
 
 
-def _in_our_words(program: Program[T], old: Mapping[str, OldFlag], around: Surroundings) -> Sequence[str]:
+def _in_our_words(program: Program[T], old: Mapping[str, OldFlag], process: ProcessContext) -> Sequence[str]:
     from gcushare.runtime.settings.old_flags import translate
 
     words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.alias, spec.short)}
     known = {word.lstrip("-") for word in words if word} | COMMON_FLAGS
-    translated = translate(around.argv, known, old)
+    translated = translate(process.argv, known, old)
     for note in translated.notes:
-        around.stderr.write(f"note: {note}\n")
+        process.stderr.write(f"note: {note}\n")
     return translated.argv
 
 
@@ -90,16 +90,16 @@ def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _run_guarded(main: Callable[[], int], around: Surroundings, report: Callable[[Exception], int]) -> int:
+def _run_guarded(main: Callable[[], int], process: ProcessContext, report: Callable[[Exception], int]) -> int:
     try:
         code = main()
-        around.stdout.flush()
+        process.stdout.flush()
         return code
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
     except Exception as error:  # the program's root: every error ends here and is reported
         # A task group wraps it; a peer's broken pipe is an error like any other.
-        if is_closed_pipe(error) and leave_closed_pipes(around.stdout, around.stderr):
+        if is_closed_pipe(error) and leave_closed_pipes(process.stdout, process.stderr):
             return CLOSED_PIPE
         return report(error)
 
@@ -109,12 +109,12 @@ def _answer(text: str, stdout: TextIO) -> int:
     return DONE
 
 
-def columns_of(around: Surroundings) -> str:
-    """The width for which to write: what the surroundings insist on, else the terminal's; empty on a pipe."""
-    if around.environ.get("COLUMNS") or not around.stdout.isatty():
-        return around.environ.get("COLUMNS", "")
+def columns_of(process: ProcessContext) -> str:
+    """The width for which to write: what COLUMNS says, else the terminal's; empty on a pipe."""
+    if process.environ.get("COLUMNS") or not process.stdout.isatty():
+        return process.environ.get("COLUMNS", "")
     try:
-        return str(os.get_terminal_size(around.stdout.fileno()).columns or "")
+        return str(os.get_terminal_size(process.stdout.fileno()).columns or "")
     except (OSError, ValueError):  # a stand-in for a terminal has neither descriptor nor size
         return ""
 

@@ -9,22 +9,22 @@ TYPE_CHECKING = False  # typing itself takes milliseconds to import
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gcushare.runtime.entry import Surroundings
+    from gcushare.runtime.entry import ProcessContext
 
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells show it."""
 
 
-def start(module: str, function: str, surroundings: Surroundings | None = None) -> int:
-    """Load a program and run it with the surroundings; returns the exit code.
+def start(module: str, function: str, process: ProcessContext | None = None) -> int:
+    """Load a program and run it; returns the exit code.
 
     Args:
         module: where the program is; named, not imported, for loading it takes long enough to be interrupted.
-        function: takes the surroundings and returns the exit code.
-        surroundings: the process's own where None.
+        function: takes the process context and returns the exit code.
+        process: None for this process's own arguments and streams.
     """
     try:
-        code = load(module, function)(surroundings)
+        code = load(module, function)(process)
         _flush()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -8,17 +8,17 @@ from gcushare.runtime.start import start
 
 TYPE_CHECKING = False  # typing takes milliseconds to import
 if TYPE_CHECKING:
-    from gcushare.runtime.entry import Surroundings
+    from gcushare.runtime.entry import ProcessContext
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the command; returns its exit code."""
-    return start("gcushare.scheduler_extender.command_line", "main", surroundings)
+    return start("gcushare.scheduler_extender.command_line", "main", process)
 
 
-def main_gpushare(surroundings: Surroundings | None = None) -> int:
+def main_gpushare(process: ProcessContext | None = None) -> int:
     """Run it as ``gpushare-sche-extender`` is called; returns the exit code."""
-    return start("gcushare.scheduler_extender.command_line", "main_gpushare", surroundings)
+    return start("gcushare.scheduler_extender.command_line", "main_gpushare", process)
 
 
 if __name__ == "__main__":

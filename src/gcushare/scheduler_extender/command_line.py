@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS
 from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
 
@@ -12,27 +12,27 @@ _OLD_VARIABLES = {"PORT": "--listen-port", "LOG_LEVEL": "--log-level"}
 _OLD_LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the program and return its exit code."""
     return run_program(
         PROGRAM,
         _run,
         log_settings=lambda settings: settings.log,
-        surroundings=surroundings,
+        process=process,
         old_flags=GLOG_FLAGS,
     )
 
 
-def main_gpushare(surroundings: Surroundings | None = None) -> int:
+def main_gpushare(process: ProcessContext | None = None) -> int:
     """Run it as ``gpushare-sche-extender``: NVIDIA cards, and that program's variables; returns the exit code."""
-    around = surroundings or Surroundings()
+    process = process or ProcessContext()
     words = ["--vendor=aliyun"]
     for variable, flag in _OLD_VARIABLES.items():
-        value = around.environ.get(variable)
+        value = process.environ.get(variable)
         if value and not (variable == "LOG_LEVEL" and value not in _OLD_LEVELS):
             words.append(f"{flag}={_OLD_LEVELS.get(value, value)}")
-            around.stderr.write(f"note: {variable}={value} is taken as {words[-1]}\n")
-    return main(replace(around, argv=(*words, *around.argv)))
+            process.stderr.write(f"note: {variable}={value} is taken as {words[-1]}\n")
+    return main(replace(process, argv=(*words, *process.argv)))
 
 
 def _run(settings: ExtenderSettings) -> int:

@@ -11,7 +11,7 @@ import time
 from typing import TextIO
 
 from gcushare.core.errors import GcushareError, Refused
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, SIGNALLED
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
@@ -26,14 +26,14 @@ from gcushare_playground.doubles import ProcessDoubles
 LOOPBACK = "127.0.0.1"
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run ``gcushare demo`` and return its exit code."""
-    around = surroundings or Surroundings()
+    process = process or ProcessContext()
 
     def run(settings: DemoSettings) -> int:
-        return run_until_shutdown(lambda shutdown: play(settings, around.stdout, shutdown))
+        return run_until_shutdown(lambda shutdown: play(settings, process.stdout, shutdown))
 
-    return run_program(PROGRAM, run, surroundings=around)
+    return run_program(PROGRAM, run, process=process)
 
 
 async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> int:

@@ -14,11 +14,11 @@ from gcushare.cli.cards.status_sources import AddressSource, CardsSource, NodeSo
 from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 
 
-def run(settings: CardsSettings, around: Surroundings, *, proc: Path = PROC) -> int:
+def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) -> int:
     """Show the cards; the exit code is 1 where some could not be asked. ``proc``: where control groups are read.
 
     Raises:
@@ -26,9 +26,9 @@ def run(settings: CardsSettings, around: Surroundings, *, proc: Path = PROC) -> 
     """
 
     async def work() -> int:
-        async with _source(settings, around, proc) as source:
+        async with _source(settings, process, proc) as source:
             cards = await source.fetch()
-        screen = Screen(around, settings.color)
+        screen = Screen(process, settings.color)
         if settings.output is Output.JSON:
             screen.print_text(to_json(cards))
         else:
@@ -41,10 +41,10 @@ def run(settings: CardsSettings, around: Surroundings, *, proc: Path = PROC) -> 
 
 
 @asynccontextmanager
-async def _source(settings: CardsSettings, around: Surroundings, proc: Path) -> AsyncIterator[CardsSource]:
+async def _source(settings: CardsSettings, process: ProcessContext, proc: Path) -> AsyncIterator[CardsSource]:
     """Choose whom to ask, and let go of them at the end."""
     if settings.node is None:
         yield AddressSource(settings.plugin or (DEFAULT_PLUGIN,), proc, tries_tls=not settings.plugin)
         return
-    async with open_cluster(settings.kube, around.environ, program="gcushare-cards") as api:
+    async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
         yield NodeSource(api, settings.plugins, settings.node, proc)

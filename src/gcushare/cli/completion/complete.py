@@ -22,7 +22,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, load_config
 from gcushare.kube.connection.kubeconfig import read_kubeconfig
 from gcushare.kube.resources import NAMESPACES
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.declare import Program, Spec, list_specs
 from gcushare.runtime.settings.loading import load_settings
@@ -40,30 +40,30 @@ _FILE_FLAGS = frozenset(
 )
 
 
-def complete(names: Names, around: Surroundings) -> int:
+def complete(names: Names, process: ProcessContext) -> int:
     """Print what may stand next; an error goes to stderr, which shells hide, and completes nothing."""
-    *before, begun = around.argv or ("",)
+    *before, begun = process.argv or ("",)
     flag, equals, _ = begun.partition("=")
     is_joined = bool(equals) and begun.startswith("--")
     try:
-        words, directive = _Line(names, around, before).candidates([flag] if is_joined else [], begun)
+        words, directive = _Line(names, process, before).candidates([flag] if is_joined else [], begun)
     except GcushareError as error:
-        around.stderr.write(f"error: {error}\n")
+        process.stderr.write(f"error: {error}\n")
         words, directive = [], ERROR
     for word, text in words:
         whole = f"{flag}={word}" if is_joined else word
         if whole.startswith(begun):
-            around.stdout.write(f"{whole}\t{text}\n" if text else f"{whole}\n")
-    around.stdout.write(f":{directive}\n")
+            process.stdout.write(f"{whole}\t{text}\n" if text else f"{whole}\n")
+    process.stdout.write(f":{directive}\n")
     return DONE
 
 
 class _Line:
     """The words before the one that is typed: the command, the flags with their values, the arguments."""
 
-    def __init__(self, names: Names, around: Surroundings, before: Sequence[str]) -> None:
+    def __init__(self, names: Names, process: ProcessContext, before: Sequence[str]) -> None:
         self._vendor = names.vendor
-        self._environ = dict(around.environ)
+        self._environ = dict(process.environ)
         self.command = before[0] if before and before[0] in COMMANDS else ""
         self.specs = list_specs(program_of(names, self.command).settings)
         self._flag_of: dict[str, Spec] = {}

@@ -11,7 +11,7 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RetryableError
 from gcushare.kube.patches import Patch, Precondition, annotations_patch
 from gcushare.kube.resources import NODES, Resource
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.log_lines import escape
 from gcushare.vendors import VENDORS_BY_NAME
@@ -53,23 +53,23 @@ async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
     raise RetryableError(f"node {request.node} was changed by others {ATTEMPTS} times in a row; nothing was written")
 
 
-def cordon(settings: CordonSettings, around: Surroundings) -> int:
+def cordon(settings: CordonSettings, process: ProcessContext) -> int:
     """Run ``gcushare cordon-card``; returns the exit code."""
-    return _run(settings, around, is_cordon=True)
+    return _run(settings, process, is_cordon=True)
 
 
-def uncordon(settings: CordonSettings, around: Surroundings) -> int:
+def uncordon(settings: CordonSettings, process: ProcessContext) -> int:
     """Run ``gcushare uncordon-card``; returns the exit code."""
-    return _run(settings, around, is_cordon=False)
+    return _run(settings, process, is_cordon=False)
 
 
-def _run(settings: CordonSettings, around: Surroundings, *, is_cordon: bool) -> int:
+def _run(settings: CordonSettings, process: ProcessContext, *, is_cordon: bool) -> int:
     vendor = VENDORS_BY_NAME[settings.vendor] if settings.vendor is not None else None
     request = CordonRequest(settings.node, settings.card.strip(), is_cordon, vendor)
 
     async def work() -> str:
-        async with open_cluster(settings.kube, around.environ, program="gcushare-cordon-card") as client:
+        async with open_cluster(settings.kube, process.environ, program="gcushare-cordon-card") as client:
             return await set_cordon(request, client)
 
-    around.stdout.write(f"{escape(asyncio.run(work()))}\n")
+    process.stdout.write(f"{escape(asyncio.run(work()))}\n")
     return DONE

@@ -16,35 +16,35 @@ from gcushare.cli.terminal.screen import is_agreed
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.packing.defragment import RoomPlan, plan_room
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.log_lines import escape
 from gcushare.vendors import VENDORS_BY_NAME
 
 
-def run(settings: DefragmentSettings, around: Surroundings, *, stdin: TextIO | None = None) -> int:
+def run(settings: DefragmentSettings, process: ProcessContext, *, stdin: TextIO | None = None) -> int:
     """Read the cluster, print the plan, carry it out where that is asked for and agreed; returns the exit code.
 
     Without ``stdin`` the process's own is asked.
     """
-    return asyncio.run(_Session(settings, around, stdin or sys.stdin).run())
+    return asyncio.run(_Session(settings, process, stdin or sys.stdin).run())
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
     settings: DefragmentSettings
-    around: Surroundings
+    process: ProcessContext
     stdin: TextIO
 
     async def run(self) -> int:
-        settings, stdout = self.settings, self.around.stdout
+        settings, stdout = self.settings, self.process.stdout
         is_json = settings.output is TextOrJson.JSON
-        async with open_cluster(settings.kube, self.around.environ, program="gcushare-defragment") as client:
+        async with open_cluster(settings.kube, self.process.environ, program="gcushare-defragment") as client:
             executor = Executor(client, lambda: self._look(client), self._report, settings.patience)
             state = await (executor.look_when_settled() if settings.execute else self._look(client))
             plan = plan_room(state.ledger, settings.request(), state.found.movable, state.opened)
             for problem in state.problems:
-                self.around.stderr.write(f"warning: {escape(problem)}\n")
+                self.process.stderr.write(f"warning: {escape(problem)}\n")
             if not is_json:
                 stdout.write(render_text(plan, state.found))
             outcome = None
@@ -63,10 +63,10 @@ class _Session:
         return await read_state(client, vendor, self.settings.most_priority)
 
     def _report(self, words: str) -> None:
-        self.around.stderr.write(f"{escape(words)}\n")
-        self.around.stderr.flush()
+        self.process.stderr.write(f"{escape(words)}\n")
+        self.process.stderr.flush()
 
     def _is_agreed(self, plan: RoomPlan) -> bool:
         listed = ", ".join(str(move.pod) for move in plan.moves)
         unattended = f"with --yes these pods are evicted: {listed}"
-        return self.settings.yes or is_agreed(f"Evict {listed}, one by one?", unattended, self.stdin, self.around)
+        return self.settings.yes or is_agreed(f"Evict {listed}, one by one?", unattended, self.stdin, self.process)

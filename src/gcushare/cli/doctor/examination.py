@@ -24,26 +24,26 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import InvalidError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 
 
-def run(settings: DoctorSettings, around: Surroundings, *, stdin: TextIO | None = None) -> int:
+def run(settings: DoctorSettings, process: ProcessContext, *, stdin: TextIO | None = None) -> int:
     """Examine, and repair where asked to; returns the exit code. Without ``stdin`` the process's own is asked.
 
     Raises:
         GcushareError: the API server does not answer, or a repair failed.
     """
-    return asyncio.run(_Doctor(settings, around, stdin or sys.stdin).run())
+    return asyncio.run(_Doctor(settings, process, stdin or sys.stdin).run())
 
 
 @dataclass(frozen=True, slots=True)
 class _Doctor:
     settings: DoctorSettings
-    around: Surroundings
+    process: ProcessContext
     stdin: TextIO
 
     async def run(self) -> int:
-        async with open_cluster(self.settings.kube, self.around.environ, program="gcushare-doctor") as client:
+        async with open_cluster(self.settings.kube, self.process.environ, program="gcushare-doctor") as client:
             facts, findings = await self._examine(client)
             fixes = (
                 list(dict.fromkeys(each.fix for each in findings if each.fix is not None)) if self.settings.fix else []
@@ -62,7 +62,7 @@ class _Doctor:
         return EXIT_OF[worst(findings)]
 
     async def _examine(self, client: KubeClient) -> tuple[Facts, list[Finding]]:
-        async with Screen(self.around).progress() as progress:
+        async with Screen(self.process).progress() as progress:
             facts = await gather(Reader(client, progress), self.settings.where)
         return facts, examine(facts)
 
@@ -71,16 +71,16 @@ class _Doctor:
         listed = "".join(f"  {number}. {one_line(str(fix))}\n" for number, fix in enumerate(fixes, start=1))
         question = f"These changes can be made:\n{listed}Make them?"
         unattended = f"with --yes these changes are made:\n{listed}".rstrip()
-        return self.settings.yes or is_agreed(question, unattended, self.stdin, self.around)
+        return self.settings.yes or is_agreed(question, unattended, self.stdin, self.process)
 
     def _print(self, facts: Facts, findings: Sequence[Finding], made: Sequence[Fix]) -> None:
-        stdout = self.around.stdout
+        stdout = self.process.stdout
         if self.settings.output is TextOrJson.JSON:
             stdout.write(to_json(document(facts, findings, made)))
             return
         for fix in made:
             stdout.write(f"done: {one_line(str(fix))}\n")
-        screen = Screen(self.around, self.settings.color)
+        screen = Screen(self.process, self.settings.color)
         stdout.write(render_text(facts, findings, width=screen.text_width, color=screen.has_color))
 
 

@@ -8,27 +8,27 @@ from gcushare.runtime.start import start
 
 TYPE_CHECKING = False  # typing takes milliseconds to import
 if TYPE_CHECKING:
-    from gcushare.runtime.entry import Surroundings
+    from gcushare.runtime.entry import ProcessContext
 
 
-def main_gcushare(surroundings: Surroundings | None = None) -> int:
+def main_gcushare(process: ProcessContext | None = None) -> int:
     """Run ``kubectl-inspect-gcushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "main_gcushare", surroundings)
+    return start("gcushare.cli.inspect.command_line", "main_gcushare", process)
 
 
-def main_gpushare(surroundings: Surroundings | None = None) -> int:
+def main_gpushare(process: ProcessContext | None = None) -> int:
     """Run ``kubectl-inspect-gpushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "main_gpushare", surroundings)
+    return start("gcushare.cli.inspect.command_line", "main_gpushare", process)
 
 
-def complete_gcushare(surroundings: Surroundings | None = None) -> int:
+def complete_gcushare(process: ProcessContext | None = None) -> int:
     """Run ``kubectl_complete-inspect-gcushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "complete_gcushare", surroundings)
+    return start("gcushare.cli.inspect.command_line", "complete_gcushare", process)
 
 
-def complete_gpushare(surroundings: Surroundings | None = None) -> int:
+def complete_gpushare(process: ProcessContext | None = None) -> int:
     """Run ``kubectl_complete-inspect-gpushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "complete_gpushare", surroundings)
+    return start("gcushare.cli.inspect.command_line", "complete_gpushare", process)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 
 from gcushare.cli.kubectl.flags import CompletionSettings
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.start import load
 from gcushare.vendors import VENDORS
@@ -23,37 +23,37 @@ _WORK = {
 }
 
 
-def main(word: str, surroundings: Surroundings | None = None) -> int:
+def main(word: str, process: ProcessContext | None = None) -> int:
     """Run ``kubectl-inspect-WORD``; returns the exit code."""
-    around = surroundings or Surroundings()
+    process = process or ProcessContext()
     names = NAMES[word]
     # What the API server's client logs would tear the table; failures are reported as errors and warnings.
     logging.getLogger("gcushare").addHandler(logging.NullHandler())
-    command = around.argv[0] if around.argv and around.argv[0] in COMMANDS else ""
+    command = process.argv[0] if process.argv and process.argv[0] in COMMANDS else ""
     program: Any = program_of(names, command)
     hints: list[str] = []
 
     def run(settings: Any) -> int:
         if isinstance(settings, CompletionSettings):
             script = load("gcushare.cli.completion.shell_scripts", "completion_script")
-            around.stdout.write(str(script(names, settings.shell)))
+            process.stdout.write(str(script(names, settings.shell)))
             return DONE
         act = load(*_WORK[command].split(":"))
-        return load("gcushare.cli.kubectl.session", "run")(names, act, settings, around, hints)
+        return load("gcushare.cli.kubectl.session", "run")(names, act, settings, process, hints)
 
-    argv = around.argv[1:] if command else around.argv
-    code = run_program(program, run, surroundings=replace(around, argv=tuple(argv)))
-    meant = next((each for each in around.argv if each in COMMANDS), "")
+    argv = process.argv[1:] if command else process.argv
+    code = run_program(program, run, process=replace(process, argv=tuple(argv)))
+    meant = next((each for each in process.argv if each in COMMANDS), "")
     if code == MISUSED and meant and not command:
         hints.append(f"a command is the first word: '{names.command} {meant} ...'")
     for hint in hints:
-        around.stderr.write(f"hint: {hint}\n")
+        process.stderr.write(f"hint: {hint}\n")
     return code
 
 
-def complete(word: str, surroundings: Surroundings | None = None) -> int:
+def complete(word: str, process: ProcessContext | None = None) -> int:
     """Run ``kubectl_complete-inspect-WORD``: print what may stand next on a command line; returns the exit code."""
-    return load("gcushare.cli.completion.complete", "complete")(NAMES[word], surroundings or Surroundings())
+    return load("gcushare.cli.completion.complete", "complete")(NAMES[word], process or ProcessContext())
 
 
 main_gcushare, main_gpushare = partial(main, "gcushare"), partial(main, "gpushare")

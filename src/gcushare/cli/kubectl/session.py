@@ -21,7 +21,7 @@ from gcushare.core.errors import ConfigError, ForbiddenError, GcushareError, Not
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import load_config
 from gcushare.kube.errors import UnauthorizedError
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.vendors.vendor import Vendor
 
@@ -101,7 +101,7 @@ def run(
     names: Names,
     act: Callable[[Session, T], Awaitable[int]],
     settings: T,
-    around: Surroundings,
+    process: ProcessContext,
     hints: list[str],
 ) -> int:
     """Run a command and return its exit code; where it fails, ``hints`` takes what to do about it.
@@ -111,7 +111,7 @@ def run(
     """
 
     async def work() -> int:
-        session = Session(names, Screen(around, settings.show.color), settings.show.output)
+        session = Session(names, Screen(process, settings.show.color), settings.show.output)
         try:
             return await act(session, settings)
         except GcushareError as error:

@@ -29,26 +29,26 @@ from gcushare.cli.terminal.options import TextOrJson
 from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 
 _MOST_WARNINGS = 10
 """Nodes and pods that cannot be read are named up to so many."""
 
 
-def run(settings: SimulateSettings, around: Surroundings) -> int:
+def run(settings: SimulateSettings, process: ProcessContext) -> int:
     """Run the simulation, print what was found, and return the exit code."""
-    plan = _plan_of(settings, around)
+    plan = _plan_of(settings, process)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    is_shown = around.stderr.isatty() and around.environ.get("TERM", "") not in ("", "dumb")
-    with Progress(*columns, console=Console(file=around.stderr), transient=True, disable=not is_shown) as bar:
+    is_shown = process.stderr.isatty() and process.environ.get("TERM", "") not in ("", "dumb")
+    with Progress(*columns, console=Console(file=process.stderr), transient=True, disable=not is_shown) as bar:
         task = bar.add_task("runs", total=None)
 
         def done(count: int, of: int) -> None:
             bar.update(task, completed=count, total=of)
 
-        text = _answer(settings, plan, done, Screen(around).text_width)
-    around.stdout.write(text)
+        text = _answer(settings, plan, done, Screen(process).text_width)
+    process.stdout.write(text)
     return DONE
 
 
@@ -66,8 +66,8 @@ def _answer(settings: SimulateSettings, plan: Plan, done: Callable[[int, int], N
     return to_json(document(plan, comparison)) if is_json else render_text(plan, comparison, width)
 
 
-def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
-    nodes, trace = _read(settings, around)
+def _plan_of(settings: SimulateSettings, process: ProcessContext) -> Plan:
+    nodes, trace = _read(settings, process)
     what_if = settings.what_if
     if what_if.node_mix:
         words = (word.partition("=") for word in what_if.node_mix)
@@ -87,14 +87,14 @@ def _plan_of(settings: SimulateSettings, around: Surroundings) -> Plan:
     )
 
 
-def _read(settings: SimulateSettings, around: Surroundings) -> tuple[list[NodeSpec], list[Demand]]:
+def _read(settings: SimulateSettings, process: ProcessContext) -> tuple[list[NodeSpec], list[Demand]]:
     source = settings.source
     if source.from_cluster:
         problems: list[str] = []
         try:
-            return asyncio.run(read_live(settings.kube, source.vendor, around.environ, problems))
+            return asyncio.run(read_live(settings.kube, source.vendor, process.environ, problems))
         finally:
-            _warn(Screen(around), problems)
+            _warn(Screen(process), problems)
     if source.nodes is None or source.pods is None:
         raise ConfigError("nodes and pods are both needed: name two CSV files")
     return read_nodes(source.nodes), read_pods(source.pods)

@@ -55,7 +55,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import EVERYTHING, Resource
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 
 OBJECT = object_decoder(dict)
@@ -258,22 +258,22 @@ class Collector:
         self.archive.leave_out(path, self.redactor.text(own_words(why, self.names)))
 
 
-def run(settings: BundleSettings, around: Surroundings) -> int:
+def run(settings: BundleSettings, process: ProcessContext) -> int:
     """Make a bundle and say where it is; returns the exit code.
 
     Raises:
         GcushareError: the API server does not answer, or the archive cannot be written.
     """
-    return asyncio.run(_make_bundle(settings, around))
+    return asyncio.run(_make_bundle(settings, process))
 
 
-async def _make_bundle(settings: BundleSettings, around: Surroundings) -> int:
+async def _make_bundle(settings: BundleSettings, process: ProcessContext) -> int:
     """Collect the bundle; incomplete is not failed: the manifest says what is missing."""
     began = SystemClock().now()
     path = settings.file or Path(f"gcushare-support-{began:%Y%m%dT%H%M%SZ}.tar.gz")
     async with (
-        open_cluster(settings.kube, around.environ, program="gcushare-support-bundle") as client,
-        Screen(around).progress() as progress,
+        open_cluster(settings.kube, process.environ, program="gcushare-support-bundle") as client,
+        Screen(process).progress() as progress,
     ):
         with new_archive(path, began, settings.max_size) as archive:
             reader = Reader(client, progress)
@@ -281,7 +281,7 @@ async def _make_bundle(settings: BundleSettings, around: Surroundings) -> int:
             collector = Collector(reader, facts, archive, Redactor())
             await collector.collect(examine(facts), settings.log_lines)
             archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
-    around.stdout.write(_summary(path, archive, began))
+    process.stdout.write(_summary(path, archive, began))
     return DONE
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gcushare.core.errors import Refused
-from gcushare.runtime.entry import Surroundings
+from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.log_lines import escape
 from gcushare.runtime.pipes import until_closed
 
@@ -77,17 +77,17 @@ class Progress:
 class Screen:
     """The process's streams, as the output needs to know them."""
 
-    def __init__(self, around: Surroundings, color: bool | None = None) -> None:
-        self._around = around
-        self.is_terminal = around.stdout.isatty()
-        is_plain = bool(around.environ.get("NO_COLOR")) or around.environ.get("TERM") == "dumb"
+    def __init__(self, process: ProcessContext, color: bool | None = None) -> None:
+        self._process = process
+        self.is_terminal = process.stdout.isatty()
+        is_plain = bool(process.environ.get("NO_COLOR")) or process.environ.get("TERM") == "dumb"
         self.has_color = color if color is not None else self.is_terminal and not is_plain
-        self.environ = dict(around.environ)
+        self.environ = dict(process.environ)
 
     @property
     def width(self) -> int | None:
         """Columns of the terminal, None where it is none: a pipe takes lines of any length."""
-        return _size(self._around.stdout, self.environ)[0] if self.is_terminal else None
+        return _size(self._process.stdout, self.environ)[0] if self.is_terminal else None
 
     @property
     def text_width(self) -> int | None:
@@ -97,12 +97,12 @@ class Screen:
     @property
     def height(self) -> int:
         """Lines of the terminal."""
-        return _size(self._around.stdout, self.environ)[1]
+        return _size(self._process.stdout, self.environ)[1]
 
     def console(self) -> Console:
         """A console on standard output that cuts nothing off."""
         return Console(
-            file=self._around.stdout,
+            file=self._process.stdout,
             force_terminal=self.has_color or self.is_terminal,
             color_system="auto" if self.has_color and self.is_terminal else ("standard" if self.has_color else None),
             no_color=not self.has_color,
@@ -123,24 +123,24 @@ class Screen:
 
     def print_text(self, text: str) -> None:
         """Print text as it is."""
-        self._around.stdout.write(text)
-        self._around.stdout.flush()
+        self._process.stdout.write(text)
+        self._process.stdout.flush()
 
     async def until_closed(self) -> None:
         """Wait until no one reads the output any more; see `pipes.until_closed`."""
-        await until_closed(self._around.stdout)
+        await until_closed(self._process.stdout)
 
     def say(self, kind: str, line: str) -> None:
         """Say something beside the output: a warning, a hint, a source."""
-        self._around.stderr.write(f"{kind}: {escape(line)}\n")
-        self._around.stderr.flush()
+        self._process.stderr.write(f"{kind}: {escape(line)}\n")
+        self._process.stderr.flush()
 
     def progress(self, *, patience_s: float = PATIENCE_S) -> Progress:
         """The line on stderr that says what is being done, once it takes long."""
-        return Progress(self._around.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
+        return Progress(self._process.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
 
 
-def is_agreed(question: str, unattended: str, stdin: TextIO, around: Surroundings) -> bool:
+def is_agreed(question: str, unattended: str, stdin: TextIO, process: ProcessContext) -> bool:
     """Ask on a terminal whether to go on; ``unattended`` says what would be done where no one can be asked.
 
     Raises:
@@ -150,8 +150,8 @@ def is_agreed(question: str, unattended: str, stdin: TextIO, around: Surrounding
     if not stdin.isatty():
         raise Refused(f"no one can be asked here; {unattended}")
     with _interrupted_at_once():
-        around.stderr.write(f"{question} [y/N] ")
-        around.stderr.flush()
+        process.stderr.write(f"{question} [y/N] ")
+        process.stderr.flush()
         return stdin.readline().strip().lower() in ("y", "yes")
 
 

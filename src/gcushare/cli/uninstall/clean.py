@@ -21,7 +21,7 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import NODES
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -139,16 +139,16 @@ class Cleaner:
         ]
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Clean every Node of the cluster of the settings; returns the exit code."""
-    around = surroundings or Surroundings()
+    process = process or ProcessContext()
 
     def say(line: str) -> None:
-        around.stdout.write(line + "\n")
-        around.stdout.flush()
+        process.stdout.write(line + "\n")
+        process.stdout.flush()
 
     async def clean(found: UninstallSettings) -> frozenset[str]:
-        async with open_cluster(found.kube, around.environ, program=NAME) as client:
+        async with open_cluster(found.kube, process.environ, program=NAME) as client:
             return await Cleaner(client, found, SystemClock(), say).run()
 
     def run(found: UninstallSettings) -> int:
@@ -156,4 +156,4 @@ def main(surroundings: Surroundings | None = None) -> int:
             say(f"node/{name}: its kubelet shows the memory, unavailable, until 5 minutes after the plugin has ended")
         return DONE
 
-    return run_program(PROGRAM, run, surroundings=around)
+    return run_program(PROGRAM, run, process=process)

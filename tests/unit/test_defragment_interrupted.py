@@ -105,7 +105,7 @@ class Cluster:
 async def make_room(cluster: Cluster) -> Executed | None:
     """What the command does: look, plan, carry out. None where there is room already."""
     executor = Executor(cast(KubeClient, cluster), cluster.look, cluster.reports.append, 300)
-    state = await executor.look_when_settled()
+    state = await executor.read_when_settled()
     plan = plan_room(state.ledger, ROOM, state.found.movable, state.opened)
     assert plan is not None
     return await executor.carry_out(plan) if plan.moves else None

@@ -1,4 +1,4 @@
-"""The flags of commands that read a cluster: which one, as whom, whose figures, and where the device plugins are."""
+"""The flags of commands that read a cluster: which cluster, which user, whose figures, and where the plugins are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gcushare.runtime.settings.declare import setting, settings
 from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
 
 PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's"
-"""Which pods are device plugins where no selector says so."""
+"""Which pods are device plugins if no selector says so."""
 
 
 class SourceChoice(enum.Enum):

@@ -48,7 +48,7 @@ def sources_of(flags: ClusterFlags, environ: Mapping[str, str]) -> ConfigSources
 
 
 def limits_of(flags: ClusterFlags) -> Limits:
-    """Deadlines of requests, in seconds; the usual ones where the flag is 0."""
+    """Deadlines of requests, in seconds; the usual ones if the flag is 0."""
     if not flags.request_timeout:
         return Limits()
     return Limits(request_s=flags.request_timeout, list_page_s=flags.request_timeout, connect_s=flags.request_timeout)

@@ -20,7 +20,7 @@ from gcushare.wire.documents.explain import EXPLANATION, ExplainDocument
 from gcushare.wire.documents.inspect import NodePart, decode_document
 
 QUICK_S = 1.0
-"""How long the extender is waited for where the API server can answer as well; it answers in milliseconds."""
+"""How long to wait for the extender if the API server can answer instead; it answers in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ async def open_extender(
 
 
 def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
-    """Take what the extender counts into a snapshot that knows nodes and pods, but not yet what pods hold.
+    """Add what the extender counts to a snapshot that has nodes and pods, but not yet what the pods hold.
 
     Cards' details and units are those of the Node objects. A node that the extender does not know is shown no more,
     and reported as a problem.

@@ -41,7 +41,7 @@ class Connection:
         self.changed = asyncio.Event()
 
     def observe(self, report: RequestReport) -> None:
-        """Take note of a request's outcome."""
+        """Record a request's outcome."""
         is_answered = 200 <= report.code < 300
         before = self._refused.get(report.resource, 200)
         if is_answered:
@@ -53,7 +53,7 @@ class Connection:
 
     @property
     def trouble(self) -> str:
-        """What is not answered now, empty when all is well."""
+        """What is not answered now, empty if all is answered."""
         found = (
             f"{resource}: {'no answer' if not code else f'answered {code}'}"
             for resource, code in sorted(self._refused.items())

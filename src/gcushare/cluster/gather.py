@@ -1,4 +1,4 @@
-"""Gathers a snapshot: from the extender where it answers, else from the API server alone, and says which."""
+"""Gathers a snapshot from the extender if it answers, else from the API server alone, and says which."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SnapshotRequest:
 
 
 async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
-    """Read what is asked for: the extender's figures, and beside them nodes and pods for all that it does not say.
+    """Read what is asked for: the extender's figures, and from nodes and pods all that it does not say.
 
     Raises:
         GcushareError: neither source can be read; with a source chosen, that one cannot.

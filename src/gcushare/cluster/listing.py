@@ -101,9 +101,10 @@ def may_ask(raw: msgspec.Raw, words: tuple[bytes, ...]) -> bool:
 async def _list_items(
     client: KubeClient, resource: Resource[Any], selector: Selector = EVERYTHING
 ) -> AsyncGenerator[msgspec.Raw | None, None]:
-    """Yield a collection's items; where the pages outlive the server's memory of them, None, then all again at once.
+    """Yield a collection's items.
 
-    What came before None is to be forgotten: some of it may be gone by now.
+    If the server forgets the list before its last page, yield None, then all items again. What came before None must
+    be dropped: some of it may be gone by now.
     """
     try:
         async with aclosing(client.pages(resource, selector)) as pages:

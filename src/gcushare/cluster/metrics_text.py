@@ -32,15 +32,15 @@ class Figures:
         return bool(self.samples)
 
     def sum(self, name: str, **labels: str) -> float:
-        """The sum of the figures with this name and these labels; 0 where there is none."""
+        """The sum of the figures with this name and these labels; 0 if there is none."""
         return sum(self._values(name, labels))
 
     def least(self, name: str, **labels: str) -> float:
-        """The least of them; 0 where there is none."""
+        """The least of them; 0 if there is none."""
         return min(self._values(name, labels), default=0.0)
 
     def most(self, name: str, **labels: str) -> float:
-        """The greatest of them that is a number; 0 where there is none."""
+        """The greatest of them that is a number; 0 if there is none."""
         return max((value for value in self._values(name, labels) if not math.isnan(value)), default=0.0)
 
     def _values(self, name: str, labels: dict[str, str]) -> list[float]:

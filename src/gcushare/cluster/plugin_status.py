@@ -1,4 +1,4 @@
-"""Asks a device plugin, at an address of its own, what it believes."""
+"""Reads a device plugin's status at an address of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """How an https address is trusted, and what is shown where it asks its clients for a certificate.
+    """How an https address is trusted, and the certificate to show if it asks its clients for one.
 
     ``trusts_any`` is for our own machine alone: a plugin's certificate names a service, never the loopback.
     """
@@ -71,7 +71,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus:
-    """Ask the plugin at ``base_url``; ``hint`` is what to do where nothing answers.
+    """Ask the plugin at ``base_url``; ``hint`` says what to do if nothing answers.
 
     Raises:
         ConfigError: a TLS file cannot be used.

@@ -132,7 +132,7 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Program(enum.Enum):
-    """A program that is looked for; the value is the name of its command and of its image."""
+    """A program of this project, or kube-scheduler; the value is the name of its command and of its image."""
 
     PLUGIN = contracts.DEVICE_PLUGIN
     EXTENDER = contracts.EXTENDER
@@ -158,7 +158,7 @@ def main_container(pod: SeenPod) -> SeenContainer | None:
 
 
 def _program_of(container: SeenContainer) -> Program | None:
-    # The extender's image holds the config manager too, so the command decides where there is one.
+    # The extender's image holds the config manager too, so the command decides if there is one.
     command = {posixpath.basename(word) for word in container.words[:2]}
     by_command = next((each for each in Program if each.value in command), None)
     if by_command is not None or container.command:
@@ -174,7 +174,7 @@ def flag(pod: SeenPod, name: str) -> str | None:
 
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
-    """Whose cards a plugin's pod offers, as far as the pod says; the plugin's own status knows better."""
+    """Whose cards a plugin's pod offers, as far as the pod says; the plugin's own status is more exact."""
     name = flag(pod, "vendor") or pod.metadata.labels.get(VENDOR_LABEL, "")
     return VENDORS_BY_NAME.get(name, DEFAULT_VENDOR)
 
@@ -191,7 +191,7 @@ def port_of(pod: SeenPod) -> int:
 
 
 def has_tls(pod: SeenPod) -> bool:
-    """Whether a program's pod answers HTTPS: it does where it is given a certificate, by flag or by variable."""
+    """Whether a program's pod answers HTTPS: it does if it is given a certificate, by flag or by variable."""
     return any(
         flag_of(container.words, _CERTIFICATE_FLAG)
         or any(variable.name == _CERTIFICATE_VARIABLE and variable.value for variable in container.env)
@@ -200,7 +200,7 @@ def has_tls(pod: SeenPod) -> bool:
 
 
 def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
-    """The program's own container; all of them where its command and image say nothing."""
+    """The program's own container; all of them if its command and image say nothing."""
     container = main_container(pod)
     return pod.spec.containers if container is None else (container,)
 

@@ -1,4 +1,4 @@
-"""What is known of a cluster's cards: the ledger, and beside it what only people need (addresses, states, reasons).
+"""What is known of a cluster's cards: the ledger, and what only people need (addresses, states, reasons).
 
 Pure: readers of the API server and of the extender put into a ``ClusterSnapshot`` what they saw; tables ask it.
 """
@@ -27,7 +27,7 @@ MAX_SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What a Node object says beside its cards; ``problem`` says why its cards cannot be read."""
+    """What a Node object says apart from its cards; ``problem`` says why its cards cannot be read."""
 
     name: str
     address: str = ""
@@ -37,17 +37,17 @@ class NodeFacts:
 
     @property
     def status(self) -> str:
-        """The words of ``kubectl get nodes``."""
+        """The status that ``kubectl get nodes`` shows."""
         words = "Ready" if self.is_ready else "NotReady"
         return f"{words},SchedulingDisabled" if self.is_unschedulable else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodFacts:
-    """What a Pod object says beside its cards.
+    """What a Pod object says apart from its cards.
 
     ``state`` is the word of ``kubectl get pods``; ``units`` what it asks for in all, ``whole_cards`` where it asks for
-    whole ones; ``corrected`` is ``0->1`` where the kubelet gave it another card than was recorded. ``over_use``: what
+    whole ones; ``corrected`` is ``0->1`` if the kubelet gave it another card than was recorded. ``over_use``: what
     it uses of which ``over_used_cards`` beyond its grant, as its node noted on it; ``request`` is None for a pod whose
     cards are known, or whose request cannot be read. ``is_unconfirmed``: its record names cards, and its node has not
     confirmed them yet; ``unplaced``: see ``Assignment``.
@@ -94,14 +94,14 @@ class Source:
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """One vendor's nodes and pods. Repeatable: what is seen again replaces what was known."""
+    """One vendor's nodes and pods. Repeatable: an update replaces what was known."""
 
     vendor: Vendor
     ledger: Ledger = field(default_factory=Ledger)
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     """Nodes with cards, or whose cards cannot be read, by name."""
     pods: dict[str, PodFacts] = field(default_factory=dict)
-    """Unfinished pods that ask for cards, by uid; who waits and who is bound."""
+    """Unfinished pods that ask for cards, by uid: those that wait and those that are bound."""
     problems: list[str] = field(default_factory=list)
     """What could not be read at all, each one line."""
     is_partial: bool = False
@@ -109,7 +109,7 @@ class ClusterSnapshot:
     source: Source = field(default=Source("api", "the API server"))
 
     def count(self, nodes: Iterable[Node], pods: Iterable[Pod], *, is_counted: bool = True) -> None:
-        """Take nodes and pods as listed; pods of nodes outside a partial snapshot are left out.
+        """Update all nodes and pods of a list; pods of nodes outside a partial snapshot are left out.
 
         Without ``is_counted`` only what describes the pods is taken: another source says what they hold.
         """
@@ -120,7 +120,7 @@ class ClusterSnapshot:
                 self.update_pod(pod, is_counted=is_counted)
 
     def update_node(self, node: Node) -> None:
-        """Take a node as it is now; one without cards of this vendor leaves no trace."""
+        """Update a node; one without cards of this vendor is removed."""
         name = node.metadata.name
         problem = ""
         try:
@@ -143,12 +143,12 @@ class ClusterSnapshot:
         )
 
     def remove_node(self, name: str) -> None:
-        """The node is gone."""
+        """Remove a node that is gone."""
         self.nodes.pop(name, None)
         self.ledger.remove_node(name)
 
     def update_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
-        """Take a pod as it is now; one that asks for nothing of this vendor, or has ended, leaves no trace."""
+        """Update a pod; one that asks for nothing of this vendor, or has ended, is removed."""
         uid, problem = pod.metadata.uid, ""
         assignment, request = None, None
         try:
@@ -175,7 +175,7 @@ class ClusterSnapshot:
         self.pods[uid] = replace(facts, problem=problem, unplaced=unplaced)
 
     def remove_pod(self, uid: str) -> None:
-        """The pod is gone or has ended."""
+        """Remove a pod that is gone or has ended."""
         self.pods.pop(uid, None)
         self.ledger.forget(uid)
 
@@ -244,7 +244,7 @@ class ClusterSnapshot:
 
 
 def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | None) -> PodFacts:
-    """Describe a pod by what it holds, or where it holds nothing yet by what it asks for."""
+    """Describe a pod by what it holds, or by what it asks for while it holds nothing."""
     grants = assignment.grants if assignment is not None else ()
     units, whole_cards = sum(grant.units for grant in grants), sum(grant.whole for grant in grants)
     if request is not None:

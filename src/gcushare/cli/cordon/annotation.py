@@ -14,7 +14,7 @@ from gcushare.wire.nodes import is_named, parse_card_words
 
 @dataclass(frozen=True, slots=True)
 class CordonRequest:
-    """What the admin asked for: ``card`` is an index or a uuid, ``vendor`` None where any may be meant."""
+    """What the admin asked for: ``card`` is an index or a uuid, ``vendor`` None if any may be meant."""
 
     node: str
     card: str
@@ -25,7 +25,7 @@ class CordonRequest:
 def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[dict[str, str | None], str]:
     """Decide what to write on a Node with these annotations, and say what is so then.
 
-    Written is one annotation, None to remove it; nothing where all is as asked for already.
+    Written is one annotation, None to remove it; nothing if all is as asked for already.
 
     Raises:
         Refused: the node shares no cards, has no such card, or two vendors have one; names what there is.
@@ -45,7 +45,7 @@ def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) ->
 
 
 def _find(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[Vendor, Card | None]:
-    """The card that is meant, None where only the annotation still names it, and its vendor."""
+    """The card that is meant, None if only the annotation still names it, and its vendor."""
     vendors = [request.vendor] if request.vendor is not None else list(VENDORS)
     offered = {vendor.name: _inventory(vendor, annotations, request.node) for vendor in vendors}
     found = [

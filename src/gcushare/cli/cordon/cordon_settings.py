@@ -1,4 +1,4 @@
-"""What ``gcushare cordon-card`` and ``uncordon-card`` take."""
+"""The settings of ``gcushare cordon-card`` and ``uncordon-card``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gcushare defragment``: which fewest pods, placed elsewhere, would make room for a request, and moving them.
+"""``gcushare defragment``: finds the fewest pods to move to make room for a request, and moves them.
 
 Only ``execute`` changes a cluster, through the Eviction API.
 """

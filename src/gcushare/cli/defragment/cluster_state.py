@@ -1,4 +1,4 @@
-"""The cluster as a plan needs it: the ledger, who may be moved, where to, and who runs for each controller."""
+"""The cluster as a plan needs it: the ledger, the pods that may be moved, their targets, and each controller's pods."""
 
 from __future__ import annotations
 
@@ -86,5 +86,5 @@ def _find_moving(snapshot: ClusterSnapshot, opened: Collection[str]) -> Iterator
 
 
 def controller_of(pod: Pod) -> str:
-    """The uid of what makes the pod again; empty where nothing does."""
+    """The uid of the controller that replaces the pod; empty without one."""
     return next((each.uid for each in pod.metadata.owner_references if each.controller), "")

@@ -1,4 +1,4 @@
-"""What ``gcushare defragment`` takes."""
+"""The settings of ``gcushare defragment``."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ DEFRAGMENT_PROGRAM = Program(
         (f"{DEFRAGMENT} --for 2 --whole", "two whole cards of one node"),
         (f"{DEFRAGMENT} --for 12 --execute", "evict the pods of the plan, one by one"),
     ),
-    notes=f"Its own exit status: 0 where there is room or a plan, {NO_ROOM} where no pods that may be moved would make "
-    f"room, {STOPPED} where --execute ended without room. Never named are pods without a controller, of a DaemonSet, "
+    notes=f"Its own exit status: 0 if there is room or a plan, {NO_ROOM} if moving the pods that may be moved makes no "
+    f"room, {STOPPED} if --execute ended without room. Never moved are pods without a controller, of a DaemonSet, "
     "with several cards, with a higher priority, and those with cluster-autoscaler.kubernetes.io/safe-to-evict: "
-    "'false' or descheduler.alpha.kubernetes.io/prefer-no-eviction: 'true'. Cards alone are looked at: whether "
+    "'false' or descheduler.alpha.kubernetes.io/prefer-no-eviction: 'true'. Only cards are considered: whether "
     "kube-scheduler agrees (CPU, taints, affinity) is not known here. --execute needs the right to create "
     "pods/eviction; a pod that a PodDisruptionBudget protects stays until the budget allows it.",
 )

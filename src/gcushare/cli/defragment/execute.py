@@ -1,4 +1,4 @@
-"""Carries a plan out: one eviction at a time, each after a new look at the cluster, none once the cluster changed.
+"""Carries a plan out: one eviction at a time, each after a new read of the cluster, none once the plan no longer holds.
 
 Every prefix is safe. A pod is asked to go only through the Eviction API, so disruption budgets decide; only where the
 rest of the plan still comes true with the cluster as it is now; and only once the pod before it runs again, so that at
@@ -20,8 +20,8 @@ from gcushare.core.wording import some_names
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError, UnknownOutcomeError
 
-LOOK_S = 1.0
-"""Between two looks while a pod ends and comes again; a look lists nodes and pods."""
+READ_EVERY_S = 1.0
+"""Seconds between two reads while a pod ends and is replaced; each lists nodes and pods."""
 
 REFUSED_S = 5.0
 """Between two requests that a budget refuses: what kubectl drain waits."""
@@ -29,7 +29,7 @@ REFUSED_S = 5.0
 MAX_NAMES = 10
 """Pods named in one sentence."""
 
-Look = Callable[[], Awaitable[ClusterState]]
+ReadState = Callable[[], Awaitable[ClusterState]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,21 @@ class Executed:
 
     @property
     def is_reached(self) -> bool:
-        """Whether there is room, or was and whoever waited for it has it."""
+        """Whether there is room, or a pod that waited for it has taken it."""
         return self.has_room or bool(self.served)
 
 
 class Executor:
     """Carries out one plan. ``report`` takes a sentence per step; ``patience_s`` bounds each wait."""
 
-    def __init__(self, client: KubeClient, look: Look, report: Callable[[str], None], patience_s: float) -> None:
+    def __init__(self, client: KubeClient, read: ReadState, report: Callable[[str], None], patience_s: float) -> None:
         self._client = client
-        self._look = look
+        self._read = read
         self._report = report
         self._patience_s = patience_s
 
-    async def look_when_settled(self) -> ClusterState:
-        """Look at the cluster for a plan: once no pod is on its way any more, or patience is spent.
+    async def read_when_settled(self) -> ClusterState:
+        """Read the cluster for a plan, once no pod is being moved any more or patience has run out.
 
         The run before this one may have been cut off with a pod evicted; a plan that is made while that pod ends, or
         before it runs again, has a second one go, perhaps of another node.
@@ -69,24 +69,24 @@ class Executor:
         deadline_s = asyncio.get_running_loop().time() + self._patience_s
         reported: tuple[str, ...] = ()
         while True:
-            state = await self._look()
+            state = await self._read()
             if not state.moving or asyncio.get_running_loop().time() >= deadline_s:
                 return state
             if state.moving != reported:
                 reported = state.moving
                 self._report(f"waiting for pods that end or were just made: {some_names(reported, MAX_NAMES)}")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(READ_EVERY_S)
 
     async def carry_out(self, plan: RoomPlan) -> Executed:
-        """Evict the plan's pods in order, and stop where that is not right any more.
+        """Evict the plan's pods in order, and stop as soon as that is no longer right.
 
         Raises:
-            ForbiddenError: evicting is not allowed to whoever asks.
+            ForbiddenError: the caller may not evict pods.
             GcushareError: the API server does not answer; a pod may have been evicted.
         """
         moved: list[Move] = []
         stopped = ""
-        first = await self._look()
+        first = await self._read()
         for position, move in enumerate(plan.moves):
             try:
                 await self._move(move, replace(plan, moves=plan.moves[position:]))
@@ -94,10 +94,10 @@ class Executor:
                 stopped = str(reason)
                 break
             moved.append(move)
-        now = await self._look()
+        now = await self._read()
         node = now.ledger.nodes.get(plan.node)
         before = first.ledger.nodes.get(plan.node)
-        # What the node held before, and not which pods there were: whoever waited for this room was there already.
+        # What the node held before, and not which pods existed: a pod that waited for this room existed already.
         held = before.assignments if before is not None else {}
         new = [each for uid, each in node.assignments.items() if uid not in held] if node is not None else []
         served = [each for each in new if _is_what_was_wanted(each, plan)]
@@ -110,7 +110,7 @@ class Executor:
         )
 
     async def _move(self, move: Move, rest: RoomPlan) -> None:
-        before = await self._look()
+        before = await self._read()
         before.check(rest)
         controller = controller_of(before.pods[move.pod.uid])
         await self._evict(move)
@@ -118,14 +118,14 @@ class Executor:
         deadline_s = asyncio.get_running_loop().time() + self._patience_s
         enough = before.running()[controller]
         while True:
-            now = await self._look()
+            now = await self._read()
             if move.pod.uid not in now.pods and now.running()[controller] >= enough:
                 return
             if asyncio.get_running_loop().time() >= deadline_s:
                 is_gone = move.pod.uid not in now.pods
                 what = "no pod runs in its place" if is_gone else "it has not ended"
                 raise Refused(f"pod {move.pod} was evicted, and after {self._patience_s:g} s {what}")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(READ_EVERY_S)
 
     async def _evict(self, move: Move) -> None:
         """Ask until a budget allows it, as long as there is patience.
@@ -151,9 +151,9 @@ class Executor:
             except UnknownOutcomeError:
                 # Asking again for the same uid is safe: an evicted pod is ending, or gone, which the next answer says.
                 may_be_evicted = True
-                if asyncio.get_running_loop().time() + LOOK_S > deadline_s:
+                if asyncio.get_running_loop().time() + READ_EVERY_S > deadline_s:
                     raise
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(READ_EVERY_S)
             else:
                 return
 

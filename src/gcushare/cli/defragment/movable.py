@@ -15,7 +15,7 @@ EXEMPTIONS: Mapping[str, str] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
 }
-"""Annotations, with the values, by which a pod's author asks that it is left where it is."""
+"""Annotations, with their values, by which a pod's author asks not to move it."""
 
 SYSTEM_PRIORITY = 2_000_000_000
 """From here on priorities are the cluster's own (system-cluster-critical)."""
@@ -56,7 +56,7 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> 
 def _reason_to_stay(pod: Pod, most_priority: int) -> str:
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
-        return "no controller would make it again"
+        return "no controller would replace it"
     if owner.kind in _BOUND_TO_ITS_NODE:
         return f"it belongs to its node ({owner.kind})"
     if pod.is_being_deleted:

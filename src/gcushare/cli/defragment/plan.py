@@ -23,7 +23,7 @@ from gcushare.vendors import VENDORS_BY_NAME
 
 
 def run(settings: DefragmentSettings, process: ProcessContext, *, stdin: TextIO | None = None) -> int:
-    """Read the cluster, print the plan, carry it out where that is asked for and agreed; returns the exit code.
+    """Read the cluster, print the plan, carry it out if asked to and agreed; returns the exit code.
 
     Without ``stdin`` the process's own is asked.
     """
@@ -40,8 +40,8 @@ class _Session:
         settings, stdout = self.settings, self.process.stdout
         is_json = settings.output is TextOrJson.JSON
         async with open_cluster(settings.kube, self.process.environ, program="gcushare-defragment") as client:
-            executor = Executor(client, lambda: self._look(client), self._report, settings.patience)
-            state = await (executor.look_when_settled() if settings.execute else self._look(client))
+            executor = Executor(client, lambda: self._read(client), self._report, settings.patience)
+            state = await (executor.read_when_settled() if settings.execute else self._read(client))
             plan = plan_room(state.ledger, settings.request(), state.found.movable, state.opened)
             for problem in state.problems:
                 self.process.stderr.write(f"warning: {escape(problem)}\n")
@@ -58,7 +58,7 @@ class _Session:
             return STOPPED
         return DONE if plan is not None else NO_ROOM
 
-    async def _look(self, client: KubeClient) -> ClusterState:
+    async def _read(self, client: KubeClient) -> ClusterState:
         vendor = VENDORS_BY_NAME[self.settings.vendor]
         return await read_state(client, vendor, self.settings.most_priority)
 

@@ -43,7 +43,7 @@ def render_outcome(plan: RoomPlan, outcome: Executed) -> str:
 
 
 def render_json(plan: RoomPlan | None, found: MovablePods, outcome: Executed | None = None) -> str:
-    """The same for programs; ``plan`` is null where there is none, ``executed`` where it was not carried out."""
+    """The same for programs; ``plan`` is null if there is none, ``executed`` if it was not carried out."""
     document: dict[str, Any] = {
         "plan": None
         if plan is None

@@ -47,7 +47,7 @@ class DoctorSettings:
     kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:
-        """There is nothing to say yes to without --fix."""
+        """Check that --yes comes with --fix, and that --fix can ask."""
         if self.yes and not self.fix:
             yield "yes has a meaning only with fix: give both"
         if self.fix and not self.yes and self.output is TextOrJson.JSON:

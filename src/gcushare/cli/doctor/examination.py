@@ -28,7 +28,7 @@ from gcushare.runtime.entry import ProcessContext
 
 
 def run(settings: DoctorSettings, process: ProcessContext, *, stdin: TextIO | None = None) -> int:
-    """Examine, and repair where asked to; returns the exit code. Without ``stdin`` the process's own is asked.
+    """Examine, and repair if asked to; returns the exit code. ``stdin`` defaults to the process's own.
 
     Raises:
         GcushareError: the API server does not answer, or a repair failed.
@@ -85,19 +85,19 @@ class _Doctor:
 
 
 async def _make(client: KubeClient, fix: Fix) -> str:
-    """Make a change; returns why it was not made, empty where it was."""
+    """Make a change; returns why it was not made, empty if it was."""
     try:
         subresource = "status" if fix.field == "capacity" else None
         await client.patch(NODES, fix.node, patch_of(fix), subresource=subresource)
     except (ConflictError, InvalidError, NotFoundError) as failure:
-        return f"it has changed since it was looked at, and was left alone: {failure}"
+        return f"it has changed since it was examined, and was left alone: {failure}"
     except GcushareError as failure:
         return str(failure)
     return ""
 
 
 def patch_of(fix: Fix) -> Patch:
-    """A JSON patch that fails where the value is no longer the one that was seen."""
+    """Return a JSON patch that fails if the value has changed since it was read."""
     parts = ("status" if fix.field == "capacity" else "metadata", fix.field, fix.key)
     path = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in parts)
     change: dict[str, Any] = {"op": "remove", "path": path}

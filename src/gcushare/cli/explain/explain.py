@@ -1,4 +1,4 @@
-"""``explain POD``: which card a pod has and beside whom, or why it has none and what would help.
+"""``explain POD``: which card a pod has and which pods share it, or why it has none and what would help.
 
 The answer is the extender's; without it the same core is asked here, over the same ledger.
 """
@@ -40,7 +40,7 @@ _MAX_UNREADABLE = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A pod's explanation with what only the API server says; ``snapshot`` holds its node, where it has one."""
+    """A pod's explanation with what only the API server says; ``snapshot`` holds its node, if it has one."""
 
     document: ExplainDocument
     pod: Pod
@@ -86,7 +86,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
 async def _explain_unbound(
     reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, request: CardRequest
 ) -> Explained:
-    """Ask the extender why a pod waits; where it does not answer, ask the same core over the same ledger here."""
+    """Ask the extender why a pod waits; if it does not answer, ask the same core over the same ledger here."""
     passed_over = ""
     if figures.source is not SourceChoice.API:
         timeout_s = QUICK_S if figures.source is SourceChoice.AUTO else None
@@ -98,7 +98,7 @@ async def _explain_unbound(
                     raise
                 passed_over = f"{extender.words} was not used: {error}"
             else:
-                # The extender gives no uid to a caller who is not authenticated; the pod was read here.
+                # The extender gives no uid to an unauthenticated caller; the pod was read here.
                 document = msgspec.structs.replace(document, uid=pod.metadata.uid)
                 source = Source("extender", extender.words)
                 return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
@@ -135,7 +135,7 @@ async def _explain_bound(reader: Reader, vendor: Vendor, pod: Pod) -> Explained:
 
 
 async def _with_choice(api: KubeClient, vendor: Vendor, figures: SourceFlags, explained: Explained) -> Explained:
-    """Add why the pod has its node, which the extender alone knows; it is left out where that does not answer."""
+    """Add why the pod has its node, which the extender alone knows; it is left out if the extender does not answer."""
     if figures.source is SourceChoice.API:
         return explained
     meta = explained.pod.metadata

@@ -1,4 +1,4 @@
-"""What else than cards keeps a pod waiting: of the nodes with room on a card, which resource has too little."""
+"""Why a pod waits although cards have room: the resources that the nodes with room lack."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LackingNode:
 
 
 async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> tuple[LackingNode, ...]:
-    """Look at some of the nodes whose cards have room; those that lack nothing else are left out."""
+    """Check some of the nodes whose cards have room; those that lack nothing else are left out."""
     rooms = (name for each in document.classes if each.reason == Verdict.FITS.value for name in each.examples)
     elsewhere = document.asked.examples if document.asked is not None else ()
     names = list(dict.fromkeys((*rooms, *elsewhere)))[:MAX_EXAMPLES]

@@ -21,7 +21,7 @@ _NARROWEST = 40
 
 
 def explain_document(explained: Explained) -> Document:
-    """Describe it for programs, with what the API server says beside it."""
+    """Describe it for programs, together with what the API server says."""
     pod, assignment = explained.pod, explained.assignment
     facts = explained.snapshot.pods.get(pod.metadata.uid)
     return {
@@ -40,7 +40,7 @@ def explain_document(explained: Explained) -> Document:
 
 
 def explain_text(explained: Explained, width: int | None = None) -> str:
-    """Describe it for people on a terminal of ``width`` columns; None for a pipe, which takes lines of any length."""
+    """Describe it for people on a terminal of ``width`` columns; None for a pipe, whose lines may have any length."""
     text, hanging = _explain_text(explained)
     return "".join(f"{line}\n" for part in text.splitlines() for line in _wrapped(escape(part), hanging, width))
 

@@ -1,4 +1,4 @@
-"""Command lines of ``kubectl inspect gcushare`` and ``gpushare``: a command, where there is one, is the first word."""
+"""Command lines of ``kubectl inspect gcushare`` and ``gpushare``: a command, if there is one, is the first word."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _UNREAD = "its record is damaged or not written yet; 'explain' reads it"
 
 
 def detail_page(summary: Summary, width: int | None) -> Page:
-    """Every node that has pods to show, then who waits, then the cluster's sum."""
+    """Every node that has pods to show, then the pods that wait, then the cluster's sum."""
     details = _Details(summary, width)
     lines: list[Text] = []
     for node in summary.nodes:

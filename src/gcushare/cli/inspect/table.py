@@ -27,7 +27,7 @@ _LEAST_RULE = 20
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A table, and below it the cluster's sum, which stays in sight where there is no room for all."""
+    """A table, and below it the cluster's sum, which stays visible if there is no room for all."""
 
     body: list[Text]
     sum: list[Text]
@@ -72,7 +72,7 @@ def marks_of_use(node: NodeSummary, state: CardState) -> tuple[Mark, ...]:
 
 
 def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
-    """A node's name, marked where its figures were converted."""
+    """A node's name, marked if its figures were converted."""
     if summary.scale.is_native(node.state.unit) or node.state.unit is None:
         return Cell(node.name)
     used.add(Mark.OTHER_UNIT)
@@ -80,7 +80,7 @@ def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
 
 
 def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:
-    """The dashed line and the cluster's sum in upstream gpushare's words; a namespace's too, where one is asked for."""
+    """The dashed line and the cluster's sum as upstream gpushare writes it; a namespace's too, if one is asked for."""
     word = summary.snapshot.vendor.device_word
     scope = "On These Nodes" if summary.snapshot.is_partial else "In Cluster"
     lines = [
@@ -96,7 +96,7 @@ def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[
 
 
 def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
-    """What a figure cannot say: sick cards' reasons, nodes that are not ready, and with ``names_pods`` who waits."""
+    """What figures cannot say: sick cards' reasons, nodes that are not ready, and with ``names_pods`` waiting pods."""
     lines = []
     if summary.scale.per_gib is not None:
         unknown = [node.name for node in summary.nodes if node.state.unit is None]
@@ -132,7 +132,7 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
 
 
 def _whole_line(summary: Summary) -> str:
-    """How the cards of nodes that serve whole ones are in use; empty where none does and no card is held whole."""
+    """How the cards of nodes that serve whole ones are in use; empty if none does and no card is held whole."""
     served = [node.state for node in summary.nodes if node.state.serves_whole]
     modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
     if not served and not modes[CardMode.WHOLE]:
@@ -184,14 +184,14 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
 
 
 def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:
-    """The node's sum, marked where more is in use than it says."""
+    """The node's sum, marked if more is in use than it says."""
     marks = (Mark.UNPLACED,) if node.unplaced_pods else ()
     used.update(marks)
     return Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks))
 
 
 def _unplaced_line(summary: Summary) -> str:
-    """How many pods hold cards that are not known, and on which nodes; empty where there are none."""
+    """How many pods hold cards that are not known, and on which nodes; empty if there are none."""
     nodes = [node for node in summary.nodes if node.unplaced_pods]
     count = sum(len(node.unplaced_pods) for node in nodes)
     if not count:

@@ -65,7 +65,7 @@ def cards_csv(summary: Summary) -> str:
 
 
 def _node(summary: Summary, node: NodeSummary) -> Document:
-    """``unit`` is empty and ``unitBytes`` 0 where the node does not say; ``modes``: ``memory`` or ``whole``."""
+    """``unit`` is empty and ``unitBytes`` 0 if the node does not say; ``modes``: ``memory`` or ``whole``."""
     unit = node.state.unit
     return {
         "name": node.name,
@@ -104,9 +104,9 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
 
 
 def _pods(summary: Summary, node: NodeSummary, state: CardState) -> list[Document]:
-    """What each pod holds of a card; ``corrected`` is ``0->1`` where the kubelet gave it another card.
+    """What each pod holds of a card; ``corrected`` is ``0->1`` if the kubelet gave it another card.
 
-    ``overUse``: what it uses beyond its grant and since when, in words; empty where it does not.
+    ``overUse``: what it uses beyond its grant and since when, in words; empty if it does not.
     """
     found = []
     for assignment in summary.shown_pods(node):
@@ -126,7 +126,7 @@ def _pods(summary: Summary, node: NodeSummary, state: CardState) -> list[Documen
 
 
 def _pod_without_card(facts: PodFacts) -> Document:
-    """``node`` where it is bound or nominated; amounts are what it asks for, 0 where that cannot be read."""
+    """``node`` if it is bound or nominated; amounts are what it asks for, 0 if that cannot be read."""
     return {
         **_identity(facts),
         "node": facts.node or facts.nominated,

@@ -91,14 +91,14 @@ async def print_tables(screen: Screen, snapshots: Snapshots, settings: TableSett
 
 
 def _say_trouble(screen: Screen, live: LiveSnapshot, said: str) -> str:
-    """Say beside the output what is not answered, or that it is again, where that is not what was ``said`` last."""
+    """Say on stderr what is not answered, or that it is answered again, unless that was ``said`` last."""
     if live.trouble != said:
         screen.say("warning", f"{live.trouble}; trying again" if live.trouble else "answered again")
     return live.trouble
 
 
 async def _show_live(screen: Screen, snapshots: Snapshots, settings: TableSettings) -> None:
-    """Draw the newest state on the terminal's other screen, and again where its size may have changed."""
+    """Draw the newest state on the terminal's other screen, and again if its size may have changed."""
     shown: LiveSnapshot | None = None
     as_of = ""
     coming = asyncio.ensure_future(anext(snapshots))

@@ -1,4 +1,4 @@
-"""The flags of ``kubectl inspect``: kubectl's own where kubectl has one for it, with its letter and its meaning."""
+"""The flags of ``kubectl inspect``: kubectl's own if kubectl has one for it, with the same letter and meaning."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class ExplainSettings:
 
 @settings
 class TopSettings:
-    """Granted beside used."""
+    """Granted and used."""
 
     node: str | None = setting(
         optional_text("NODE", "every node with cards", "a node's name"),

@@ -1,4 +1,4 @@
-"""What ``--help`` says beside the flags: the commands, examples, marks and what the command reads."""
+"""What ``--help`` says apart from the flags: the commands, examples, marks and what the command reads."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Mark(enum.Enum):
-    """A sign and its meaning; printable everywhere, and no sign that a shell or a spreadsheet takes for its own."""
+    """A sign and its meaning; printable everywhere, and none has a meaning to a shell or a spreadsheet."""
 
     SICK = "!"
     CORDONED = "#"

@@ -70,7 +70,7 @@ class Session:
         return FAILED if problems else DONE
 
     def require_cards(self, snapshot: ClusterSnapshot, name: str | None) -> None:
-        """Note beside a table that no node has cards; refuse a node that was asked for and has none.
+        """Say after a table that no node has cards; refuse a node that was asked for and has none.
 
         Raises:
             Refused: says why, as far as the node does.
@@ -104,7 +104,7 @@ def run(
     process: ProcessContext,
     hints: list[str],
 ) -> int:
-    """Run a command and return its exit code; where it fails, ``hints`` takes what to do about it.
+    """Run a command and return its exit code; if it fails, what to do about it is added to ``hints``.
 
     Raises:
         GcushareError: what the command raised.
@@ -123,7 +123,7 @@ def run(
 
 
 def _hint(session: Session, settings: TableSettings | ExplainSettings | TopSettings, error: GcushareError) -> str:
-    """Say what to do; empty where the error itself says it."""
+    """Say what to do; empty if the error itself says it."""
     if isinstance(error, NotFoundError):
         if isinstance(settings, ExplainSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"

@@ -30,7 +30,7 @@ class NodeSummary:
     """Pods that hold memory of unknown cards: more is in use than the figures say."""
     corrected_cards: frozenset[int]
     over_used_cards: frozenset[int]
-    """Cards of which pods of this node use more than they were granted."""
+    """Cards that pods of this node use beyond their grants."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class NodeSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What is shown of a snapshot. ``of_namespace`` is what one namespace holds, where one was asked for."""
+    """What is shown of a snapshot. ``of_namespace`` is what one namespace holds, if one was asked for."""
 
     snapshot: ClusterSnapshot
     scale: Scale
@@ -80,7 +80,7 @@ class Summary:
         return sum(facts.units for facts in self.waiting)
 
     def facts_of(self, assignment: Assignment) -> PodFacts:
-        """What is known of the pod that holds something; its state may be unknown to whoever may not read pods."""
+        """What is known of the pod that holds something; its state is unknown to callers that may not read pods."""
         found = self.snapshot.pods.get(assignment.pod.uid)
         return found or PodFacts(ref=assignment.pod, state="", node=assignment.node, units=assignment.units)
 

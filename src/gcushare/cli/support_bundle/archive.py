@@ -48,7 +48,7 @@ class Archive:
         self.left_out[path] = why
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Write the manifest, which is outside the bounds: without it no one knows what the rest is."""
+        """Write the manifest, which is outside the bounds: without it nothing says what the other files are."""
         manifest = {
             "version": _MANIFEST_VERSION,
             "time": self.time.isoformat(),
@@ -66,7 +66,7 @@ class Archive:
 
 @contextmanager
 def new_archive(path: Path, time: datetime, budget_bytes: int) -> Iterator[Archive]:
-    """Yield an archive that stands at ``path`` once the block has ended well; otherwise nothing is left behind.
+    """Yield an archive that stands at ``path`` once the block has ended without an error; otherwise no file is left.
 
     Raises:
         ConfigError: there is a file already, or none can be written there.

@@ -110,7 +110,7 @@ class Collector:
             await self._add_sources("reading logs", list(self._logs(log_lines)), _LOGS_AT_ONCE)
 
     async def _own_secrets(self) -> list[str]:
-        """What the caller shows the API server: it must not be in the bundle, whoever logged it."""
+        """Return the caller's own token: it must not be in the bundle, even if a program logged it."""
         header = await self.reader.client.config.credentials.header()
         return [] if header is None else [header.split()[-1]]
 

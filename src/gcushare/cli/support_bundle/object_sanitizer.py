@@ -43,12 +43,12 @@ def slim_pod(pod: JsonObject, *, is_ours: bool) -> JsonObject:
 
 
 def slim_event(event: JsonObject) -> JsonObject:
-    """An event: what happened to whom, how often and when."""
+    """An event: what happened to which object, how often and when."""
     return _kept(EVENT, event)
 
 
 def last_seen(event: JsonObject) -> str:
-    """When an event happened last, as Kubernetes writes times; "" where it does not say.
+    """When an event happened last, as Kubernetes writes times; "" if it does not say.
 
     One of events.k8s.io that repeats says so in its series alone: its ``eventTime`` is when it began.
     """

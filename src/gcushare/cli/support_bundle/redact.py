@@ -1,4 +1,4 @@
-"""Takes out of texts and documents what no one else may read; pure. It would rather take out too much."""
+"""Masks secrets in texts and documents; pure. In doubt it masks too much."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CERTAIN_WORD = (
 )
 _SECRET_WORD = rf"(?:{_CERTAIN_WORD}|token)"
 _SECRET_NAME = re.compile(_SECRET_WORD, re.IGNORECASE)
-# A language model's tokens are counted, and its tokenizer is no secret: TOKENIZERS_PARALLELISM, MAX_TOKENS.
+# A language model counts tokens, and its tokenizer is not secret: TOKENIZERS_PARALLELISM, MAX_TOKENS.
 _CERTAIN_NAME = re.compile(_CERTAIN_WORD, re.IGNORECASE)
 _TOKEN_NAME = re.compile(r"token(?!iz)", re.IGNORECASE)
 _SWITCH = re.compile(r"true|false|null|none", re.IGNORECASE)
@@ -29,7 +29,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         MASK,
     ),
-    # JSON Web Tokens, service accounts' among them: three parts of base64, the first of which is a JSON object.
+    # JSON Web Tokens, service accounts' among them: three parts of base64; the first is a JSON object.
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,4096}\.[\w-]{8,8192}(?:\.[\w-]{0,8192})?"), MASK),
     (re.compile(r"\b(Bearer|Basic)(\s{1,8})[\w.~+/=-]{4,8192}", re.IGNORECASE), rf"\1\2{MASK}"),
     (re.compile(r"\b([a-z][a-z0-9+.-]{0,20}://)[^/\s@\"']{1,512}@", re.IGNORECASE), rf"\1{MASK}@"),
@@ -51,9 +51,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_anywhere(name: str, value: str) -> bool:
-    """Whether a variable's value is to be masked also where its name does not stand beside it.
+    """Whether to mask a variable's value everywhere, also without its name next to it.
 
-    Switches never are, nor are settings of language models: such words and numbers stand everywhere.
+    Switches and settings of language models are not: such words and numbers occur everywhere.
     """
     if _SWITCH.fullmatch(value):
         return False
@@ -63,7 +63,7 @@ def is_secret_anywhere(name: str, value: str) -> bool:
 
 
 class Redactor:
-    """Masks what looks secret, and ``known`` values wherever they stand."""
+    """Masks what looks secret, and ``known`` values wherever they occur."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         # The longest first: one secret may begin with another.

@@ -1,1 +1,1 @@
-"""``kubectl inspect gcushare top``: memory granted beside memory in use."""
+"""``kubectl inspect gcushare top``: memory granted next to memory in use."""

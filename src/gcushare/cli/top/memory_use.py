@@ -1,4 +1,4 @@
-"""What cards and pods really use, read from the device plugins' metrics and set beside what was granted."""
+"""What cards and pods really use, read from the device plugins' metrics and set next to what was granted."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TEMPERATURE = "gcushare_card_temperature_celsius"
 POWER = "gcushare_card_power_watts"
 UTILIZATION = "gcushare_card_utilization_percent"
 UNATTRIBUTED = "gcushare_card_memory_unattributed_bytes"
-"""A plugin serves it for each card of which it reports what pods use."""
+"""A plugin serves it for each card whose use by pods it reports."""
 POD_USED = "gcushare_pod_memory_used_bytes"
 POD_GRANTED = "gcushare_pod_memory_granted_bytes"
 POD_OVER = "gcushare_pod_over_use_bytes"
-"""A plugin serves it while a pod is over its grant by more than the tolerance, in several looks."""
+"""A plugin serves it while a pod is over its grant by more than the tolerance, in several polls."""
 _POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_OVER})
 _CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
 """Every device plugin serves it; an answer without it comes from another program."""
 
 DRIVER_SHARE = 32
-"""A driver holds some memory of every card, used or not: an excess below this part of the card is taken for its own."""
+"""A driver holds some memory of every card: an excess below this part of the card counts as the driver's."""
 
 CardKey = tuple[str, int]
 
@@ -73,7 +73,7 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUseRow:
-    """One card: bytes granted, kept back and in use; None where that is unknown."""
+    """One card: bytes granted, kept back and in use; None if that is unknown."""
 
     node: NodeSummary
     state: CardState
@@ -101,19 +101,19 @@ class CardUseRow:
 
     @property
     def is_over(self) -> bool:
-        """Whether more is in use than was granted, beyond what the driver takes for itself."""
+        """Whether more is in use than was granted, beyond the driver's own memory."""
         return self.excess_bytes > max(0, self.total_bytes // DRIVER_SHARE - self.reserved_bytes)
 
     @property
     def excess_bytes(self) -> int:
-        """Bytes in use beyond what was granted and kept back; 0 where that is unknown."""
+        """Bytes in use beyond what was granted and kept back; 0 if that is unknown."""
         if self.used_bytes is None or self.granted_bytes is None:
             return 0
         return max(0, self.used_bytes - self.granted_bytes - self.reserved_bytes)
 
 
 def use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> list[CardUseRow]:
-    """Set every card's grants beside its readings."""
+    """Set every card's grants next to its readings."""
     return [_row(summary, node, state, readings) for node in summary.nodes for state in node.state.cards.values()]
 
 
@@ -142,11 +142,11 @@ class PodUseRow:
     granted_bytes: int
     used_bytes: int
     is_reported: bool = False
-    """Whether its plugin takes that for an over-use: beyond the tolerance, and not for one look alone."""
+    """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it uses more than was granted: what a driver takes for itself belongs to no process."""
+        """Whether it uses more than was granted: the driver's own memory belongs to no process."""
         return self.excess_bytes > 0 or self.is_reported
 
     @property
@@ -172,7 +172,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
 
 
 def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> str:
-    """What to do where plugins do not report what pods use; empty where all do, or where none could be asked."""
+    """What to do if plugins do not report what pods use; empty if all do, or if none could be asked."""
     asked = {node.name for node in summary.nodes} & {node for node, _ in readings}
     telling = {node for (node, _), found in readings.items() if found.reports_pods}
     silent = len(asked - telling)

@@ -1,4 +1,4 @@
-"""``top``: every card's and pod's memory granted beside that in use, who uses more than granted first to be seen."""
+"""``top``: memory granted and in use, by card and by pod; those that use more than granted come first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DOCUMENT_VERSION = 1
 
 
 def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *, is_wide: bool) -> list[Text]:
-    """The table; pods by name only where it is wide, or where a card is used too much."""
+    """The table; pods by name only if it is wide, or if a card is over-used."""
     label, word = _words(summary)
     cells = []
     for row in rows:
@@ -51,7 +51,7 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
 
 
 def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None) -> list[Text]:
-    """The table of pods; nothing where no plugin reports what they use."""
+    """The table of pods; nothing if no plugin reports what they use."""
     if not rows:
         return []
     label, word = _words(summary)
@@ -113,7 +113,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
 
 
 def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
-    """A line per card, whose pod is empty, and one for each pod of which is known what it uses of the card."""
+    """A line per card, whose pod is empty, and one for each pod whose use of the card is known."""
     columns = (
         *("node", "card", "pod", "total_bytes", "granted_bytes", "reserved_bytes", "used_bytes", "unattributed_bytes"),
         *("utilization_percent", "temperature_celsius", "power_watts", "over"),

@@ -27,7 +27,7 @@ from gcushare.vendors.vendor import Vendor
 
 
 async def top(session: Session, settings: TopSettings) -> int:
-    """Show what is granted beside what is used."""
+    """Show what is granted next to what is used."""
     request = SnapshotRequest(vendor=session.vendor, scope=Scope(settings.node, settings.selector or ""))
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
         reader = Reader(api, progress)
@@ -50,7 +50,7 @@ class Scraped:
 
     @property
     def nodes(self) -> set[str]:
-        """Nodes of which a plugin was asked, with or without an answer."""
+        """Nodes whose plugin was asked, with or without an answer."""
         return {node for node, _ in (*self.readings, *self.failures)}
 
 

@@ -1,4 +1,4 @@
-"""Reads the objects beside nodes and pods: policies, configurations of schedulers, reports, certificates."""
+"""Reads the objects other than nodes and pods: policies, configurations of schedulers, reports, certificates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
 
 
 async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
-    """Read the admission policies, with whether a binding has them deny; none where the cluster knows no such kind."""
+    """Read the admission policies, and whether a binding makes them deny; none if the cluster has no such kind."""
     nothing: list[JsonObject] = []
 
     async def read(resource: Resource[JsonObject]) -> list[JsonObject]:
@@ -62,7 +62,7 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
 async def read_schedulers(
     reader: Reader, pods: Sequence[SeenPod], given_config: str | None
 ) -> tuple[SchedulerFacts, ...]:
-    """Read how every visible kube-scheduler is configured; a configuration given by hand is believed of the others."""
+    """Read how every visible kube-scheduler is configured; one given by hand stands for those that are not visible."""
 
     async def read(pod: SeenPod) -> SchedulerFacts:
         path = config_file_of(pod)
@@ -108,7 +108,7 @@ async def _config_map_data(reader: Reader, namespace: str, name: str) -> JsonObj
 
 
 async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:
-    """Read when the certificates end that our programs are given as Secrets; nothing else of a Secret is kept."""
+    """Read when the certificates in our programs' Secrets expire; nothing else of a Secret is kept."""
     mounted = {
         (pod.metadata.namespace, each.secret.secret_name)
         for pod in pods

@@ -37,7 +37,7 @@ class PluginFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFacts:
-    """One extender: a pod, or whoever answers behind the Service. ``pod`` is None for the latter."""
+    """One extender: a pod, or what answers behind the Service. ``pod`` is None for the latter."""
 
     name: str
     pod: SeenPod | None = None
@@ -52,7 +52,7 @@ class ReplicaFacts:
 
     @property
     def started(self) -> float:
-        """When it began to count, in seconds since the epoch on its own clock; 0 where it does not say."""
+        """When it began to count, in seconds since the epoch on its own clock; 0 if it does not say."""
         return self.figures.least("gcushare_ledger_drifts_created")
 
 
@@ -65,11 +65,11 @@ class ExtenderFacts:
     service_name: str = ""
     """``namespace/name``, in words."""
     service_problem: str = ""
-    """Why nothing answers behind the Service; empty where something does or nothing was asked."""
+    """Why nothing answers behind the Service; empty if something does or nothing was asked."""
     lease: Lease | None = None
 
     def calls(self, verb: str) -> float | None:
-        """How often the scheduler called a verb since the replicas started; None where no replica could be asked."""
+        """How often the scheduler called a verb since the replicas started; None if no replica could be asked."""
         reported = [each for each in self.replicas if each.figures]
         if not reported:
             return None
@@ -133,7 +133,7 @@ class Facts:
 
     @property
     def has_every_node(self) -> bool:
-        """Whether ``nodes`` are all that there are: not where one was asked for, or some could not be read."""
+        """Whether ``nodes`` is complete: it is not if one node was asked for, or some could not be read."""
         return self.scope is None and self.knows(Area.NODES)
 
     def running(self, program: Program) -> tuple[SeenPod, ...]:
@@ -141,7 +141,7 @@ class Facts:
         return self.programs.get(program, ())
 
     def vendors(self) -> tuple[Vendor, ...]:
-        """The vendors of which there is a trace in this cluster."""
+        """The vendors that have left a trace in this cluster."""
         return tuple(vendor for vendor in VENDORS if self._is_in_use(vendor))
 
     def _is_in_use(self, vendor: Vendor) -> bool:
@@ -150,7 +150,7 @@ class Facts:
         return any(has_label(node, vendor) or has_trace(node, vendor) for node in self.nodes)
 
     def age_s(self, written: str | None) -> float | None:
-        """How long ago the API server wrote a time; None for none, or one that is no time."""
+        """Seconds since the API server wrote a time; None if there is none, or it cannot be read."""
         moment = parse_time(written)
         return None if moment is None else (self.now - moment).total_seconds()
 

@@ -1,4 +1,4 @@
-"""What a check found: a value with a subject, numbers, a remedy, and where it is safe the change that repairs it."""
+"""What a check found: a value with a subject, numbers, a remedy, and, if it is safe, the change that repairs it."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """The worst severity among findings, None where there are none."""
+    """The worst severity among findings, None if there are none."""
     return min((each.severity for each in findings), key=lambda each: each.rank, default=None)

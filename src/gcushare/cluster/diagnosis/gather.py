@@ -91,7 +91,7 @@ async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
 
 
 async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
-    """Read the pods that concern us; of one node, and our programs wherever they run, where a node is asked for."""
+    """Read the pods that concern us; if a node is asked for, its pods and our programs wherever they run."""
     found = await reader.list_part(Area.PODS, PODS, SEEN_POD, CONCERNED)
     kept = (
         pod
@@ -161,7 +161,7 @@ async def _read_extender(
 
 
 async def _ask_service(reader: Reader, service: Service) -> str:
-    """Ask whether a program answers behind the Service; returns why not, empty where one does."""
+    """Ask whether a program answers behind the Service; returns why not, empty if one does."""
     endpoint = proxied_service(reader.client, service)
     try:
         await endpoint.get("/version", timeout_s=ANSWER_S)

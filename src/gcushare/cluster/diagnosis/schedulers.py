@@ -30,7 +30,7 @@ class ConfiguredExtender:
         try:
             return urlsplit(self.url)
         except ValueError:
-            return urlsplit("")  # What is no URL leads nowhere.
+            return urlsplit("")  # Not a URL: it has no host.
 
     @property
     def host(self) -> str:
@@ -38,7 +38,7 @@ class ConfiguredExtender:
 
     @property
     def port(self) -> int:
-        """The port that is called; 0 where what stands in its place is none."""
+        """The port that is called; 0 if the URL has none that is valid."""
         parts = self._parts
         try:
             return parts.port or (443 if parts.scheme == "https" else 80)
@@ -52,7 +52,7 @@ class ConfiguredExtender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
-    """One kube-scheduler. ``extenders`` is None where its configuration was not seen.
+    """One kube-scheduler. ``extenders`` is None if its configuration was not seen.
 
     ``config_file``: what ``--config`` or ``--policy-config-file`` names, empty for none; ``source``: where its contents
     were read; ``problem``: why they could not be.
@@ -67,7 +67,7 @@ class SchedulerFacts:
 
     @property
     def is_second(self) -> bool:
-        """Whether it is a scheduler beside the control plane's, which is given its configuration by the API server."""
+        """Whether it is a second scheduler, whose configuration is a ConfigMap of the API server."""
         return self.source.startswith(CONFIG_MAP_WORD)
 
     @property
@@ -82,7 +82,7 @@ def config_file_of(pod: SeenPod) -> str:
 
 
 def config_map_of(pod: SeenPod, path: str) -> tuple[str, str] | None:
-    """The ConfigMap and key behind a file of a scheduler's container; None where it comes from elsewhere."""
+    """The ConfigMap and key behind a file of a scheduler's container; None if it comes from elsewhere."""
     container = main_container(pod)
     if container is None:
         return None

@@ -33,7 +33,7 @@ class WhereSettings:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """A Service has two names."""
+        """Check that the Service is NAMESPACE/NAME."""
         namespace, _, name = self.extender_service.partition("/")
         if not namespace or not name or "/" in name:
             yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME"
@@ -45,7 +45,7 @@ class WhereSettings:
         return namespace, name
 
     def read_scheduler_config(self) -> str | None:
-        """Read the scheduler's configuration that lies on this machine; None where none is named.
+        """Read the scheduler's configuration that lies on this machine; None if none is named.
 
         Raises:
             ConfigError: it cannot be read.

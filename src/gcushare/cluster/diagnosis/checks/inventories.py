@@ -106,7 +106,7 @@ def check_counts(facts: Facts) -> Iterator[Finding]:
 
 
 def _cards_counted(count: str | None) -> int | None:
-    """How many cards the capacity shows; None where it shows no number."""
+    """How many cards the capacity shows; None if it shows no number."""
     try:
         return None if count is None else cards_of_count(parse_count(count))
     except RemoteContractError:
@@ -176,7 +176,7 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
 
 
 def check_cordons(facts: Facts) -> Iterator[Finding]:
-    """A cordon that names no card cordons nothing, without anyone noticing."""
+    """A cordon that names no card has no effect, and nothing else reports it."""
     for each, inventory in sharing_nodes(facts):
         key = each.vendor.cordon_annotation
         text = each.node.metadata.annotations.get(key, "")

@@ -60,7 +60,7 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
 
 def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
     for other in _others_of(each.vendor):
-        # A plugin of ours may register the resource of whole cards, where its inventory says that it grants them.
+        # A plugin of ours may register the resource of whole cards, if its inventory says that it grants them.
         is_ours = other.resources == (each.vendor.whole_card_resource,) and SERVES_WHOLE in each.modes
         amounts = {name: each.capacity(name) for name in other.resources}
         signs = [f"{name} {amount}" for name, amount in amounts.items() if amount != "0"]

@@ -108,7 +108,7 @@ def _check_registration(each: VendorNode) -> Iterator[Finding]:
 def check_leftovers(facts: Facts) -> Iterator[Finding]:
     """Inventories and counts on nodes without label and plugin: harmless to remove, misleading while they stay."""
     if not facts.knows(Area.PODS):
-        return  # a plugin may be there unseen
+        return  # a plugin may run there and not be listed
     for each in vendor_nodes(facts, VENDORS):
         if not each.is_labelled and each.plugin is None:
             yield from _leftovers_of(facts, each)
@@ -121,7 +121,7 @@ def _leftovers_of(facts: Facts, each: VendorNode) -> Iterator[Finding]:
     is_counted = each.capacity(vendor.memory_resource) != "0"
     left = [] if is_counted else [name for name in (vendor.count_resource, vendor.memory_resource) if name in capacity]
     if text is None and not left:
-        return  # the most nodes of a cluster: looking for pods there would take seconds
+        return  # most nodes of a cluster: searching their pods would take seconds
     keys = record_keys(vendor)[:-1]
     holders = [
         pod.key

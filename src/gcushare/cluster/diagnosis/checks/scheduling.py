@@ -66,7 +66,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 
 
 def check_visibility(facts: Facts) -> Iterator[Finding]:
-    """Where no scheduler can be seen, only the extender's calls show it."""
+    """If no scheduler is visible, only the calls of the extender show that it is configured."""
     is_unseen = facts.knows(Area.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
     if is_unseen and facts.vendors() and not facts.extender.calls("filter"):
         yield info(
@@ -100,7 +100,7 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
 
 
 def check_address(facts: Facts) -> Iterator[Finding]:
-    """What the scheduler calls must be where the extender is."""
+    """The address that the scheduler calls must be the extender's."""
     accepted = _addresses(facts)
     for scheduler in facts.schedulers:
         for entry in extenders_of(scheduler):
@@ -134,7 +134,7 @@ def check_resources(facts: Facts) -> Iterator[Finding]:
 
 
 def check_whole_cards(facts: Facts) -> Iterator[Finding]:
-    """Pods that ask for whole cards must reach the extender where cards are shared too, and nowhere else."""
+    """Pods that ask for whole cards must reach the extender if cards are shared too, and only then."""
     for vendor in facts.vendors():
         nodes = list(vendor_nodes(facts, (vendor,)))
         both = sorted(each.name for each in nodes if {SERVES_MEMORY, SERVES_WHOLE} <= {*each.modes})

@@ -1,4 +1,4 @@
-"""What may be trusted and for how long: protected records, clocks, certificates, and what could not be looked at."""
+"""Checks of protected records, clocks and certificates, and a report of what could not be checked."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def check_certificates(facts: Facts) -> Iterator[Finding]:
 
 
 def check_unread(facts: Facts) -> Iterator[Finding]:
-    """What could not be looked at is reported, so that silence is never taken for health."""
+    """Report what could not be checked, so that silence never passes for health."""
     for each in facts.unread:
         if each.right:
             yield warning(

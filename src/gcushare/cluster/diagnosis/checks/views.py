@@ -27,7 +27,7 @@ class RequestingPod:
 
 @dataclass(frozen=True, slots=True)
 class VendorNode:
-    """A node as one vendor's cards see it. ``inventory`` is None where there is none, or ``problem`` says why it cannot
+    """A node as one vendor's cards see it. ``inventory`` is None if there is none, or ``problem`` says why it cannot
     be read; ``plugin`` is the one that answers, of two during an update.
     """
 
@@ -61,7 +61,7 @@ class VendorNode:
         return self.plugin.status.problems if self.plugin is not None and self.plugin.status is not None else {}
 
     def capacity(self, resource: str) -> str:
-        """What the kubelet counts of a resource; 0 where it says nothing."""
+        """What the kubelet counts of a resource; 0 if it says nothing."""
         return self.node.status.capacity.get(resource, "0")
 
 
@@ -100,7 +100,7 @@ def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
 
 
 def needs_extender(facts: Facts) -> bool:
-    """Whether pods depend on an extender here: not where every node serves whole cards alone and none is installed."""
+    """Whether pods need an extender: not if every node serves whole cards alone and no extender is installed."""
     if facts.extender.replicas:
         return True
     ours = [each for each in vendor_nodes(facts) if each.is_labelled or has_trace(each.node, each.vendor)]

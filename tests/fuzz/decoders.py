@@ -17,10 +17,10 @@ from gcushare.cards.c_library import decode_text
 from gcushare.cards.pci import parse_pci_address
 from gcushare.cards.ports import HealthReading
 from gcushare.cards.worker.frames import Linked, Noticed, Opened, decode_answer, decode_request
-from gcushare.cluster.diagnosis.facts import parse_time
-from gcushare.cluster.reader import parse_date
 from gcushare.cli.simulate.workload import read_nodes, read_pods
+from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
+from gcushare.cluster.reader import parse_date
 from gcushare.config_manager.host.launch import ConfigTarget, scheduler_flags
 from gcushare.config_manager.host.paths import Layout
 from gcushare.config_manager.scheduler_config.document import calls_of, merged_config, new_config

@@ -81,7 +81,7 @@ def inventory(**card: Any) -> str:
         pytest.param('{"version":1,"unit":"1","cards":[],"x":' + "[" * 1500, "cannot be read: nested", id="deep"),
         pytest.param(inventory(units=10**400), "cannot be read: Expected `int` <= 10000000", id="400 digits"),
         pytest.param(inventory(index=16), "cannot be read: Expected `int` <= 15", id="a 17th card"),
-        pytest.param(inventory(units=262_145), "beyond a node's limits", id="more than the kubelet takes"),
+        pytest.param(inventory(units=3_958_496), "beyond a node's limits", id="more than any kubelet takes"),
     ],
 )
 def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else(text: str, reason: str) -> None:

@@ -21,7 +21,7 @@ from gcushare.cli.support_bundle.object_sanitizer import (
 )
 from gcushare.cli.support_bundle.program_flags import OUR_FLAGS
 from gcushare.config_manager.manager_settings import CommandSettings, RunSettings, UninstallSettings
-from gcushare.device_plugin.settings import PluginSettings
+from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.settings.command_line import COMMON_FLAGS
 from gcushare.runtime.settings.declare import list_specs

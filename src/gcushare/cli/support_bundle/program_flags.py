@@ -9,11 +9,11 @@ _OURS = """
 application-xids card-call-timeout card-count card-library card-policy cards cdi-dir config-file confirm-after context
 dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run event-holds extender-service
 extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout ignorable interval
-kube-api-timeout kube-context kubeconfig kubernetes-dir leader-elect lease-duration lease-name lease-namespace
-lease-renew-deadline lease-retry listen-address listen-port log-dir log-file-count log-file-size log-format log-level
-longest-wait-for-containers manifest max-connections max-request-size memory-limit memory-unit mode mps-control
-mps-fallback mps-root namespace no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-pod-use
-no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-policy over-use
+kube-api-timeout kube-context kubeconfig kubelet-message-limit kubernetes-dir leader-elect lease-duration lease-name
+lease-namespace lease-renew-deadline lease-retry listen-address listen-port log-dir log-file-count log-file-size
+log-format log-level longest-wait-for-containers manifest max-connections max-request-size memory-limit memory-unit
+mode mps-control mps-fallback mps-root namespace no-dry-run no-fail-without-cards no-ignorable no-leader-elect
+no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-policy over-use
 over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when page-size
 pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after remove-from-node
 request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert tls-cert-file

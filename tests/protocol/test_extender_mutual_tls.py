@@ -6,7 +6,8 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
+from gcushare.scheduler_extender.mutual_tls.migration import MovingNodes
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName, Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import (
@@ -257,40 +259,51 @@ async def test_metrics_tell_when_the_schedulers_certificate_ends_and_whether_the
 # Moving
 
 
+async def first_port_answers(rig: ExtenderRig) -> bool:
+    """Whether the scheduler is answered on the first port, as a call finds it and as the metric says."""
+    status, _ = await rig.post("prioritize", b"{}")
+    figures = parse_figures((await rig.get("/metrics"))[1])
+    assert (status != 403) == bool(figures.sum("gcushare_extender_open_verbs"))
+    return status != 403
+
+
+@asynccontextmanager
+async def moving_nodes(rig: ExtenderRig) -> AsyncIterator[MovingNodes]:
+    """What the extender runs every ten seconds, for a test to run when it wants."""
+    verbs = rig.replica.extender.verbs
+    async with KubeClient(KubeConfig(rig.api.url, "the test")) as client:
+        yield MovingNodes(client, REPORTS, verbs.nodes, verbs.first_port)
+
+
 async def test_the_first_port_answers_until_every_node_has_moved() -> None:
-    moving = replace(OWN, verbs_reports=REPORTS)
-    async with rig_of(moving) as rig:
+    async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
         for name in ("cp-1", "cp-2"):
             rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         await put_reports(rig, cp_1=None, cp_2=None, gone=None)
         await start(rig)
-        port = rig.replica.extender.verbs.first_port
-        move = rig.replica.extender.verbs._moving
-        assert move is not None
-        await until(lambda: port.is_open)
-        assert (await rig.post("prioritize", b"{}"))[0] != 403
-        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
-        await move.look()
-        assert port.is_open, "one node calls as before"
-        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
-        await move.look()
-        assert not port.is_open, "a node that is gone does not keep it open"
-        assert (await rig.post("prioritize", b"{}"))[0] == 403
-        await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
-        await move.look()
-        assert port.is_open, "a scheduler was put back"
+        await until(lambda: rig.replica.extender.verbs.first_port.is_open)
+        assert await first_port_answers(rig)
+        async with moving_nodes(rig) as moving:
+            await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
+            await moving.look()
+            assert await first_port_answers(rig), "one node calls as before"
+            await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
+            await moving.look()
+            assert not await first_port_answers(rig), "a node that is gone does not keep it open"
+            await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
+            await moving.look()
+            assert await first_port_answers(rig), "a scheduler was put back"
 
 
 async def test_a_cluster_that_begins_with_mutual_tls_never_opens_the_first_port_to_the_scheduler() -> None:
     async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
         rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cp-1"}})
         await start(rig)
-        move = rig.replica.extender.verbs._moving
-        assert move is not None
-        for word in (Calls.NONE, Calls.MUTUAL_TLS):
-            await move.look()
-            assert not rig.replica.extender.verbs.first_port.is_open
-            await put_reports(rig, cp_1=word)
+        async with moving_nodes(rig) as moving:
+            for word in (Calls.NONE, Calls.MUTUAL_TLS):
+                await moving.look()
+                assert not await first_port_answers(rig)
+                await put_reports(rig, cp_1=word)
 
 
 # The config-manager's look before it sends the scheduler there

@@ -18,7 +18,7 @@ from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.runtime.http.server import add_verbs
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
-from gcushare.scheduler_extender.app import Extender, spare_the_collector
+from gcushare.scheduler_extender.app import Extender, freeze_gc
 from gcushare.scheduler_extender.settings import NAME, PROGRAM, ExtenderSettings
 
 
@@ -49,7 +49,7 @@ async def _run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
     async with KubeClient(
         find_api_server(settings.kube.kubeconfig, settings.kube.kube_context), program=NAME
     ) as client:
-        extender = EchoingExtender(settings, client, after_sync=spare_the_collector)
+        extender = EchoingExtender(settings, client, after_sync=freeze_gc)
         running = asyncio.create_task(extender.run(shutdown), name="extender")
         while extender.server is None and not running.done():  # noqa: ASYNC110 - it has no event for this
             await asyncio.sleep(0.01)

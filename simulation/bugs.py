@@ -46,7 +46,7 @@ class ForgetsReservations(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            keep = state.keep_pods
+            keep = state.on_pod_resync
 
             def forget(uids: frozenset[str], version: str, state: Any = state, keep: Any = keep) -> None:
                 keep(uids, version)
@@ -55,7 +55,7 @@ class ForgetsReservations(Bug):
                 for uid in state.ledger.reserved:
                     state.ledger.roll_back(uid)
 
-            _replace(state, "keep_pods", forget)
+            _replace(state, "on_pod_resync", forget)
 
 
 class LeadsUncurrent(Bug):
@@ -82,13 +82,13 @@ class KeepsTheDead(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            lose, calls = state.lose_pod, iter(range(10**9))
+            lose, calls = state.on_pod_delete, iter(range(10**9))
 
             def forget(uid: str, lose: Any = lose, calls: Any = calls) -> None:
                 if next(calls) % 3 != 2:
                     lose(uid)
 
-            _replace(state, "lose_pod", forget)
+            _replace(state, "on_pod_delete", forget)
 
 
 class NeverSettles(Bug):
@@ -130,14 +130,14 @@ class DiesOfAName(Bug):
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
-            see = state.see_pod
+            see = state.on_pod_update
 
             def look(pod: Any, see: Any = see) -> None:
                 if "7" in pod.metadata.name:
                     raise ValueError(pod.metadata.name)
                 see(pod)
 
-            _replace(state, "see_pod", look)
+            _replace(state, "on_pod_update", look)
 
 
 class NeverCorrects(Bug):

@@ -48,9 +48,9 @@ class SettledInvariants:
         """What an extender would believe that only now read everything."""
         state = VendorState(self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0)
         for node in self._world.store.all("nodes").values():
-            state.see_node(NODE.read(node.raw))
+            state.on_node_update(NODE.read(node.raw))
         for pod in self._world.store.all("pods").values():
-            state.see_pod(POD.read(pod.raw))
+            state.on_pod_update(POD.read(pod.raw))
         return state
 
     def _check_ledger(self, replica: ExtenderReplica, truth: VendorState) -> None:

@@ -126,7 +126,7 @@ def state_of(
 ) -> VendorState:
     state = VendorState(vendor, policies or Policies(), monotonic=monotonic)
     for node in nodes:
-        state.see_node(node)
+        state.on_node_update(node)
     return state
 
 

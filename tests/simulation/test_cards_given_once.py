@@ -17,7 +17,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
-from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.watch_handlers import PodHandler, decode_pod
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME
@@ -51,7 +51,7 @@ class Cluster:
         self.store = PodStore(self.rng, opaque=self.opaque)
         self.state = state_of(*(a_node(name, *CARDS) for name in NODES))
         clock = LoopClock()
-        self.binds = BindService(self.state, self.store, Alone(), monotonic=clock.monotonic)
+        self.binds = BindService(self.state, self.store, AlwaysLeader(), monotonic=clock.monotonic)
         self.reflector = Reflector(
             self.store, PODS, PodHandler([self.state]), decode=decode_pod, clock=clock, rng=self.rng,
             settings=ReflectorSettings(page_size=2, backoff=BackoffPolicy(first_s=0.1, cap_s=1.0)),

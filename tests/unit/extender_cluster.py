@@ -148,10 +148,10 @@ class Cluster:
     def tell(self, state: VendorState) -> None:
         """Let a watch say everything as it is now."""
         for pod in self.pods.values():
-            state.see_pod(pod)
+            state.on_pod_update(pod)
         known = state.waiting.keys() | state.bound.keys() | state.ledger.reserved
         for uid in known - {pod.metadata.uid for pod in self.pods.values()}:
-            state.lose_pod(uid)
+            state.on_pod_delete(uid)
 
     @staticmethod
     def _bound(pod: Pod, node: str, annotations: Mapping[str, str]) -> Pod:

@@ -9,7 +9,7 @@ import msgspec
 from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
-from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -31,7 +31,7 @@ def services_of(state: VendorState, filters: FilterService | None, api: Cluster)
     return Services(
         state=state,
         filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
-        binds=BindService(state, api, Alone()),
+        binds=BindService(state, api, AlwaysLeader()),
         inspects=InspectService(state),
         preempts=PreemptService(state),
         explains=ExplainService(state),
@@ -65,4 +65,4 @@ class Desk:
     def _see(self, body: bytes) -> None:
         pod = msgspec.convert(json.loads(body)["Pod"], Pod)
         for state in self._states:
-            state.see_pod(pod)
+            state.on_pod_update(pod)

@@ -132,7 +132,7 @@ def test_what_is_known_beside_the_ledger_is_added() -> None:
 
 def test_a_waiting_pod_says_what_it_asks_for() -> None:
     state = state_of()
-    state.see_pod(a_pod("p", 12))
+    state.on_pod_update(a_pod("p", 12))
 
     document = waiting_document(ENFLAME, state.waiting["uid-p"], PodMetadata(scheduler="0/1 nodes are available"))
     assert msgspec.to_builtins(document) == {
@@ -148,7 +148,7 @@ def test_a_waiting_pod_says_what_it_asks_for() -> None:
 
 def test_a_waiting_pod_that_no_one_can_serve_says_why() -> None:
     state = state_of()
-    state.see_pod(a_pod("p", "1.5"))
+    state.on_pod_update(a_pod("p", "1.5"))
 
     document = waiting_document(ENFLAME, state.waiting["uid-p"], NO_POD_METADATA)
     assert "1.5" in document.problem

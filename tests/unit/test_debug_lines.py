@@ -20,7 +20,7 @@ SECRET = {"example.com/password": "hunter2"}
 
 
 def see(log: PodChangeLog, document: Document) -> None:
-    log.see_pod(POD.read(msgspec.json.encode(document)))
+    log.on_pod_update(POD.read(msgspec.json.encode(document)))
 
 
 def recorded(*, assigned: bool) -> Document:

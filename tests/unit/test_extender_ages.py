@@ -25,7 +25,7 @@ def on(card: int, version: str, *, phase: str = "Running") -> Pod:
 def reading(version: str) -> tuple[VendorState, PodHandler]:
     """A state that has read pod ``a`` bound with card 0 at a version, and the watch's way into it."""
     state = state_of(a_node("node-1", 16, 16))
-    state.take_read(on(0, version), 0.0)
+    state.on_pod_read(on(0, version), 0.0)
     return state, PodHandler([state])
 
 
@@ -123,7 +123,7 @@ def test_a_deletion_is_the_last_word_however_late_it_comes() -> None:
 
 def test_a_pod_that_was_read_at_its_end_holds_nothing_again() -> None:
     state, sink = reading("105")
-    state.take_read(on(0, "109", phase="Succeeded"), 1.0)
+    state.on_pod_read(on(0, "109", phase="Succeeded"), 1.0)
     sink.applied(on(0, "107"))
 
     assert used(state) == [0, 0]
@@ -177,7 +177,7 @@ class TestReadAgain:
         rig = await self.ahead()
         corrected = at("word", a_pod("a", 12, node="node-1", record=on_card(1, 12)))
         rig.cluster.pods["default", "a"] = corrected
-        rig.state.see_pod(corrected)
+        rig.state.on_pod_update(corrected)
         assert rig.used() == [12, 0]
         await rig.service.confirm(older_than_s=0.0)
 

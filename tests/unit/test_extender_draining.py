@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.nodes import PodRef
 from gcushare.runtime.shutdown import STOP_DEADLINE_S
 from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S
-from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.settings import ElectionSettings
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
@@ -44,7 +44,7 @@ class SlowCluster(Cluster):
 def service_of(cluster: SlowCluster) -> BindService:
     state = state_of(a_node("node-1", 16))
     cluster.tell(state)
-    return BindService(state, cluster, Alone())
+    return BindService(state, cluster, AlwaysLeader())
 
 
 async def bind_and_leave(service: BindService, cluster: SlowCluster) -> None:

@@ -12,7 +12,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.runtime.health import Heartbeat
 from gcushare.scheduler_extender.maintenance import confirm_periodically, recount_periodically
 from gcushare.scheduler_extender.metrics import RequestMetrics
-from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.extender_api import BindArguments
@@ -32,7 +32,7 @@ async def run_until(loop: asyncio.Task[None], holds: Callable[[], bool]) -> None
 
 async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     state = state_of(a_node("node-1", 16))
-    state.see_pod(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
+    state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
     state.ledger.forget("uid-a")
     registry = CollectorRegistry()
     counter = RequestMetrics(registry).drifts_of("enflame")
@@ -48,9 +48,9 @@ async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFix
 
 async def test_a_reservation_without_its_watch_event_is_settled_by_reading() -> None:
     state = state_of(a_node("node-1", 16))
-    state.see_pod(a_pod("a", 4))
+    state.on_pod_update(a_pod("a", 4))
     cluster = Cluster(a_pod("a", 4))
-    binds = BindService(state, cluster, Alone(), times=BindTimes())
+    binds = BindService(state, cluster, AlwaysLeader(), times=BindTimes())
     await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))
     assert state.ledger.is_reserved("uid-a")
 

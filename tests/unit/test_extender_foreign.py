@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.metrics import VendorCollector
-from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
@@ -46,7 +46,7 @@ def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
 def figures(state: VendorState) -> str:
     registry = CollectorRegistry()
     filters = FilterService(state, named=NamedNodes(None), refusals=lambda _: None)
-    registry.register(VendorCollector(state, filters, BindService(state, Cluster(), Alone())))
+    registry.register(VendorCollector(state, filters, BindService(state, Cluster(), AlwaysLeader())))
     return generate_latest(registry).decode()
 
 
@@ -57,10 +57,12 @@ def test_figures_and_documents_can_be_made_of_whatever_nodes_and_pods_say(
     state = state_of(NODE.read(json.dumps(node_document("good", 16)).encode()))
     for number, body in enumerate(nodes):
         with suppress(RemoteContractError):
-            state.see_node(NODE.read(body.replace(b'"bad"', b'"bad-%d"' % number)))
+            state.on_node_update(NODE.read(body.replace(b'"bad"', b'"bad-%d"' % number)))
     for number, body in enumerate(pods):
         with suppress(RemoteContractError):
-            state.see_pod(POD.read(body.replace(b'"uid-bad"', b'"uid-%d"' % number).replace(b'"bad"', b'"bad-0"')))
+            state.on_pod_update(
+                POD.read(body.replace(b'"uid-bad"', b'"uid-%d"' % number).replace(b'"bad"', b'"bad-0"'))
+            )
 
     assert 'gcushare_units_free{unit="1",vendor="enflame"}' in figures(state)
     assert state.ledger.nodes["good"].fits(asks(16))

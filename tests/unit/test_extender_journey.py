@@ -31,7 +31,7 @@ BESIDE = {
 async def test_filter_and_bind_run_in_the_modules_that_the_document_names() -> None:
     pod = a_pod("p", 4)
     state = state_of(a_node("node-1", 16, 16))
-    state.see_pod(pod)
+    state.on_pod_update(pod)
     dispatcher = dispatcher_of((state, None), cluster=Cluster(pod))
     ran: set[str] = set()
 

@@ -11,7 +11,7 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.placement import NamedNodes
-from gcushare.core.preemption.nominations import compute_room_left, fits_beside
+from gcushare.core.preemption.nominations import compute_room_left, fits_after_nominees
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -45,14 +45,14 @@ def crowded() -> VendorState:
     """Two cards of 16 on node-1: victim holds 12 of card 0, and other 12 of card 1."""
     state = state_of(a_node("node-1", 16, 16))
     for name, index in (("victim", 0), ("other", 1)):
-        state.see_pod(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
+        state.on_pod_update(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
     return state
 
 
 def leave(state: VendorState, name: str = "victim") -> None:
     """Have somebody ask for a pod's deletion; it holds its card until it is gone."""
     meta: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:10Z"}
-    state.see_pod(convert(pod_document(name, 12, node="node-1", record=on_card(0, 12), **meta)))
+    state.on_pod_update(convert(pod_document(name, 12, node="node-1", record=on_card(0, 12), **meta)))
 
 
 def filtered(state: VendorState, document: Document) -> tuple[list[str], dict[str, str]]:
@@ -70,9 +70,9 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     @staticmethod
     def emptied() -> VendorState:
         state = crowded()
-        state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
         leave(state)
-        state.lose_pod("uid-victim")
+        state.on_pod_delete("uid-victim")
         return state
 
     @pytest.mark.parametrize("priority", [pytest.param(LOW, id="lower"), pytest.param(HIGH, id="equal")])
@@ -93,8 +93,8 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     )
     def test_nodes_where_nothing_is_kept_are_named(self, best: int | None, failed: set[str]) -> None:
         state = self.emptied()
-        state.see_node(a_node("node-2", 16))
-        state.see_node(a_node("node-3", 4))
+        state.on_node_update(a_node("node-2", 16))
+        state.on_node_update(a_node("node-3", 4))
         desk = Desk((state, FilterService(state, named=NamedNodes(best), refusals=lambda _: None)))
         answer = json.loads(desk.filter(filter_body(wanting("thief", 8, LOW), ["node-1", "node-2", "node-3"])).body)
 
@@ -106,7 +106,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     async def test_metrics_and_explain_say_that_the_room_is_kept(self, *, asks_first: bool) -> None:
         state = self.emptied()
         thief = wanting("thief", 8, LOW)
-        state.see_pod(convert(thief))
+        state.on_pod_update(convert(thief))
         request = state.find_request("uid-thief")
         assert request is not None
         state.indexes.get(request.shape)
@@ -128,14 +128,14 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         state = self.emptied()
         match how:
             case "gone":
-                state.lose_pod("uid-preemptor")
+                state.on_pod_delete("uid-preemptor")
             case "bound":
-                state.see_node(a_node("node-2", 16))
-                state.see_pod(convert(wanting("preemptor", 16, HIGH, node="node-2", record=on_card(0, 16))))
+                state.on_node_update(a_node("node-2", 16))
+                state.on_pod_update(convert(wanting("preemptor", 16, HIGH, node="node-2", record=on_card(0, 16))))
             case "nominated elsewhere":
-                state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-2")))
+                state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-2")))
             case _:
-                state.see_pod(convert(wanting("preemptor", 16, HIGH)))
+                state.on_pod_update(convert(wanting("preemptor", 16, HIGH)))
 
         assert filtered(state, wanting("thief", 8, LOW)) == (["node-1"], {})
 
@@ -143,8 +143,8 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
 async def test_a_card_that_is_left_in_part_is_kept_from_preempts_answer_on() -> None:
     """The four free units beside the victim are the preemptor's too, before anything is seen of its nomination."""
     state = crowded()
-    state.lose_pod("uid-other")
-    state.see_pod(convert(pod_document("other", 16, node="node-1", record=on_card(1, 16))))
+    state.on_pod_delete("uid-other")
+    state.on_pod_update(convert(pod_document("other", 16, node="node-1", record=on_card(1, 16))))
     await preempt(state, wanting("preemptor", 16, HIGH), "victim")
 
     assert filtered(state, wanting("thief", 4, LOW)) == ([], {"node-1": KEPT_REASON})
@@ -153,7 +153,7 @@ async def test_a_card_that_is_left_in_part_is_kept_from_preempts_answer_on() -> 
 async def test_bind_keeps_the_room_as_well() -> None:
     """Filter answered before the preemptor was nominated."""
     rig = Rig(convert(wanting("thief", 12, LOW)), cards=(16,))
-    rig.state.see_pod(convert(wanting("preemptor", 12, HIGH, nominated="node-1")))
+    rig.state.on_pod_update(convert(wanting("preemptor", 12, HIGH, nominated="node-1")))
     with pytest.raises(Refused, match=r"kept for default/preemptor \(priority 100\)"):
         await rig.service.bind(BindArguments(PodRef("uid-thief", "default", "thief"), "node-1"))
 
@@ -162,7 +162,7 @@ async def test_bind_keeps_the_room_as_well() -> None:
 
 async def test_bind_gives_the_card_that_is_not_kept() -> None:
     rig = Rig(convert(wanting("small", 8, LOW)))
-    rig.state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+    rig.state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
     await rig.service.bind(BindArguments(PodRef("uid-small", "default", "small"), "node-1"))
 
     assert rig.used() == [0, 8]
@@ -171,12 +171,12 @@ async def test_bind_gives_the_card_that_is_not_kept() -> None:
 def test_of_two_preemptors_of_one_priority_the_first_waits_for_none() -> None:
     state = state_of(a_node("node-1", 16, 16))
     for index, name in enumerate(("victim", "other")):
-        state.see_pod(convert(pod_document(name, 16, node="node-1", record=on_card(index, 16))))
+        state.on_pod_update(convert(pod_document(name, 16, node="node-1", record=on_card(index, 16))))
     first, second = (wanting(name, 16, HIGH, nominated="node-1") for name in ("first", "second"))
-    state.see_pod(convert(first))
-    state.see_pod(convert(second))
+    state.on_pod_update(convert(first))
+    state.on_pod_update(convert(second))
     leave(state)
-    state.lose_pod("uid-victim")
+    state.on_pod_delete("uid-victim")
 
     assert filtered(state, first) == (["node-1"], {})
     assert filtered(state, second) == ([], {"node-1": KEPT_REASON})
@@ -219,8 +219,8 @@ class TestHowLong:
 
     def test_preempting_again_on_the_same_node_names_the_new_victims_at_once(self) -> None:
         state = crowded()
-        state.see_pod(convert(pod_document("more", 4, node="node-1", record=on_card(1, 4))))
-        state.see_pod(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        state.on_pod_update(convert(pod_document("more", 4, node="node-1", record=on_card(1, 4))))
+        state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
         assert filtered(state, wanting("thief", 4, LOW))[0] == ["node-1"], "no room is known to come free for it"
         asking = state.find_request("uid-preemptor")
         assert asking is not None
@@ -279,10 +279,10 @@ class TestRoomLeft:
     def test_a_whole_card_is_kept_whole(self) -> None:
         left = compute_room_left(self.node(), [asks_whole()], ["uid-other"])
         assert left == {1: 0}
-        assert not fits_beside(self.node(), asks(5), left)
-        assert fits_beside(self.node(), asks(4), left)
+        assert not fits_after_nominees(self.node(), asks(5), left)
+        assert fits_after_nominees(self.node(), asks(4), left)
 
     def test_a_victim_that_is_still_there_takes_nothing_from_what_is_left_beside_the_nominee(self) -> None:
         left = compute_room_left(self.node(), [asks(10)], ["uid-leaves"])
         assert left == {0: 4}
-        assert fits_beside(self.node(), asks(4), left)
+        assert fits_after_nominees(self.node(), asks(4), left)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.nodes import NodeState, PodRef
-from gcushare.core.preemption.nominations import RoomBeside, compute_room_left, fits_beside
+from gcushare.core.preemption.nominations import RoomAfterNominees, compute_room_left, fits_after_nominees
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import Pod
@@ -32,7 +32,7 @@ class Cluster:
         self._held: dict[str, Document] = {}
 
     def _see(self, document: Document) -> None:
-        self.state.see_pod(msgspec.convert(document, Pod))
+        self.state.on_pod_update(msgspec.convert(document, Pod))
 
     def hold(self, name: str, card: int, units: int, priority: int = LOW) -> None:
         created = f"2026-01-01T00:00:{len(self._held):02}Z"
@@ -149,9 +149,9 @@ def test_those_chosen_are_needed_and_enough_beside_nominees_once_the_leaving_hav
             index: room + sum(g.units for each in ended for g in node.assignments[each.uid].grants if g.index == index)
             for index, room in left.items()
         }
-        return fits_beside(trial, request, gained)
+        return fits_after_nominees(trial, request, gained)
 
-    chosen = choose_victims(node, request, victims, beside=RoomBeside(leaving, left))
+    chosen = choose_victims(node, request, victims, room=RoomAfterNominees(leaving, left))
 
     staying = [each for each in victims if each.uid not in leaving]
     assert (chosen is not None) == fits_after(staying)

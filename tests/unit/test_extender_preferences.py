@@ -28,8 +28,8 @@ def make_state() -> tuple[VendorState, SpareObserver]:
 
 def see(state: VendorState, observer: SpareObserver, *pods: Pod) -> None:
     for pod in pods:
-        observer.see_pod(pod)
-        state.see_pod(pod)
+        observer.on_pod_update(pod)
+        state.on_pod_update(pod)
 
 
 def pod(name: str, units: object = 4, *, cpu: str = "", owner: str = "", **options: Any) -> Pod:
@@ -62,8 +62,8 @@ def best(state: VendorState, name: str, names: list[str]) -> list[str]:
 def test_it_learns_from_the_pods_on_nodes_with_cards_but_not_from_those_that_are_on_every_node() -> None:
     state, observer = make_state()
     node = a_node("node-1", 16, 16)
-    observer.see_node(node)
-    state.see_node(node)
+    observer.on_node_update(node)
+    state.on_node_update(node)
     see(
         state,
         observer,
@@ -88,8 +88,8 @@ def fragmented() -> tuple[VendorState, SpareObserver]:
     state, observer = make_state()
     for name in ("a", "b"):
         node = a_node(name, 16, 16)
-        observer.see_node(node)
-        state.see_node(node)
+        observer.on_node_update(node)
+        state.on_node_update(node)
     for number, (where, index, units) in enumerate([("a", 0, 8), ("a", 1, 8), ("a", 1, 8), ("b", 0, 12), ("b", 1, 8)]):
         see(state, observer, pod(f"p{number}", units, node=where, record=on_card(index, units)))
     see(state, observer, pod("new", 4))
@@ -114,8 +114,8 @@ def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists()
     second, observer = make_state()
     for name in ("b", "a"):
         node = a_node(name, 16, 16)
-        observer.see_node(node)
-        second.see_node(node)
+        observer.on_node_update(node)
+        second.on_node_update(node)
     pods = [
         pod(held.pod.name, held.units, node=held.node, record=on_card(held.grants[0].index, held.units))
         for held in first.bound.values()
@@ -136,15 +136,15 @@ def test_a_pod_without_cards_that_takes_a_nodes_cpu_moves_the_node_back() -> Non
     assert best(state, "asks", ["a", "b"]) == ["b"]
     see(state, observer, pod("takes", None, cpu="60", node="b"))
     assert best(state, "asks", ["a", "b"]) == ["a"]
-    observer.lose_pod("uid-takes")
+    observer.on_pod_delete("uid-takes")
     assert best(state, "asks", ["a", "b"]) == ["b"]
 
 
 def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
     state, observer = make_state()
     node = a_node("a", 16)
-    observer.see_node(node)
-    state.see_node(node)
+    observer.on_node_update(node)
+    state.on_node_update(node)
     before = state.changes.position
     see(state, observer, pod("web", None, cpu="4", node="a"))
     assert state.changes.position == before
@@ -154,8 +154,8 @@ async def test_nodes_that_a_call_left_for_later_are_scored_beside_the_calls() ->
     state, observer = fragmented()
     for number in range(3 * SCORED_PER_CALL):
         node = a_node(f"more-{number}", 16)
-        observer.see_node(node)
-        state.see_node(node)
+        observer.on_node_update(node)
+        state.on_node_update(node)
     for _ in state.preferences.learn(state.bound):
         pass
     request = state.find_request("uid-new")
@@ -174,8 +174,8 @@ async def test_nodes_that_a_call_left_for_later_are_scored_beside_the_calls() ->
 
 def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> None:
     state = VendorState(ENFLAME, Policies())
-    state.see_pod(pod("a", 4, cpu="1"))
-    state.see_pod(pod("b", 4, cpu="2"))
+    state.on_pod_update(pod("a", 4, cpu="1"))
+    state.on_pod_update(pod("b", 4, cpu="2"))
     shapes = {request.shape for request in map(state.find_request, ("uid-a", "uid-b")) if request is not None}
     assert len(shapes) == 1
     assert shapes.pop().request == CardRequest(4)

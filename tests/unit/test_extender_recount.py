@@ -20,7 +20,7 @@ from tests.unit.test_extender_state import bound, largest, used
 def test_drift_is_found_and_repaired() -> None:
     state = state_of(a_node("node-1", 16, 16))
     for name in ("a", "b"):
-        state.see_pod(bound(name))
+        state.on_pod_update(bound(name))
     state.ledger.forget("uid-a")
     state.ledger.apply(Assignment(PodRef("uid-ghost", "default", "ghost"), "node-1", ()))
 
@@ -31,7 +31,7 @@ def test_drift_is_found_and_repaired() -> None:
 
 def test_sums_that_are_not_those_of_the_pods_are_found_and_repaired() -> None:
     state = state_of(a_node("node-1", 16, 16))
-    state.see_pod(bound("a"))
+    state.on_pod_update(bound("a"))
     card_state = state.ledger.nodes["node-1"].cards[0]
     card_state.used += 8
 
@@ -71,13 +71,13 @@ def test_an_order_of_nodes_that_missed_a_change_is_found_and_repaired() -> None:
 
 def test_what_is_reported_between_two_steps_is_no_drift() -> None:
     state = state_of(a_node("node-1", 16, 16))
-    state.see_pod(bound("a"))
-    state.see_pod(bound("b"))
+    state.on_pod_update(bound("a"))
+    state.on_pod_update(bound("b"))
     steps = state.recount()
     found = next(steps)
-    state.see_pod(bound("a", card_index=1))
-    state.lose_pod("uid-b")
-    state.see_pod(bound("c"))
+    state.on_pod_update(bound("a", card_index=1))
+    state.on_pod_delete("uid-b")
+    state.on_pod_update(bound("c"))
 
     assert [*found, *(drift for some in steps for drift in some)] == []
 
@@ -111,20 +111,20 @@ def test_the_ledger_is_what_a_fresh_one_makes_of_the_last_words_of_everybody(ste
             pod = bound(f"p{number}", units, node=f"node-{where}")
             if f"p{number}" not in pods or pods[f"p{number}"].spec.node_name == f"node-{where}":
                 pods[f"p{number}"] = pod
-                state.see_pod(pod)
+                state.on_pod_update(pod)
         elif kind == "node":
             nodes[f"node-{number}"] = a_node(f"node-{number}", where)
-            state.see_node(nodes[f"node-{number}"])
+            state.on_node_update(nodes[f"node-{number}"])
         elif kind == "lost":
             pods.pop(f"p{number}", None)
-            state.lose_pod(f"uid-p{number}")
+            state.on_pod_delete(f"uid-p{number}")
         else:
             nodes.pop(f"node-{number}", None)
-            state.lose_node(f"node-{number}")
+            state.on_node_delete(f"node-{number}")
 
     fresh = state_of(*reversed(nodes.values()))
     for pod in reversed(pods.values()):
-        fresh.see_pod(pod)
+        fresh.on_pod_update(pod)
     for name in {*state.ledger.nodes, *fresh.ledger.nodes}:
         assert used(state, name) == used(fresh, name)
         assert largest(state, name) == largest(fresh, name)

@@ -41,7 +41,7 @@ def half_full() -> VendorState:
     """Two nodes of two cards of 16 units, of each of which a pod holds 10."""
     state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
     for number, (node, index) in enumerate((n, i) for n in ("node-1", "node-2") for i in (0, 1)):
-        state.see_pod(a_pod(f"holder-{number}", 10, node=node, record=on_card(index, 10)))
+        state.on_pod_update(a_pod(f"holder-{number}", 10, node=node, record=on_card(index, 10)))
     return state
 
 
@@ -65,7 +65,7 @@ def half_full() -> VendorState:
 )
 def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:
     state = half_full()
-    state.see_pod(pod)
+    state.on_pod_update(pod)
     ask_for_all(state)
     assert reasons(state) == {reason: 1}
 
@@ -73,22 +73,22 @@ def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:
 def test_empty_cards_on_different_nodes_are_fragmented_for_who_wants_two() -> None:
     state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
     for node in ("node-1", "node-2"):
-        state.see_pod(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))
-    state.see_pod(a_pod("one", None, whole=1))
-    state.see_pod(a_pod("two", None, whole=2))
+        state.on_pod_update(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))
+    state.on_pod_update(a_pod("one", None, whole=1))
+    state.on_pod_update(a_pod("two", None, whole=2))
     assert reasons(state) == {PendingReason.FITS: 1, PendingReason.FRAGMENTED: 1}
 
 
 def test_sick_and_cordoned_cards_hold_no_one() -> None:
     cordon = {ENFLAME.cordon_annotation: "1"}
     state = state_of(a_node("node-1", offered=[card(0, 16, sick=True), card(1, 16)], annotations=cordon))
-    state.see_pod(a_pod("p", 4))
+    state.on_pod_update(a_pod("p", 4))
     assert reasons(state) == {PendingReason.NEVER: 1}
 
 
 def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
     state = state_of(a_node("node-1", 16))
-    state.see_pod(a_pod("p", 4))
+    state.on_pod_update(a_pod("p", 4))
     assert reasons(state) == {PendingReason.FITS: 1}
     waiting = state.waiting["uid-p"]
     assert isinstance(waiting, SchedulingRequest)
@@ -99,8 +99,8 @@ def test_a_pod_whose_binding_is_under_way_waits_no_more() -> None:
 def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judged() -> None:
     state = state_of(a_node("node-1", 16))
     for number in range(MAX_SEARCHED_SHAPES + 5):
-        state.see_pod(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
-    state.see_pod(a_pod("plain", 1))
+        state.on_pod_update(a_pod(f"p-{number}", 1, annotations={USE_CARDS: f"0,{number + 1}"}))
+    state.on_pod_update(a_pod("plain", 1))
     assert reasons(state) == {PendingReason.FITS: 1, PendingReason.UNKNOWN: MAX_SEARCHED_SHAPES + 5}
     ask_for_all(state)
     assert reasons(state) == {PendingReason.FITS: 1 + MAX_SEARCHED_SHAPES, PendingReason.UNKNOWN: 5}
@@ -109,20 +109,20 @@ def test_of_choosy_pods_only_those_that_the_scheduler_asked_for_lately_are_judge
 class TestElsewhere:
     def test_room_that_the_scheduler_did_not_ask_about_is_elsewhere(self) -> None:
         state = state_of(a_node("node-a", 16), a_node("node-b", 16))
-        state.see_pod(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
+        state.on_pod_update(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
         for name, names in (("p", {"node-a"}), ("q", {"node-a", "node-b"})):
-            state.see_pod(a_pod(name, 12))
+            state.on_pod_update(a_pod(name, 12))
             state.asked.note(f"uid-{name}", frozenset(names))
-        state.see_pod(a_pod("r", 12))
+        state.on_pod_update(a_pod("r", 12))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: 1, PendingReason.FITS: 2}
 
-        state.lose_pod("uid-x")
+        state.on_pod_delete("uid-x")
         assert reasons(state) == {PendingReason.FITS: 3}
 
     def test_where_no_node_has_room_what_was_asked_changes_nothing(self) -> None:
         state = half_full()
-        state.see_pod(a_pod("p", 12))
+        state.on_pod_update(a_pod("p", 12))
         state.asked.note("uid-p", frozenset({"node-1"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.FRAGMENTED: 1}
@@ -130,7 +130,7 @@ class TestElsewhere:
     def test_of_very_many_sets_only_some_are_searched(self) -> None:
         state = state_of(a_node("node-a", 16))
         for number in range(MAX_SEARCHED_SETS + 3):
-            state.see_pod(a_pod(f"p-{number}", 1))
+            state.on_pod_update(a_pod(f"p-{number}", 1))
             state.asked.note(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
@@ -154,10 +154,10 @@ class TestNodesWithoutUnits:
 
     def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:
         state = state_of(self.node("0"))
-        state.see_node(self.node("16", "1"))
+        state.on_node_update(self.node("16", "1"))
         assert state.nodes_without_units == set()
         state = state_of(self.node("0"))
-        state.lose_node("node-1")
+        state.on_node_delete("node-1")
         assert state.nodes_without_units == set()
 
     def test_a_node_of_no_cards_is_none_of_them(self) -> None:

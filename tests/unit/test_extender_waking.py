@@ -69,7 +69,7 @@ async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> N
             bench.ask(f"pod-{number:03}", 5, creationTimestamp=f"2026-01-01T{number // 60:02}:{number % 60:02}:00Z")
         urgent = pod_document("urgent", 5)
         urgent["spec"]["priority"] = 7
-        bench.state.see_pod(msgspec.convert(urgent, Pod))
+        bench.state.on_pod_update(msgspec.convert(urgent, Pod))
         bench.ask("urgent", 5)
         bench.end("x")
         assert await bench.pass_(ANSWER_S) == ["pod-000", "pod-001", "urgent"]
@@ -238,7 +238,7 @@ async def test_a_card_that_is_healthy_again_is_room_as_well() -> None:
     bench = Bench(4)
     async with bench.running():
         assert bench.ask("a", 8) == "refused"
-        bench.state.see_node(a_node("node-1", 16))
+        bench.state.on_node_update(a_node("node-1", 16))
         assert await bench.pass_(SOON_S) == ["a"]
 
 
@@ -248,16 +248,16 @@ async def test_room_that_is_kept_no_more_wakes_who_was_kept_out(how: str) -> Non
     bench.hold("y", 16, "node-2")
     nominee = nominated("node-1")
     async with bench.running():
-        bench.state.see_pod(nominee)
+        bench.state.on_pod_update(nominee)
         assert bench.ask("a", 8) == "refused"
         assert "a" not in await bench.pass_(2 * ADOPT_S)
         match how:
             case "gone":
                 bench.end("nominee")
             case "cleared":
-                bench.state.see_pod(nominated(""))
+                bench.state.on_pod_update(nominated(""))
             case "nominated elsewhere":
-                bench.state.see_pod(nominated("node-2"))
+                bench.state.on_pod_update(nominated("node-2"))
             case _:
                 bench.hold("nominee", 0, "node-2")
         assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
@@ -270,7 +270,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
     async with bench.running():
         assert bench.ask("a", 8, ["node-2"]) == "refused"
         bench.end("x")
-        bench.state.see_pod(nominated("node-1"))
+        bench.state.on_pod_update(nominated("node-1"))
         assert "a" not in await bench.pass_(2 * ADOPT_S), "the scheduler asks about no node for it"
         bench.hold("nominee", 0, "node-2")
         assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
@@ -279,7 +279,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
 async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> None:
     bench = Bench(16)
     async with bench.running():
-        bench.state.see_pod(nominated("node-1"))
+        bench.state.on_pod_update(nominated("node-1"))
         assert bench.ask("a", 8) == "refused"
         assert "a" not in await bench.pass_(KEPT_S - IDLE_S)
         assert "a" in await bench.pass_(2 * IDLE_S + SETTLE_S + 3 * LOOK_S)

@@ -18,7 +18,7 @@ from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.dashboard.documents import NO_NODE_METADATA, NodeContext, node_document
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.ports import Alone
+from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -55,7 +55,7 @@ class Rig:
         self.state = state_of(a_node("node-1", *sizes, **BOTH))
         self.cluster = Cluster(*pods)
         self.cluster.tell(self.state)
-        self.service = BindService(self.state, self.cluster, Alone())
+        self.service = BindService(self.state, self.cluster, AlwaysLeader())
 
     async def bind(self, name: str) -> dict[str, str]:
         """Bind, let the watch tell it, and return what was written on the pod."""
@@ -77,7 +77,7 @@ class TestFilter:
     def test_nodes_that_could_never_hold_it_are_distinguished_from_those_where_pods_may_end(self) -> None:
         state = mixed_state()
         for name, node in (("x", "both"), ("y", "whole")):
-            state.see_pod(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
+            state.on_pod_update(a_pod(name, node=node, whole=2, record=as_whole(0, 1)))
         answer = ask_filter(state, pod_document("a", whole=2))
         reason = ENFLAME.refused_whole_reason
 
@@ -87,11 +87,11 @@ class TestFilter:
 
     def test_a_shared_card_is_no_whole_one_and_a_whole_one_has_no_memory_left(self) -> None:
         state = state_of(a_node("both", 16, 16, **BOTH))
-        state.see_pod(a_pod("shared", 1, node="both", record=on_card(0, 1)))
+        state.on_pod_update(a_pod("shared", 1, node="both", record=on_card(0, 1)))
         assert ask_filter(state, pod_document("a", whole=2))["NodeNames"] == []
         assert ask_filter(state, pod_document("b", whole=1))["NodeNames"] == ["both"]
 
-        state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(1)))
+        state.on_pod_update(a_pod("owner", node="both", whole=1, record=as_whole(1)))
         assert ask_filter(state, pod_document("c", 16))["NodeNames"] == []
         assert ask_filter(state, pod_document("d", 15))["NodeNames"] == ["both"]
 
@@ -136,15 +136,15 @@ class TestOtherPlugins:
 
     def test_a_pod_waits_for_us_only_while_a_node_serves_whole_cards(self) -> None:
         state = state_of(a_node("memory", 16))
-        state.see_pod(a_pod("owner", whole=1))
+        state.on_pod_update(a_pod("owner", whole=1))
         assert state.waiting == {}
 
-        state.see_node(a_node("both", 16, **BOTH))
+        state.on_node_update(a_node("both", 16, **BOTH))
         assert list(state.waiting) == ["uid-owner"]
-        state.see_node(a_node("both", 16))
+        state.on_node_update(a_node("both", 16))
         assert state.waiting == {}
-        state.lose_pod("uid-owner")
-        state.see_node(a_node("both", 16, **BOTH))
+        state.on_pod_delete("uid-owner")
+        state.on_node_update(a_node("both", 16, **BOTH))
         assert state.waiting == {}
 
     @given(st.permutations(["pod", "memory pod", "both", "memory", "lost"]))
@@ -153,21 +153,21 @@ class TestOtherPlugins:
         for what in order:
             match what:
                 case "pod":
-                    state.see_pod(a_pod("owner", whole=1))
+                    state.on_pod_update(a_pod("owner", whole=1))
                 case "memory pod":
-                    state.see_pod(a_pod("sharer", 4))
+                    state.on_pod_update(a_pod("sharer", 4))
                 case "both" | "memory":
-                    state.see_node(a_node(what, 16, **(BOTH if what == "both" else {})))
+                    state.on_node_update(a_node(what, 16, **(BOTH if what == "both" else {})))
                 case _:
-                    state.lose_node("gone")
+                    state.on_node_delete("gone")
 
         assert set(state.waiting) == {"uid-owner", "uid-sharer"}
-        state.lose_node("both")
+        state.on_node_delete("both")
         assert set(state.waiting) == {"uid-sharer"}
 
     def test_a_bound_pod_without_our_record_holds_no_card_of_ours(self) -> None:
         state = state_of(a_node("node-1", 16), vendor=ALIYUN)
-        state.see_pod(a_pod("theirs", whole=1, node="node-1", vendor=ALIYUN))
+        state.on_pod_update(a_pod("theirs", whole=1, node="node-1", vendor=ALIYUN))
 
         assert state.bound == {}
         assert state.pod_problems == {}
@@ -175,8 +175,8 @@ class TestOtherPlugins:
     async def test_a_parked_pod_is_refused_with_what_would_help(self) -> None:
         state = state_of(a_node("memory", 16))
         pod = a_pod("owner", whole=1)
-        state.see_pod(pod)
-        binds = BindService(state, Cluster(pod), Alone())
+        state.on_pod_update(pod)
+        binds = BindService(state, Cluster(pod), AlwaysLeader())
         with pytest.raises(Refused, match="node memory serves no whole cards"):
             await binds.bind(BindArguments(PodRef("uid-owner", "default", "owner"), "memory"))
 
@@ -189,10 +189,10 @@ class TestOtherPlugins:
     async def test_a_node_that_none_of_us_serves_is_refused(self) -> None:
         state = state_of(a_node("both", 16, **BOTH))
         pod = a_pod("owner", whole=1)
-        state.see_pod(pod)
+        state.on_pod_update(pod)
 
         with pytest.raises(Refused, match="node 'theirs' has no cards that the scheduler extender knows of"):
-            await BindService(state, Cluster(pod), Alone()).bind(
+            await BindService(state, Cluster(pod), AlwaysLeader()).bind(
                 BindArguments(PodRef("uid-owner", "default", "owner"), "theirs")
             )
 
@@ -201,8 +201,8 @@ class TestPreempt:
     async def test_everybody_on_the_cards_must_end_and_no_one_else(self) -> None:
         state = state_of(a_node("both", 16, 16, 16, **BOTH))
         for name, index in (("a", 0), ("b", 0), ("c", 1)):
-            state.see_pod(a_pod(name, 4, node="both", record=on_card(index, 4)))
-        state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(2)))
+            state.on_pod_update(a_pod(name, 4, node="both", record=on_card(index, 4)))
+        state.on_pod_update(a_pod("owner", node="both", whole=1, record=as_whole(2)))
         proposal = {"both": {"Pods": [{"UID": f"uid-{name}"} for name in "abc"], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=1), "NodeNameToMetaVictims": proposal}).encode()
         answer = json.loads((await Desk((state, None)).preempt(body)).body)
@@ -211,7 +211,7 @@ class TestPreempt:
 
     async def test_nodes_that_serve_no_whole_cards_are_dropped(self) -> None:
         state = mixed_state()
-        state.see_pod(a_pod("a", 4, node="memory", record=on_card(0, 4)))
+        state.on_pod_update(a_pod("a", 4, node="memory", record=on_card(0, 4)))
         proposal = {"memory": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
         body = json.dumps({"Pod": pod_document("p", whole=2), "NodeNameToMetaVictims": proposal}).encode()
 
@@ -221,9 +221,9 @@ class TestPreempt:
 class TestAnswersForPeople:
     async def test_explain_says_which_cards_are_free_and_what_is_in_the_way(self) -> None:
         state = mixed_state()
-        state.see_pod(a_pod("shared", 4, node="both", record=on_card(0, 4)))
-        state.see_pod(a_pod("owner", node="whole", whole=2, record=as_whole(0, 1)))
-        state.see_pod(a_pod("p", whole=2, annotations={WHOLE_CARD_POLICY: "loose"}))
+        state.on_pod_update(a_pod("shared", 4, node="both", record=on_card(0, 4)))
+        state.on_pod_update(a_pod("owner", node="whole", whole=2, record=as_whole(0, 1)))
+        state.on_pod_update(a_pod("p", whole=2, annotations={WHOLE_CARD_POLICY: "loose"}))
         text = render_explanation(await ExplainService(state).explain("default", "p"))
 
         for words in (
@@ -238,8 +238,8 @@ class TestAnswersForPeople:
     @pytest.mark.parametrize(("vendor", "devices"), [(ENFLAME, "devices"), (ALIYUN, "devs")])
     def test_inspect_marks_who_holds_a_card_whole(self, vendor: Any, devices: str) -> None:
         state = state_of(a_node("both", 16, 16, vendor=vendor, **BOTH), vendor=vendor)
-        state.see_pod(a_pod("shared", 4, node="both", record=on_card(0, 4), vendor=vendor))
-        state.see_pod(a_pod("owner", node="both", whole=1, record=as_whole(1), vendor=vendor))
+        state.on_pod_update(a_pod("shared", 4, node="both", record=on_card(0, 4), vendor=vendor))
+        state.on_pod_update(a_pod("owner", node="both", whole=1, record=as_whole(1), vendor=vendor))
         document = json.loads(encode_node(vendor, state.ledger.nodes["both"]))
 
         assert [pod.get("whole") for device in document[devices] for pod in device["pods"]] == [None, True]
@@ -247,7 +247,7 @@ class TestAnswersForPeople:
     def test_whole_cards_of_different_size_count_as_they_are_everywhere(self) -> None:
         """A record of several whole cards names one size for all of them, the largest."""
         state = state_of(a_node("both", 16, 32, 32, **BOTH))
-        state.see_pod(a_pod("owner", node="both", whole=2, record=as_whole(0, 1, size=32)))
+        state.on_pod_update(a_pod("owner", node="both", whole=2, record=as_whole(0, 1, size=32)))
         node = state.ledger.nodes["both"]
         totals = ClusterTotals(state.ledger, state.changes).by_unit()["1"]
         document = json.loads(encode_node(ENFLAME, node))
@@ -265,7 +265,7 @@ class TestAnswersForPeople:
 
     async def test_the_event_of_a_refusal_has_a_reason_of_its_own(self) -> None:
         state, noted = mixed_state(), Noted()
-        state.see_pod(a_pod("a", whole=3))
+        state.on_pod_update(a_pod("a", whole=3))
         asking = state.find_request("uid-a")
         assert asking is not None
         reporter = FailedSchedulingReporter(ExplainService(state), noted)

@@ -86,16 +86,16 @@ def test_inspect_marks_the_card_and_the_pod_and_explains_the_mark() -> None:
 
 def test_explain_says_it_of_the_pod_from_the_api_server_and_from_the_extender() -> None:
     state = state_of(a_node("n1", 16))
-    state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
+    state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
     (uid,) = state.over_use
     assert state.over_use[uid] == WORDS
     document = explain_bound(state.bound[uid], 4, "", state.over_use[uid])
     assert document.over_use == WORDS
     assert document.summary.endswith(f"over its grant: {WORDS}")
-    state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))
+    state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4)))
     assert state.over_use == {}
-    state.see_pod(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
-    state.lose_pod(uid)
+    state.on_pod_update(a_pod("greedy", 4, node="n1", record=on_card(0, 4), annotations=over()))
+    state.on_pod_delete(uid)
     assert state.over_use == {}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.nominations import can_hold_beside, compute_room_left
+from gcushare.core.preemption.nominations import can_hold_after_nominees, compute_room_left
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
@@ -109,7 +109,7 @@ def test_the_cards_where_pods_leave_come_first_even_with_more_room() -> None:
     ],
 )
 def test_what_is_kept_of_a_card_stays(request_: CardRequest, left: dict[int, int], holds_it: bool) -> None:
-    assert can_hold_beside(node_of(cards(16)).cards[0], request_, left) is holds_it
+    assert can_hold_after_nominees(node_of(cards(16)).cards[0], request_, left) is holds_it
 
 
 def wide_node(*, units: int = 16, **different: str) -> NodeState:

@@ -28,7 +28,7 @@ async def turns_until(done: asyncio.Event) -> int:
 
 async def test_work_that_fits_the_turn_is_done_at_once() -> None:
     ran: list[int] = []
-    budget = TurnBudget(most_s=60)
+    budget = TurnBudget(max_s=60)
     for number in range(100):
         budget.run(partial(ran.append, number))
 
@@ -37,7 +37,7 @@ async def test_work_that_fits_the_turn_is_done_at_once() -> None:
 
 async def test_others_get_their_turn_between_work_that_is_ready_at_once() -> None:
     ran: list[int] = []
-    done, budget = asyncio.Event(), TurnBudget(most_s=2 * WORK_S)
+    done, budget = asyncio.Event(), TurnBudget(max_s=2 * WORK_S)
 
     def work(number: int) -> None:
         spin()
@@ -54,7 +54,7 @@ async def test_others_get_their_turn_between_work_that_is_ready_at_once() -> Non
 
 async def test_small_work_does_not_wait_behind_large_and_large_is_not_forgotten() -> None:
     ran: list[str] = []
-    done, budget = asyncio.Event(), TurnBudget(most_s=WORK_S)
+    done, budget = asyncio.Event(), TurnBudget(max_s=WORK_S)
 
     def work(kind: str) -> None:
         spin()
@@ -76,7 +76,7 @@ async def test_small_work_does_not_wait_behind_large_and_large_is_not_forgotten(
 
 
 async def test_bodies_that_are_not_timed_count_by_their_size() -> None:
-    done, budget = asyncio.Event(), TurnBudget(most_s=0.005)
+    done, budget = asyncio.Event(), TurnBudget(max_s=0.005)
 
     async def admit() -> None:
         await asyncio.gather(*(budget.admit(1 << 20) for _ in range(20)))
@@ -90,7 +90,7 @@ async def test_bodies_that_are_not_timed_count_by_their_size() -> None:
 async def test_a_failure_takes_nothing_from_the_work_after_it() -> None:
     failures: list[object] = []
     ran: list[int] = []
-    done, budget = asyncio.Event(), TurnBudget(most_s=1e-9)
+    done, budget = asyncio.Event(), TurnBudget(max_s=1e-9)
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
 
     def fail() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from gcushare.core.cards import Card
-from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft, can_hold_beside
+from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft, can_hold_after_nominees
 from gcushare.core.topology import CLOSE, LOOSE, Rank, choose_close_cards, choose_loose_cards, closeness
 
 if TYPE_CHECKING:  # settings name the policies, and their --help needs no ledger
@@ -135,7 +135,7 @@ def choose_cards(
     For whole cards the request's own policy decides, and ``rank`` only between cards that are equally good to it.
     ``left``: what of the cards is not kept for others.
     """
-    able = [state for state in node.cards.values() if can_hold_beside(state, request, left)]
+    able = [state for state in node.cards.values() if can_hold_after_nominees(state, request, left)]
     if len(able) < request.cards:
         return None
     if request.whole:

@@ -55,7 +55,7 @@ from gcushare.scheduler_extender.metrics import (
     register,
 )
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
-from gcushare.scheduler_extender.ports import Alone, KubePods, Leadership
+from gcushare.scheduler_extender.ports import AlwaysLeader, KubePods, Leadership
 from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
@@ -103,11 +103,11 @@ async def run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
     config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
     limits = Limits(request_s=settings.kube.kube_api_timeout)
     async with KubeClient(config, program=NAME, limits=limits) as client:
-        await Extender(settings, client, after_sync=spare_the_collector).run(shutdown)
+        await Extender(settings, client, after_sync=freeze_gc).run(shutdown)
     return 0
 
 
-def spare_the_collector() -> None:
+def freeze_gc() -> None:
     """Take what the first lists brought out of the garbage collector's walks.
 
     Hundreds of thousands of values that live as long as their pods hold no cycles; at 5,000 nodes and 50,000 pods
@@ -153,7 +153,7 @@ class Extender:
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
         self.followers = self._make_followers(client)
         self._leading = self._make_leading(client)
-        self.leadership: Leadership = self._leading or Alone()
+        self.leadership: Leadership = self._leading or AlwaysLeader()
         self.serving = Serving(self.leadership, self._is_catching_up)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self._reporters: list[FailedSchedulingReporter] = []

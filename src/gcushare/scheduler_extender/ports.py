@@ -58,7 +58,7 @@ class Leadership(Protocol):
         ...
 
 
-class Alone:
+class AlwaysLeader:
     """The leadership of a replica that runs without an election."""
 
     is_leader = True

@@ -1,7 +1,7 @@
 """Room that is kept for nominated pods: what of a node's cards is left to others once those that are leaving have gone.
 
-A preemptor waits until its victims have ended. The units that they give back, and those that were free beside them, are
-its own by then, or ending them was for nothing.
+A preemptor waits until its victims have ended. The units that they return, and those that were free already, must be
+left for it by then, or its victims ended for nothing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ NOTHING_KEPT: RoomLeft = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class RoomBeside:
-    """What a pod finds on a node beside the nominees that go before it.
+class RoomAfterNominees:
+    """A node's room for a pod, after the nominees that go before the pod have theirs.
 
-    ``leaving``: the pods, by uid, that end anyway. ``left``: what of the cards is left to the pod once they have gone.
+    ``leaving``: the uids of the pods that end anyway. ``left``: what the pod may have of the cards once they are gone.
     """
 
     leaving: frozenset[str]
     left: RoomLeft
 
 
-NOTHING_BESIDE = RoomBeside(frozenset(), NOTHING_KEPT)
-"""No nominee goes before the pod, and no one is leaving."""
+NO_NOMINEES = RoomAfterNominees(frozenset(), NOTHING_KEPT)
+"""No nominee goes before the pod, and no pod is leaving."""
 
 
 class LeavingShares:
@@ -96,13 +96,13 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
     return kept
 
 
-def can_hold_beside(state: CardState, request: CardRequest, left: RoomLeft) -> bool:
+def can_hold_after_nominees(state: CardState, request: CardRequest, left: RoomLeft) -> bool:
     """Whether a card can hold a request now, and what is kept of it stays."""
     if not state.can_hold(request):
         return False
     return state.index not in left or (not request.whole and left[state.index] >= request.units)
 
 
-def fits_beside(node: NodeState, request: CardRequest, left: RoomLeft) -> bool:
+def fits_after_nominees(node: NodeState, request: CardRequest, left: RoomLeft) -> bool:
     """Whether a node fits a request, and what is kept of its cards stays."""
-    return sum(can_hold_beside(state, request, left) for state in node.cards.values()) >= request.cards
+    return sum(can_hold_after_nominees(state, request, left) for state in node.cards.values()) >= request.cards

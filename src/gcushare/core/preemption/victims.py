@@ -19,7 +19,13 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
-from gcushare.core.preemption.nominations import NOTHING_BESIDE, LeavingShares, RoomBeside, RoomLeft, fits_beside
+from gcushare.core.preemption.nominations import (
+    NO_NOMINEES,
+    LeavingShares,
+    RoomAfterNominees,
+    RoomLeft,
+    fits_after_nominees,
+)
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -53,13 +59,13 @@ def choose_victims(
     request: CardRequest,
     victims: Iterable[PodRef],
     *,
-    beside: RoomBeside = NOTHING_BESIDE,
+    room: RoomAfterNominees = NO_NOMINEES,
     count_first: bool = False,
 ) -> tuple[PodRef, ...] | None:
     """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
 
-    ``beside``: what is left to the pod by nominees that go before it, and who is leaving: those are never chosen, and
-    what they hold comes free for nothing. So no one is chosen either where the request fits once they have gone.
+    ``room``: what nominees that go before the pod leave to it, and which pods are leaving. Those are never chosen,
+    and what they hold comes free anyway. So if the request fits once they are gone, no victim is chosen.
 
     ``count_first``: few pods matter more than unimportant ones, as when the end of each breaks a disruption budget.
 
@@ -70,9 +76,9 @@ def choose_victims(
     """
     if node.is_unconfirmed or not node.serves(request):
         return None
-    if node.fits(request) and fits_beside(node, request, beside.left):
+    if node.fits(request) and fits_after_nominees(node, request, room.left):
         return ()
-    return _Search(node, request, victims, beside, count_first=count_first).run()
+    return _Search(node, request, victims, room, count_first=count_first).run()
 
 
 _LOWEST = -(1 << 62)
@@ -134,19 +140,19 @@ class _Search:
         node: NodeState,
         request: CardRequest,
         victims: Iterable[PodRef],
-        beside: RoomBeside,
+        room: RoomAfterNominees,
         *,
         count_first: bool,
     ) -> None:
         self._count = request.cards
         self._count_first = count_first
-        shares = LeavingShares(node, beside.leaving)
+        shares = LeavingShares(node, room.leaving)
         self._needs = {
             state.index: need
             for state in node.cards.values()
-            if (need := _find_need(state, request, shares, beside.left)) is not None
+            if (need := _find_need(state, request, shares, room.left)) is not None
         }
-        held = ((each, node.assignments.get(each.uid)) for each in victims if each.uid not in beside.leaving)
+        held = ((each, node.assignments.get(each.uid)) for each in victims if each.uid not in room.leaving)
         holders = (_Holder(victim, self._shares(found.grants)) for victim, found in held if found is not None)
         self._holders = [holder for holder in holders if holder.shares]
 

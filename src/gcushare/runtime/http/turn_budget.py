@@ -1,7 +1,7 @@
-"""How much of one turn of the event loop the answering of requests may take.
+"""Limit how much of one turn of the event loop is spent on answers.
 
-In one turn a request may become complete on each of some hundred connections. Answered all at once, they would hold up
-whatever else runs on the loop, the renewal of a Lease among it, for as long as all of them take together.
+In one turn, requests may become complete on a hundred connections. If all were answered at once, nothing else would run
+meanwhile, not even the renewal of the Lease.
 """
 
 from __future__ import annotations
@@ -12,62 +12,69 @@ from collections import deque
 from collections.abc import Callable
 
 TURN_S = 0.005
-"""A few dozen ordinary requests, or one that is as large as may be."""
+"""Enough for a few dozen ordinary requests, or for one of the largest size."""
 
 LARGE_BYTES = 256 << 10
-"""From here on a body is large: a pod and the names of 5,000 nodes take less."""
+"""Larger bodies are large work. A request with a pod and the names of 5,000 nodes is smaller."""
 
 _S_PER_BYTE = 6e-9
-"""What a body costs whose handler is not timed: a dense one of 1.5 MB took 8 ms to read."""
+"""The assumed cost of a body whose handler is not timed: a dense body of 1.5 MB took 8 ms to decode."""
 
 
 class TurnBudget:
-    """Runs work at once while a turn has time left, else in the turns after it.
+    """Runs work at once while the turn has time left, and in later turns otherwise.
 
-    Work of one kind keeps its order. Small work goes before large, so that ordinary requests do not wait behind bodies
-    made to be expensive; of those at least every second turn does one, so that nothing waits without end.
+    Small work keeps its order, and so does large work. Small work goes first, so that ordinary requests do not wait for
+    bodies that were made to be expensive. At least every second turn does one piece of large work, so that it does not
+    wait for ever-new small work.
     """
 
-    def __init__(self, most_s: float = TURN_S) -> None:
-        self._most_s = most_s
+    def __init__(self, max_s: float = TURN_S) -> None:
+        self._max_s = max_s
         self._spent_s = 0.0
         self._is_turn_open = False
-        self._is_larges_turn = True
+        self._large_goes_next = True
         self._small: deque[Callable[[], None]] = deque()
         self._large: deque[Callable[[], None]] = deque()
 
     @property
     def waiting(self) -> int:
-        """Work that waits for its turn."""
+        """How many pieces of work wait for a later turn."""
         return len(self._small) + len(self._large)
 
     def run(self, work: Callable[[], None], size: int = 0) -> None:
-        """Do some work on so many bytes, now or later; what it raises goes where a callback's errors go."""
+        """Run ``work``, which handles ``size`` bytes, now or in a later turn.
+
+        An exception from ``work`` reaches the caller if it runs now, else the event loop's exception handler.
+        """
         is_large = size > LARGE_BYTES
         queue = self._large if is_large else self._small
-        if queue or self._spent_s >= self._most_s or (is_large and self._small):
+        if queue or self._spent_s >= self._max_s or (is_large and self._small):
             queue.append(work)
         else:
-            self._do(work)
+            self._run_now(work)
 
     async def admit(self, size: int) -> None:
-        """Return when a body of so many bytes may be handled; it counts by its size."""
-        may_go = asyncio.get_running_loop().create_future()
+        """Wait until a body of ``size`` bytes may be handled, and charge the turn for it by its size.
 
-        def let_go() -> None:
-            if not may_go.done():
-                may_go.set_result(None)
+        Use it if the work cannot be passed to ``run``, because it is a coroutine of its own.
+        """
+        admitted = asyncio.get_running_loop().create_future()
+
+        def admit_now() -> None:
+            if not admitted.done():
+                admitted.set_result(None)
                 self._spent_s += size * _S_PER_BYTE
 
-        self.run(let_go, size)
-        await may_go
+        self.run(admit_now, size)
+        await admitted
 
     def clear(self) -> None:
-        """Drop what waits: no one can get its answers any more."""
+        """Drop all waiting work. Call it when the server has stopped and its connections are closed."""
         self._small.clear()
         self._large.clear()
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _run_now(self, work: Callable[[], None]) -> None:
         if not self._is_turn_open:
             self._is_turn_open = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -80,11 +87,11 @@ class TurnBudget:
     def _begin_turn(self) -> None:
         self._is_turn_open = False
         self._spent_s = 0.0
-        if self._large and self._is_larges_turn:
-            self._is_larges_turn = False
-            self._do(self._large.popleft())
+        if self._large and self._large_goes_next:
+            self._large_goes_next = False
+            self._run_now(self._large.popleft())
             return
-        self._is_larges_turn = True
+        self._large_goes_next = True
         for queue in (self._small, self._large):
-            while queue and self._spent_s < self._most_s:
-                self._do(queue.popleft())
+            while queue and self._spent_s < self._max_s:
+                self._run_now(queue.popleft())

@@ -55,12 +55,12 @@ class MetadataCache:
 
     # Nodes
 
-    def see_node(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take a node as it is now."""
         name = node.metadata.name
         holders = [state for state in self._states if name in state.ledger.nodes]
         if not holders:
-            self.lose_node(name)
+            self.on_node_delete(name)
             return
         note = NodeMetadata(
             labels=_keep(node.metadata.labels),
@@ -74,19 +74,19 @@ class MetadataCache:
             for state in holders:
                 self._touch_node(state.vendor.name, name)
 
-    def lose_node(self, name: str) -> None:
+    def on_node_delete(self, name: str) -> None:
         """Take note that a node is gone; the ledger notifies the readers."""
         self.nodes.pop(name, None)
 
     # Pods
 
-    def see_pod(self, pod: Pod) -> None:
+    def on_pod_update(self, pod: Pod) -> None:
         """Take a pod as it is now."""
         uid = pod.metadata.uid
         waiting = self._find_waiting(uid)
         holders = [state for state in self._states if uid in state.bound]
         if waiting is None and not holders:
-            self.lose_pod(uid)
+            self.on_pod_delete(uid)
             if any(uid in state.parked for state in self._states):
                 self.pods[uid] = _note_of(pod, waits=True)  # It is shown from when a node serves whole cards.
             return
@@ -126,17 +126,17 @@ class MetadataCache:
         else:
             self._problems.pop(uid, None)
 
-    def lose_pod(self, uid: str) -> None:
+    def on_pod_delete(self, uid: str) -> None:
         """Take note that a pod is gone, or holds nothing and waits for nothing; repeatable."""
         self.pods.pop(uid, None)
         self._problems.pop(uid, None)
         if self._waiting.pop(uid, None) is not None:
             self._touch_pod(uid)
 
-    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Lose every pod that is not among ``uids``."""
         for uid in self.pods.keys() - uids:
-            self.lose_pod(uid)
+            self.on_pod_delete(uid)
 
 
 def _note_of(pod: Pod, *, waits: bool) -> PodMetadata:

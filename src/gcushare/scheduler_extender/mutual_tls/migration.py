@@ -37,11 +37,11 @@ class NodeNames:
     def __init__(self) -> None:
         self._names: set[str] = set()
 
-    def see_node(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take in a node."""
         self._names.add(node.metadata.name)
 
-    def lose_node(self, name: str) -> None:
+    def on_node_delete(self, name: str) -> None:
         """Forget one that is gone."""
         self._names.discard(name)
 

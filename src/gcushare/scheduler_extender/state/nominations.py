@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
-from gcushare.core.preemption.nominations import NOTHING_BESIDE, RoomBeside, RoomLeft, compute_room_left, fits_beside
+from gcushare.core.preemption.nominations import (
+    NO_NOMINEES,
+    RoomAfterNominees,
+    RoomLeft,
+    compute_room_left,
+    fits_after_nominees,
+)
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 
@@ -129,7 +135,7 @@ class Nominations:
             node = self._ledger.nodes.get(name)
             if node is None or not node.fits(request.cards):
                 continue
-            if not fits_beside(node, request.cards, self.find_beside(name, ahead).left):
+            if not fits_after_nominees(node, request.cards, self.find_room(name, ahead).left):
                 closed.append(name)
         return frozenset(closed)
 
@@ -141,7 +147,7 @@ class Nominations:
     def room_left(self, request: SchedulingRequest, node: str) -> RoomLeft:
         """What of a node's cards is left to a pod; empty where nothing is kept from it."""
         ahead = self.find_ahead(request.pod).get(node)
-        return self.find_beside(node, ahead).left if ahead else {}
+        return self.find_room(node, ahead).left if ahead else {}
 
     def words(self, request: SchedulingRequest, node: str) -> str:
         """Say for whom room of a node is kept from a pod."""
@@ -166,14 +172,14 @@ class Nominations:
             nominees.sort(key=lambda nominee: -nominee.pod.priority)
         return ahead
 
-    def find_beside(self, name: str, ahead: Sequence[Nominee]) -> RoomBeside:
+    def find_room(self, name: str, ahead: Sequence[Nominee]) -> RoomAfterNominees:
         """What nominees of a node that go ahead of a pod leave to it, and who is leaving: for them, or anyway."""
         node = self._ledger.nodes.get(name)
         if node is None or not (ahead or self.leaving):
-            return NOTHING_BESIDE
+            return NO_NOMINEES
         expected = frozenset().union(*(nominee.victims for nominee in ahead))
         leaving = frozenset(uid for uid in node.assignments if uid in self.leaving or uid in expected)
-        return RoomBeside(leaving, compute_room_left(node, [nominee.request for nominee in ahead], leaving))
+        return RoomAfterNominees(leaving, compute_room_left(node, [nominee.request for nominee in ahead], leaving))
 
     def _note(
         self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()

@@ -34,7 +34,7 @@ class PodChangeLog:
         self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
         self._seen: dict[str, _Seen] = {}
 
-    def see_pod(self, pod: Pod) -> None:
+    def on_pod_update(self, pod: Pod) -> None:
         """Log how a pod differs from what it was."""
         if not log.isEnabledFor(logging.DEBUG):
             return
@@ -57,11 +57,11 @@ class PodChangeLog:
                 ),
             )
 
-    def lose_pod(self, uid: str) -> None:
+    def on_pod_delete(self, uid: str) -> None:
         """Forget a pod."""
         self._seen.pop(uid, None)
 
-    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Forget every other pod."""
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in uids}
 

@@ -136,15 +136,15 @@ class SpareObserver:
     def __init__(self, spare: SpareResources) -> None:
         self._spare = spare
 
-    def see_node(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take a node as it is now."""
         self._spare.offer(node.metadata.name, node_amounts(node))
 
-    def lose_node(self, name: str) -> None:
+    def on_node_delete(self, name: str) -> None:
         """Take note that a node is gone."""
         self._spare.offer(name, None)
 
-    def see_pod(self, pod: Pod) -> None:
+    def on_pod_update(self, pod: Pod) -> None:
         """Take a pod as it is now."""
         if pod.spec.node_name and not is_finished(pod):
             owners = {owner.kind for owner in pod.metadata.owner_references}
@@ -153,11 +153,11 @@ class SpareObserver:
         else:
             self._spare.give_back(pod.metadata.uid)
 
-    def lose_pod(self, uid: str) -> None:
+    def on_pod_delete(self, uid: str) -> None:
         """Take note that a pod is gone."""
         self._spare.give_back(uid)
 
-    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Lose every pod that is not among ``uids``."""
         for uid in self._spare.pods - uids:
             self._spare.give_back(uid)

@@ -105,7 +105,7 @@ class VendorState:
 
     # Nodes
 
-    def see_node(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take a node as it is now; a node that says the same of its cards as before costs next to nothing."""
         name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
         mark = self._mark(annotations, capacity)
@@ -133,7 +133,7 @@ class VendorState:
             if any(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
                 self.nodes_without_units.add(name)
 
-    def lose_node(self, name: str) -> None:
+    def on_node_delete(self, name: str) -> None:
         """Take note that a node is gone; what its pods hold stays counted until they are gone as well."""
         self._node_marks.pop(name, None)
         self.node_problems.pop(name, None)
@@ -186,12 +186,12 @@ class VendorState:
 
     # Pods
 
-    def see_pod(self, pod: Pod) -> None:
+    def on_pod_update(self, pod: Pod) -> None:
         """Take a pod as the watch brings it. Pods that ask for nothing of this vendor leave no trace."""
         if not self.ahead.hides(pod):
             self._take_pod(pod)
 
-    def take_read(self, pod: Pod, now_s: float) -> None:
+    def on_pod_read(self, pod: Pod, now_s: float) -> None:
         """Take a bound pod as it was read at ``now_s``, a monotonic time; older words of the watch are ignored."""
         self.ahead.note(pod, now_s)
         self._take_pod(pod)
@@ -219,14 +219,14 @@ class VendorState:
             self.ledger.apply(assignment)
             (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
-    def lose_pod(self, uid: str) -> None:
+    def on_pod_delete(self, uid: str) -> None:
         """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
         self.ahead.forget(uid)
         self._stop_waiting(uid)
         self.pod_problems.pop(uid, None)
         self._release(uid)
 
-    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Lose every pod that is not among ``uids``, all that existed at ``version``.
 
         Reservations stay, but their pods wait no more: whoever holds them settles them. Pods that were read at a later
@@ -239,7 +239,7 @@ class VendorState:
             if self.ledger.is_reserved(uid):
                 self._stop_waiting(uid)
             else:
-                self.lose_pod(uid)
+                self.on_pod_delete(uid)
 
     def _note_over_use(self, pod: Pod) -> None:
         if words := over_use_words(pod.metadata.annotations):
@@ -262,7 +262,7 @@ class VendorState:
         if uid in self.bound:
             return  # Stale: a pod is bound once, permanently, and a later state than this one was read.
         if is_finished(pod):
-            self.lose_pod(uid)
+            self.on_pod_delete(uid)
             return
         try:
             request = read_scheduling_request(pod, self.vendor, self.policies)

@@ -14,11 +14,11 @@ decode_pod = POD.read
 class NodeObserver(Protocol):
     """Who learns of nodes: a vendor's state, and the page's metadata cache."""
 
-    def see_node(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take a node as it is now."""
         ...
 
-    def lose_node(self, name: str) -> None:
+    def on_node_delete(self, name: str) -> None:
         """Take note that a node is gone."""
         ...
 
@@ -26,15 +26,15 @@ class NodeObserver(Protocol):
 class PodObserver(Protocol):
     """Who learns of pods."""
 
-    def see_pod(self, pod: Pod) -> None:
+    def on_pod_update(self, pod: Pod) -> None:
         """Take a pod as it is now."""
         ...
 
-    def lose_pod(self, uid: str) -> None:
+    def on_pod_delete(self, uid: str) -> None:
         """Take note that a pod is gone."""
         ...
 
-    def keep_pods(self, uids: frozenset[str], version: str) -> None:
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Lose every pod that is not among ``uids``, all that existed at ``version``."""
         ...
 
@@ -50,7 +50,7 @@ class NodeHandler:
         """Learn a node's newest state."""
         self._uid_of[obj.metadata.name] = obj.metadata.uid
         for state in self._states:
-            state.see_node(obj)
+            state.on_node_update(obj)
 
     def deleted(self, obj: Node) -> None:
         """Learn that a node is gone."""
@@ -64,7 +64,7 @@ class NodeHandler:
     def _lose(self, name: str) -> None:
         self._uid_of.pop(name, None)
         for state in self._states:
-            state.lose_node(name)
+            state.on_node_delete(name)
 
 
 class PodHandler:
@@ -76,14 +76,14 @@ class PodHandler:
     def applied(self, obj: Pod) -> None:
         """Learn a pod's newest state."""
         for state in self._states:
-            state.see_pod(obj)
+            state.on_pod_update(obj)
 
     def deleted(self, obj: Pod) -> None:
         """Learn that a pod is gone."""
         for state in self._states:
-            state.lose_pod(obj.metadata.uid)
+            state.on_pod_delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Learn that no other pods exist."""
         for state in self._states:
-            state.keep_pods(uids, version)
+            state.on_pod_resync(uids, version)

@@ -217,7 +217,7 @@ class BindingClient:
                 timeout_s=self.patience_s(deadline_s),
             )
         except NotFoundError as error:
-            self._state.lose_pod(attempt.pod.uid)  # After a list without it no event of it comes.
+            self._state.on_pod_delete(attempt.pod.uid)  # After a list without it no event of it comes.
             raise _gone(attempt.pod) from error
         except ConflictError as error:
             self.conflicts += 1
@@ -256,7 +256,7 @@ class BindingClient:
         try:
             pod = await self._read(ref, deadline_s)
         except NotFoundError as error:
-            self._state.lose_pod(ref.uid)
+            self._state.on_pod_delete(ref.uid)
             raise _gone(ref) from error
         return pod, evaluate(pod, ref.uid, node)
 
@@ -268,7 +268,7 @@ class BindingClient:
         if found is Found.GONE:
             if pod.metadata.uid != ref.uid:
                 # A uid does not come back, so no later state of it can be overwritten.
-                self._state.lose_pod(ref.uid)
+                self._state.on_pod_delete(ref.uid)
             return _gone(ref)
         self._take(ref.uid, pod)
         return Refused(f"pod {ref} is bound to node {pod.spec.node_name!r} already")
@@ -276,7 +276,7 @@ class BindingClient:
     def _take(self, key: str, pod: Pod) -> None:
         """Take a bound pod as it was read, unless the watch has brought it since."""
         if self._state.ledger.is_reserved(key):
-            self._state.take_read(pod, self._monotonic())
+            self._state.on_pod_read(pod, self._monotonic())
 
     async def confirm(self, *, older_than_s: float, busy: Collection[str]) -> None:
         """Read the pods whose reservations were not confirmed for so long, and make the ledger follow what they say.
@@ -315,9 +315,9 @@ class BindingClient:
         log.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
         del self._unconfirmed[key]
         if pod is None or pod.metadata.uid != ref.uid:
-            self._state.lose_pod(ref.uid)
+            self._state.on_pod_delete(ref.uid)
         elif pod.is_bound:
-            self._state.take_read(pod, self._monotonic())
+            self._state.on_pod_read(pod, self._monotonic())
         ledger.roll_back(key)
 
     async def _read_again(self, read: ReadAhead) -> None:
@@ -334,13 +334,13 @@ class BindingClient:
         if not state.ahead.holds(read):
             return  # The watch brought it while it was read.
         if pod is None or pod.metadata.uid != ref.uid:
-            state.lose_pod(ref.uid)
+            state.on_pod_delete(ref.uid)
         elif pod.is_bound and pod.metadata.resource_version != read.watched:
-            state.take_read(pod, self._monotonic())
+            state.on_pod_read(pod, self._monotonic())
         else:
             # The watch brought the same, or the store went back to a time before the Binding: the watch is right again.
-            state.lose_pod(ref.uid)
-            state.see_pod(pod)
+            state.on_pod_delete(ref.uid)
+            state.on_pod_update(pod)
 
 
 def _gone(ref: PodRef) -> Refused:

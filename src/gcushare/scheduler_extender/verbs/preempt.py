@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.nominations import NOTHING_BESIDE, RoomBeside, fits_beside
+from gcushare.core.preemption.nominations import NO_NOMINEES, RoomAfterNominees, fits_after_nominees
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.logs import fields
@@ -79,15 +79,15 @@ class PreemptService:
             node = self._state.ledger.nodes.get(name)
             if node is None:
                 continue
-            beside = nominations.find_beside(name, ahead.get(name, ()))
-            chosen = reduce_victims(node, request.cards, uids, violations=victims.violations, beside=beside)
+            room = nominations.find_room(name, ahead.get(name, ()))
+            chosen = reduce_victims(node, request.cards, uids, violations=victims.violations, room=room)
             if chosen is not None:
                 kept[name] = chosen
         return kept, left_out
 
 
 def reduce_victims(
-    node: NodeState, request: CardRequest, uids: list[str], *, violations: int, beside: RoomBeside = NOTHING_BESIDE
+    node: NodeState, request: CardRequest, uids: list[str], *, violations: int, room: RoomAfterNominees = NO_NOMINEES
 ) -> tuple[list[str], int] | None:
     """The victims that must end on one node, and how many budgets that breaks at most; None when all are not enough.
 
@@ -106,15 +106,15 @@ def reduce_victims(
     breaks_all = 0 < len(uids) <= violations
     holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
     pods = [held.pod for held in holders.values()]
-    chosen = choose_victims(node, request, pods, beside=beside, count_first=breaks_all)
-    if chosen == () and fits_beside(node, request, beside.left):
+    chosen = choose_victims(node, request, pods, room=room, count_first=breaks_all)
+    if chosen == () and fits_after_nominees(node, request, room.left):
         return uids, violations
-    if chosen == () and beside.leaving.isdisjoint(uids) and len(holders) == len(uids):
-        beside = replace(beside, leaving=frozenset())
-        chosen = choose_victims(node, request, pods, beside=beside, count_first=breaks_all)
+    if chosen == () and room.leaving.isdisjoint(uids) and len(holders) == len(uids):
+        room = replace(room, leaving=frozenset())
+        chosen = choose_victims(node, request, pods, room=room, count_first=breaks_all)
     if chosen is None:
         return None
-    needed = {victim.uid for victim in chosen} or beside.leaving
+    needed = {victim.uid for victim in chosen} or room.leaving
     kept = [uid for uid in uids if uid not in holders or uid in needed]
     return (kept, min(violations, len(kept))) if kept else None
 

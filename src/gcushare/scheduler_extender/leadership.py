@@ -25,7 +25,7 @@ from gcushare.kube.election import LeaderElector, LeasePort
 from gcushare.kube.lease import LeaseTimes
 from gcushare.runtime.logs import fields
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STALE_SHARE = 1.2
 """Of the silence after which a watch counts as dead: time enough to open another, several times."""
@@ -138,12 +138,12 @@ class ReplicaLeadership:
                     tasks.create_task(cache.catch_up(), name=f"catch up with {name}")
         except* GcushareError as errors:
             failed = True
-            log.warning("elected, but cannot catch up yet %s", fields(reason=errors.exceptions[0]))
+            logger.warning("elected, but cannot catch up yet %s", fields(reason=errors.exceptions[0]))
         if failed:
             await self._clock.sleep(_RETRY_S)
             return
         self._proven_term = term
-        log.info("watch caches are current %s", fields(ms=round((self._clock.monotonic() - started) * 1000)))
+        logger.info("watch caches are current %s", fields(ms=round((self._clock.monotonic() - started) * 1000)))
 
     def _stands(self) -> bool:
         now = self._clock.monotonic()
@@ -153,7 +153,9 @@ class ReplicaLeadership:
             return True
         if self._aside_since is None or now >= self._aside_since + _AGAIN_S:
             self._aside_since = now
-            log.warning("standing aside for a replica that is current %s", fields(reason=problem, for_s=self._aside_s))
+            logger.warning(
+                "standing aside for a replica that is current %s", fields(reason=problem, for_s=self._aside_s)
+            )
         return now >= self._aside_since + self._aside_s
 
     def _find_problem(self, now: float) -> str | None:

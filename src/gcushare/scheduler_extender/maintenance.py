@@ -15,7 +15,7 @@ from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MAX_LOGGED = 20
 """Drifts logged one by one; their number is always logged."""
@@ -61,12 +61,12 @@ async def confirm_periodically(services: Sequence[BindService], after_s: float) 
 
 
 def _report(state: VendorState, drifts: Sequence[Drift | FigureDrift]) -> None:
-    log.warning("ledger repaired %s", fields(vendor=state.vendor.name, drifts=len(drifts)))
+    logger.warning("ledger repaired %s", fields(vendor=state.vendor.name, drifts=len(drifts)))
     for drift in drifts[:_MAX_LOGGED]:
         if isinstance(drift, FigureDrift):
-            log.warning("drift %s", fields(vendor=state.vendor.name, node=drift.where, wrong=drift.text))
+            logger.warning("drift %s", fields(vendor=state.vendor.name, node=drift.where, wrong=drift.text))
             continue
-        log.warning(
+        logger.warning(
             "drift %s",
             fields(
                 vendor=state.vendor.name,

@@ -1,1 +1,1 @@
-"""HTTP servers: bounds, TLS, errors, and a short path for the scheduler's calls."""
+"""HTTP servers: limits, TLS, answers to errors, and a fast path for the scheduler's calls."""

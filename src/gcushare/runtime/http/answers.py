@@ -24,7 +24,7 @@ from gcushare.core.errors import (
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.logs import fields
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # First match wins, so a family stands before its root. What is not listed is our own fault: 500, without details.
 STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
@@ -120,8 +120,8 @@ def body_cut() -> TurnedAway:
 
 def turn_away(away: TurnedAway, counts: RejectedCounts, **facts: object) -> web.Response:
     """Count and log what no handler gets, and build its answer, after which the connection ends."""
-    counts.note(away.cause)
-    log.log(away.level, "%s %s", away.event, fields(**facts, reason=away))
+    counts.count(away.cause)
+    logger.log(away.level, "%s %s", away.event, fields(**facts, reason=away))
     response = error_response(away.status, str(away), close=True)
     if away.status == 503:
         response.headers["Retry-After"] = "1"
@@ -130,8 +130,8 @@ def turn_away(away: TurnedAway, counts: RejectedCounts, **facts: object) -> web.
 
 def log_answered(started: float, **facts: object) -> None:
     """Write the line of a request that was answered, at debug. ``started``: `time.perf_counter` at its start."""
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug("answered %s", fields(**facts, ms=round((time.perf_counter() - started) * 1000, 1)))
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("answered %s", fields(**facts, ms=round((time.perf_counter() - started) * 1000, 1)))
 
 
 def write_response(response: web.Response, *more: str) -> bytes:
@@ -158,9 +158,9 @@ def respond_to(error: GcushareError) -> web.Response:
 def respond_to_failure(error: Exception, **facts: object) -> web.Response:
     """Log what a handler raised and build its answer: a 500 for anything but an error of ours with another status."""
     if isinstance(error, GcushareError) and status_for(error) != 500:
-        log.info("request failed %s", fields(**facts, reason=error))
+        logger.info("request failed %s", fields(**facts, reason=error))
         return respond_to(error)
-    log.error("request failed %s", fields(**facts, reason=error), exc_info=error)
+    logger.error("request failed %s", fields(**facts, reason=error), exc_info=error)
     return error_response(500, "internal error; the server's log has the reason")
 
 

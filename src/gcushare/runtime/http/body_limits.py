@@ -1,19 +1,19 @@
-"""How much memory the bodies of one server's requests may take at once, and whose is given up when it runs short."""
+"""Limit the memory of the request bodies of one server, and choose which body is dropped if it runs short."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-# Counted in largest requests: enough for bursts, far from a pod's memory limit.
+# In bodies of the largest size: enough for bursts, and far below a pod's memory limit.
 _BODIES_AT_ONCE = 8
 
 
 class BodyBudget:
-    """Memory for bodies, taken as they arrive: what a request declares costs nothing. ``largest``: bytes of one body,
-    ``by_path``: those of paths that take less.
+    """The memory for bodies, in bytes. It is charged for bytes that arrived; a declared length costs nothing.
 
-    Where it runs short, the body that began to arrive first of those not complete yet is given up: one whose client
-    goes slowly, or sends nothing more, never stands in the way of those who send theirs.
+    ``largest``: the limit of one body. ``by_path``: lower limits of single paths, asked at each request.
+
+    If the memory runs short, the oldest incomplete body is dropped. So a slow or silent client never blocks the others.
     """
 
     def __init__(self, largest: int, by_path: Mapping[str, Callable[[], int]] | None = None) -> None:
@@ -23,12 +23,12 @@ class BodyBudget:
         self._arriving: dict[BodyShare, None] = {}
 
     def largest_of(self, path: str) -> int:
-        """How many bytes a body for this path may have."""
+        """The most bytes that a body for this path may have."""
         own = self._by_path.get(path)
         return self._largest if own is None else min(self._largest, own())
 
     def open(self, give_up: Callable[[], None]) -> BodyShare:
-        """Begin a body. ``give_up`` is called when its memory goes to others while it arrives; it drops the body."""
+        """Begin a body. ``give_up`` is called if its memory goes to another body; it must drop this one."""
         share = BodyShare(self, give_up)
         self._arriving[share] = None
         return share
@@ -51,7 +51,7 @@ class BodyBudget:
 
 
 class BodyShare:
-    """The memory of one body, from its first byte until whoever handles it is done."""
+    """The memory of one body, from its first byte until its handler is done."""
 
     __slots__ = ("_budget", "_give_up", "is_cut", "size")
 
@@ -59,23 +59,23 @@ class BodyShare:
         self._budget = budget
         self._give_up = give_up
         self.size = 0
-        """Bytes taken and not given back."""
+        """Bytes that it has now."""
         self.is_cut = False
-        """Whether its memory was given to others."""
+        """Whether its memory went to another body."""
 
     def grow(self, size: int) -> bool:
-        """Take ``size`` bytes more; False when there are none, or when it was given up: it is then to be dropped."""
+        """Take ``size`` more bytes. False if there are none left or the body was cut: then drop it."""
         if self.is_cut or not self._budget._take(size, self):
             return False
         self.size += size
         return True
 
     def complete(self) -> None:
-        """The whole body has arrived: it is no longer given up for others."""
+        """Call it when the whole body has arrived: from now on it is not cut."""
         self._budget._stop_arriving(self)
 
     def cut(self) -> None:
-        """Give the body up for others."""
+        """Give its memory to another body, and drop it."""
         self.is_cut = True
         self.close()
         self._give_up()

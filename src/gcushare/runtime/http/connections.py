@@ -1,6 +1,7 @@
-"""Guard a server's connections: how many there are, and how long a slow client may hold one.
+"""Limit a server's connections: how many there are, and how long a slow client may keep one.
 
-The guard sits in asyncio's protocol callbacks, below HTTP, where a client that never finishes a request is visible.
+The limits are applied in asyncio's protocol callbacks, below HTTP: only there a client that never finishes a request
+can be noticed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 from gcushare.runtime.logs import fields
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # How long a refused client may take to read its 503 before the connection is cut.
 _REFUSAL_LINGER_S = 1.0
@@ -26,9 +27,9 @@ _REFUSAL_LINGER_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What clients may hold: connections in all, seconds for the head of a request and for reading an answer.
+    """``count``: connections at once. ``slow_client_s``: seconds for the head of a request, and for reading an answer.
 
-    With ``client_name`` only a client whose certificate carries that name is served at all.
+    ``client_name``: if given, only a client whose certificate has this name is served.
     """
 
     count: int
@@ -37,14 +38,14 @@ class ConnectionLimits:
 
 
 def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Whom a verified certificate names, in the form of `ssl.SSLObject.getpeercert`: DNS names, then common names."""
+    """The names in a verified certificate, as `ssl.SSLObject.getpeercert` returns it: DNS names, then common names."""
     alternatives = tuple(name for kind, name in certificate.get("subjectAltName", ()) if kind == "DNS")
     subject = [pair for part in certificate.get("subject", ()) for pair in part]
     return alternatives + tuple(value for key, value in subject if key == "commonName")
 
 
 class ConnectionTable:
-    """The connections of one server, the idle ones in the order in which they fell idle."""
+    """The connections of one server; the idle ones in the order in which they became idle."""
 
     def __init__(self, limits: ConnectionLimits, rejected: RejectedCounts) -> None:
         self.limits = limits
@@ -77,8 +78,8 @@ class ConnectionTable:
     def admit(self, connection: GuardedConnection, wire: asyncio.Transport) -> web.Response | None:
         """Admit a new connection; returns the answer to one that is refused.
 
-        When the table is full, the longest idle connection makes room, then the one whose body arrives longest: a slow
-        client must not keep others out.
+        If the table is full, the longest idle connection is closed, else the one whose body has been arriving longest:
+        slow clients must not keep others out.
         """
         self._open.add(connection)
         self._none_open.clear()
@@ -99,36 +100,36 @@ class ConnectionTable:
         if self._idle:
             longest = next(iter(self._idle))
             del self._idle[longest]
-            log.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
+            logger.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
             longest.force_close()
             return True
         if self._arriving:
             longest = next(iter(self._arriving))
             self._end_busy(longest)
-            self._rejected.note(Cause.SLOW)
-            log.info("slow body cut off to make room %s", fields(limit=self.limits.count))
+            self._rejected.count(Cause.SLOW)
+            logger.info("slow body cut off to make room %s", fields(limit=self.limits.count))
             longest.abort()
             return True
         return False
 
     def mark_busy(self, connection: GuardedConnection) -> None:
-        """A request has begun; nothing where the connection is gone."""
+        """A request has begun. Does nothing if the connection is gone."""
         if connection in self._idle:
             del self._idle[connection]
             self._busy.add(connection)
             self._none_busy.clear()
 
     def mark_arriving(self, connection: GuardedConnection) -> None:
-        """Its request's body is awaited."""
+        """The body of its request is being read."""
         if connection in self._busy:
             self._arriving[connection] = None
 
     def mark_arrived(self, connection: GuardedConnection) -> None:
-        """The body came, or is awaited no longer."""
+        """The body is complete, or is no longer being read."""
         self._arriving.pop(connection, None)
 
     def mark_idle(self, connection: GuardedConnection) -> None:
-        """Its request was answered: it may be closed to make room."""
+        """Its request was answered; it may be closed to make room."""
         if connection in self._busy:
             self._end_busy(connection)
             self._idle[connection] = None
@@ -148,20 +149,20 @@ class ConnectionTable:
             self._none_busy.set()
 
     async def wait_quiet(self) -> None:
-        """Return once no connection has a request in work."""
+        """Wait until no connection has a request in work."""
         await self._none_busy.wait()
 
     async def cut_all(self) -> None:
-        """Abort every connection and return once the event loop has let go of them."""
+        """Abort every connection, and wait until the event loop has closed them."""
         for connection in tuple(self._open):
             connection.abort()
         await self._none_open.wait()
 
 
 class GuardedConnection(web.RequestHandler):
-    """One client's connection: aiohttp's, with deadlines for the head of a request and for the reading of answers.
+    """aiohttp's connection of one client, with deadlines for the head of a request and for reading answers.
 
-    The body's deadline is where it is read, see `request_gate`; a silent connection is closed by aiohttp's keep-alive.
+    The deadline of a body is in `request_gate`. aiohttp's keep-alive closes silent connections.
     """
 
     __slots__ = ("_fast_path", "_head_timer", "_is_refused", "_stall_timer", "_table", "closes_after_answer", "wire")
@@ -176,7 +177,7 @@ class GuardedConnection(web.RequestHandler):
         self.closes_after_answer = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        # Kept beside aiohttp's own, which forgets the transport when it closes it with output still waiting.
+        # aiohttp's own attribute is cleared as soon as it closes the transport, even if output is still queued.
         self.wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -191,7 +192,7 @@ class GuardedConnection(web.RequestHandler):
         self._stall_timer = self._loop.call_later(_REFUSAL_LINGER_S, self.wire.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Offer the bytes to the fast path, then to aiohttp; a head has a deadline from its first byte on."""
+        """Offer the bytes to the fast path, then to aiohttp. The deadline of a head starts with its first byte."""
         if self._is_refused or (self._fast_path is not None and self._fast_path.take(data)):
             return
         if self._head_timer is None and self._table.is_idle(self):
@@ -204,7 +205,7 @@ class GuardedConnection(web.RequestHandler):
         self._table.mark_busy(self)
 
     def begin_fast_request(self) -> None:
-        """A request begins that aiohttp does not see; from now on the fast path watches for silence, not aiohttp."""
+        """A request begins that aiohttp does not handle. From now on the fast path checks for silence, not aiohttp."""
         self.keep_alive(True)
         self._table.mark_busy(self)
 
@@ -213,7 +214,7 @@ class GuardedConnection(web.RequestHandler):
         self._table.mark_arriving(self)
 
     def end_body(self) -> None:
-        """It came, or is awaited no longer."""
+        """The body is complete, or is no longer being read."""
         self._table.mark_arrived(self)
 
     def end_fast_request(self) -> None:
@@ -223,22 +224,22 @@ class GuardedConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer; only then is the connection idle, or closed where the server ends."""
+        """Send an answer. Only then the connection is idle, or closed if the server is stopping."""
         if self.closes_after_answer and not resp.prepared:
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            # Not before: an idle connection may be closed to make room, and this one still had an answer to give.
+            # Not earlier: an idle connection may be closed to make room, but this one still had an answer to send.
             self._table.mark_idle(self)
             if self.closes_after_answer:
                 self.close()
 
     def close(self) -> None:
-        """Close now if idle, else once the request in work is answered.
+        """Close now if idle, else after the answer to the request in work.
 
-        aiohttp's own leaves an idle connection open until the drain is over, and stops reading the body of a request
-        in work, which then can never be answered.
+        aiohttp's own method leaves an idle connection open until the drain is over, and stops reading the body of a
+        request in work, which then can never be answered.
         """
         if self._table.is_busy(self):
             self.closes_after_answer = True
@@ -246,22 +247,22 @@ class GuardedConnection(web.RequestHandler):
             self.force_close()
 
     def abort(self) -> None:
-        """Cut the connection; what was not sent yet is lost."""
+        """Cut the connection; unsent output is lost."""
         if self.wire is not None:
             self.wire.abort()
 
     def pause_writing(self) -> None:
-        """The client leaves an answer unread: it has until the deadline to go on."""
+        """The client does not read its answer: start the deadline."""
         super().pause_writing()
         self._stall_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "reading of an answer")
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """The client reads again."""
         self._stop_stall_timer()
         super().resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the timers and give the place free."""
+        """Stop the timers and leave the table."""
         self._stop_head_timer()
         self._stop_stall_timer()
         if self._fast_path is not None:
@@ -274,30 +275,30 @@ class GuardedConnection(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Answer what is no HTTP: the same JSON as every error, without a stack in the log or in the answer."""
+        """Answer malformed HTTP in the JSON of every error, without a stack in the log or in the answer."""
         if status != 400 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
         reason = next(iter((message or "").splitlines()), "")[:200]
-        log.info("malformed request %s", fields(peer=self._peer(), status=status, reason=reason))
+        logger.info("malformed request %s", fields(peer=self._peer(), status=status, reason=reason))
         response = web.json_response({"error": f"malformed HTTP request: {reason}", "status": status}, status=status)
         response.force_close()
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log what aiohttp could not handle, but without a stack where it is the client's doing and not ours: a body
-        that is malformed to its end, or a connection that was closed, or half closed, in the middle of a request.
+        """Log what aiohttp could not handle, but without a stack if the client caused it: a malformed end of a body, or
+        a connection closed, or half closed, in the middle of a request.
         """
         error = kw.get("exc_info")
         if isinstance(error, web.RequestPayloadError):
-            log.debug("malformed body dropped %s", fields(peer=self._peer()))
+            logger.debug("malformed body dropped %s", fields(peer=self._peer()))
         elif isinstance(error, ConnectionError) and (self.wire is None or self.wire.is_closing()):
-            log.debug("client gone in the middle of a request %s", fields(reason=error))
+            logger.debug("client gone in the middle of a request %s", fields(reason=error))
         else:
             super().log_exception(*args, **kw)
 
     def _cut(self, what: str) -> None:
         limit_s = self._table.limits.slow_client_s
-        log.info("slow client cut off %s", fields(peer=self._peer(), slow=what, limit_s=limit_s))
+        logger.info("slow client cut off %s", fields(peer=self._peer(), slow=what, limit_s=limit_s))
         self.abort()
 
     def _peer(self) -> object:

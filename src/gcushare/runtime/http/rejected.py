@@ -1,4 +1,4 @@
-"""What a server rejects before any handler sees it, by cause, for metrics."""
+"""Counts of what a server rejects before any handler gets it, by cause, for metrics."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ class Cause(Enum):
     """Why a request or a connection got no further; the values are the metric's label."""
 
     CONNECTIONS = "connections"
-    """As many connections as allowed, none of them idle."""
+    """The maximum of connections is open, and none of them is idle."""
     MEMORY = "memory"
-    """The memory for bodies was needed by others, or there was none."""
+    """The memory for bodies was used up, or went to another body."""
     SLOW = "slow"
     """The body did not arrive in time."""
     SIZE = "size"
     """The body is larger than allowed."""
     MALFORMED = "malformed"
     CERTIFICATE = "certificate"
-    """The client showed none, and needs one, or another client's."""
+    """The client presented none although it must, or that of another client."""
     HANDSHAKE = "handshake"
-    """TLS was not agreed on: an unknown authority, no certificate where one is required, or no TLS at all; or it took
-    longest when others needed the place."""
+    """The TLS handshake failed: unknown authority, no certificate although one is required, or no TLS at all. Or it was
+    the oldest one when the limit of handshakes was reached."""
 
 
 class RejectedCounts:
@@ -31,7 +31,7 @@ class RejectedCounts:
     def __init__(self) -> None:
         self._counts: Counter[Cause] = Counter()
 
-    def note(self, cause: Cause) -> None:
+    def count(self, cause: Cause) -> None:
         """Count one."""
         self._counts[cause] += 1
 

@@ -30,17 +30,17 @@ from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths that answer without a client certificate even where one is required: the kubelet's probes have none."""
+"""Paths that need no client certificate, even if the server requires one: the kubelet's probes have none."""
 
 
 _BODY: web.RequestKey[bytes] = web.RequestKey("BODY", bytes)
 
 
 def body_of(request: web.Request) -> bytes:
-    """Return the body of a request that passed the gate, which has read it; empty where it has none.
+    """Return the body of a request, which the gate has read; empty if it has none.
 
-    For handlers instead of ``request.read()``, which finds nothing left: aiohttp's takes a whole body before anyone
-    could count it.
+    Handlers use it instead of ``request.read()``, which finds nothing left: aiohttp would read a whole body before its
+    bytes could be counted.
     """
     body: bytes = request.get(_BODY, b"")
     return body
@@ -77,7 +77,7 @@ class _Gate:
                 raise
             return respond_to_http(error, request.path)
         except ConnectionError:
-            raise  # the client has gone; aiohttp ends the connection quietly
+            raise  # the client is gone; aiohttp closes the connection quietly
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
             return _respond_to_failure(request, error)
 
@@ -89,7 +89,7 @@ class _Gate:
             raise certificate_required()
 
     async def _answer_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer a request with a body, whose memory is held until the handler is done."""
+        """Answer a request with a body, and keep the body's memory until the handler is done."""
         declared, largest = request.content_length, self._budget.largest_of(request.path)
         if declared is not None and declared > largest:
             raise body_too_large(f"{declared} bytes", largest)
@@ -110,7 +110,7 @@ class _Gate:
             return await handler(request)
 
     async def _read_body(self, request: web.Request, share: BodyShare, limit: asyncio.Timeout, largest: int) -> None:
-        """Read the body into the request, so that no handler waits for a slow client; it is paid for as it arrives."""
+        """Read the body into the request, so that no handler waits for a slow client."""
         body = bytearray()
         try:
             async with limit:
@@ -144,9 +144,9 @@ def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamRes
 
 
 def make_gate(settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget) -> Middleware:
-    """Return the middleware that must stand before all others.
+    """Return the middleware that must be the first of all.
 
-    ``budget`` bounds the memory of bodies, ``turns`` the time in a row in which those with a body are handled.
+    ``budget`` limits the memory of bodies; ``turns`` limits how many requests with a body one turn of the loop handles.
     """
     gate = _Gate(settings, budget, rejected, turns)
 

@@ -1,12 +1,12 @@
-"""The fast path: plain POSTs of a program that calls all day, answered without aiohttp's request and response.
+"""The fast path: plain POSTs of kube-scheduler, answered without aiohttp's request and response.
 
-kube-scheduler makes three calls per pod. Two tasks, mappings of headers, a chain of middlewares and a response object
-for each of them cost four times what the answer costs, so the body is taken straight from the socket and the answer
-written straight to it.
+kube-scheduler makes three calls per pod. In aiohttp each costs two tasks, mappings of headers, a chain of middlewares
+and a response object, four times as much as the answer itself. So here the body is read from the socket and the answer
+is written to it.
 
-Only what is beyond doubt is taken: a known path, HTTP/1.1, a head that came in one piece, a few harmless headers, one
-Content-Length within bounds. Anything else belongs to aiohttp from its first byte, and so does all that follows on that
-connection: there is no second reading of whatever could be read in two ways.
+Only plain requests are taken: a known path, HTTP/1.1, a head in one piece, a few harmless headers, one Content-Length
+within the limit. aiohttp gets any other request from its first byte, and all that follows on that connection. So no
+bytes are parsed twice in different ways.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gcushare.runtime.http.connections import GuardedConnection
 
 FastPathHandler: TypeAlias = Callable[[bytes], bytes | Awaitable[bytes]]
-"""Takes a body, returns the JSON of a 200; what it raises is answered as for any other handler."""
+"""Takes a body and returns the JSON of a 200. Its exceptions are answered like those of any handler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ _PRINTABLE = bytes(range(0x20, 0x7F))
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a plain request: whose it is, and where its body begins and ends in what was read."""
+    """The head of a plain request: its path, and where its body begins in the bytes read and how long it is."""
 
     path: str
     start: int
@@ -71,14 +71,14 @@ class Head:
 
 
 def read_head(data: bytes) -> Head | None:
-    """Read the head of a POST that no one could read differently; None for all others."""
+    """Read the head of a POST that every parser reads alike; None for any other."""
     end = data.find(b"\r\n\r\n", 0, _LONGEST_HEAD)
     if end < 0 or not data.startswith(b"POST /"):
         return None
     head = data[:end]
     first, *lines = head.split(b"\r\n")
-    words = first.split(b" ")
-    if len(words) != 3 or words[2] != b"HTTP/1.1" or len(head.translate(None, _PRINTABLE)) != 2 * len(lines):
+    parts = first.split(b" ")
+    if len(parts) != 3 or parts[2] != b"HTTP/1.1" or len(head.translate(None, _PRINTABLE)) != 2 * len(lines):
         return None
     headers: dict[bytes, bytes] = {}
     for line in lines:
@@ -90,7 +90,7 @@ def read_head(data: bytes) -> Head | None:
     number = headers.get(b"content-length", b"")
     if b"host" not in headers or not number.isdigit() or len(number) > _LONGEST_NUMBER:
         return None
-    return Head(words[1].decode(), end + 4, int(number))
+    return Head(parts[1].decode(), end + 4, int(number))
 
 
 @dataclass(slots=True)
@@ -104,10 +104,10 @@ class FastPathContext:
     rejected: RejectedCounts
     turns: TurnBudget
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    """Answers that are being waited for."""
+    """Answers in progress."""
 
     async def end(self) -> None:
-        """Cancel the answers that no one can get any more."""
+        """Cancel the answers in progress: their connections are closed."""
         self.turns.clear()
         for task in self.tasks:
             task.cancel()
@@ -116,13 +116,13 @@ class FastPathContext:
 
 @dataclass(slots=True)
 class _Arriving:
-    """A request in work: its body as far as it came, and how much of it is missing."""
+    """A request in work: the part of its body that arrived, and how many bytes are missing."""
 
     path: str
     missing: int
     started: float
     body: bytes | bytearray
-    """One piece as it came, several in one array: a list of tiny pieces would take many times their bytes."""
+    """The first piece as it came, then one array: a list of tiny pieces would take many times their bytes."""
     share: BodyShare
 
 
@@ -142,7 +142,7 @@ class FastPath:
         self._idle_since = 0.0
 
     def take(self, data: bytes) -> bool:
-        """Take what was received; False leaves it, and all that follows, to aiohttp."""
+        """Handle received bytes. False leaves these, and all that follow, to aiohttp."""
         if not self._is_open:
             return False
         arriving = self._arriving
@@ -178,7 +178,7 @@ class FastPath:
             self._arriving = None
 
     def _begin(self, data: bytes) -> bool:
-        # A client that does not read its answers gets no more of them: aiohttp waits for it.
+        # A client that does not read its answers gets no more here: aiohttp waits for it.
         head = None if self._connection.writing_paused else read_head(data)
         if head is None or not self._may_take(head):
             self.close()
@@ -211,7 +211,7 @@ class FastPath:
         return head.length <= context.budget.largest_of(head.path)
 
     def _hold(self, data: bytes) -> None:
-        """Keep back what came before its time, and let no more come: answers go out in the order of their requests."""
+        """Hold bytes of a next request, and stop reading: answers must go out in the order of their requests."""
         self._held += data
         if self._connection.wire is not None:
             self._connection.wire.pause_reading()
@@ -220,7 +220,7 @@ class FastPath:
         self._turn_away(arriving, body_too_slow(self._context.body_timeout_s))
 
     def _give_way(self) -> None:
-        """Drop a body that comes slower than others which need its memory."""
+        """Drop a body whose memory goes to another one."""
         if self._arriving is not None:
             self._turn_away(self._arriving, body_cut())
 
@@ -277,17 +277,17 @@ class FastPath:
         if self._held:
             self._hand_over(wire)
         else:
-            self._note_idle()
+            self._record_idle()
 
     def _hand_over(self, wire: asyncio.Transport) -> None:
-        """Leave a client that does not wait for answers to aiohttp, which bounds what it may send ahead."""
+        """Leave a client that does not wait for answers to aiohttp, which limits how much it may send ahead."""
         held, self._held = self._held, b""
         self.close()
         wire.resume_reading()
         self._connection.data_received(held)
 
-    def _note_idle(self) -> None:
-        """Begin a silence; its timer runs on over many requests and is set again only when it rings."""
+    def _record_idle(self) -> None:
+        """Remember when the connection became idle. One timer serves many requests and is set again when it fires."""
         loop = asyncio.get_running_loop()
         self._idle_since = loop.time()
         if self._idle_timer is None:
@@ -296,7 +296,7 @@ class FastPath:
     def _check_idle(self) -> None:
         self._idle_timer = None
         if self._arriving is not None:
-            return  # Not silent; the end of this request begins the next silence.
+            return  # The end of this request sets the timer again.
         loop = asyncio.get_running_loop()
         left_s = self._idle_since + self._connection.keepalive_timeout - loop.time()
         if left_s <= 0:

@@ -1,4 +1,4 @@
-"""Serve an aiohttp application as every program needs it: bounded, over TLS where asked, and drained at the end."""
+"""Serve an aiohttp application with limits on its clients, TLS if configured, and a drain at the end."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.logs import fields
 from gcushare.runtime.settings.serving import ServeSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-# How long a body that no one reads any more is taken in, so that its sender sees the answer instead of a reset.
+# How long a body is still read after its answer, so that its sender sees the answer instead of a reset.
 _LINGER_S = 2.0
-# What requests in work get after the drain, once to end and once to take in that they are cancelled.
+# How long requests may go on after the drain: once to end, and once more after they are cancelled.
 _CANCEL_S = 0.1
-# How long a TLS handshake may take, which takes milliseconds where both sides want it.
+# How long a TLS handshake may take; an honest one takes milliseconds.
 _HANDSHAKE_S = 3.0
 # Connections that the kernel completes while the loop is busy; Linux caps it at net.core.somaxconn.
 _BACKLOG = 1024
@@ -58,7 +58,7 @@ class RunningServer:
 
     @property
     def url(self) -> str:
-        """Where the server answers; a wildcard address is shown as the loopback, so that it can be dialled."""
+        """The server's URL. A wildcard address becomes the loopback address, so that the URL can be called."""
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{_dialable(self.host)}:{self.port}"
 
@@ -83,7 +83,11 @@ class RunningServer:
         return () if self._tls is None else self._tls.ends
 
     async def listen(self, settings: ServeSettings, options: dict[str, Any]) -> None:
-        """Open the socket; raises ConfigError when the address cannot be had."""
+        """Open the socket.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
         manager = self._runner.server
         if manager is None:
             raise RuntimeError("the application's runner is not set up")
@@ -102,10 +106,10 @@ class RunningServer:
             self._tls_listener = TlsListener(sock, tls.context, limits, self._fast_paths.rejected, make)
             self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
             self._follower.add_done_callback(_report_follower)
-        log.info("listening %s", fields(url=self.url, address=self.host))
+        logger.info("listening %s", fields(url=self.url, address=self.host))
 
     async def stop(self, drain_s: float) -> None:
-        """Stop accepting, let requests in work end within ``drain_s`` seconds, then cut what is left; repeatable."""
+        """Stop accepting, wait up to ``drain_s`` seconds for requests in work, then cut the rest; repeatable."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -119,19 +123,19 @@ class RunningServer:
         await self._connections.cut_all()
         if self._follower is not None:
             await self._follower
-        log.info("stopped serving %s", fields(url=self.url))
+        logger.info("stopped serving %s", fields(url=self.url))
 
     async def drain(self, _app: web.Application) -> None:
-        """Wait for requests in work; called by the application's shutdown, after the program's own hooks."""
+        """Wait for requests in work. The application's shutdown calls it after the program's own hooks."""
         try:
             async with asyncio.timeout(self._drain_s):
                 await self._connections.wait_quiet()
         except TimeoutError:
-            log.warning("requests cancelled %s", fields(drain_s=self._drain_s, connections=self.connection_count))
+            logger.warning("requests cancelled %s", fields(drain_s=self._drain_s, connections=self.connection_count))
 
     async def probe(self, path: str = "/healthz") -> str | None:
-        """Call ourselves over our own port, for readiness: None when it answers 200, else what went wrong."""
-        # Our own certificate names the service, not the loopback; who answers here is not in doubt.
+        """Call our own port, for readiness. Returns None if it answers 200, else the problem."""
+        # Our own certificate names the service, not the loopback address, and we know what answers here.
         connector = TCPConnector(ssl=False, force_close=True)
         timeout = ClientTimeout(total=_PROBE_TIMEOUT_S)
         try:
@@ -159,11 +163,11 @@ async def _answer_ordinary(verb: Verb, request: web.Request) -> web.Response:
 async def start_server(app: web.Application, settings: ServeSettings, *, only_client: str = "") -> RunningServer:
     """Serve ``app`` as the settings say; port 0 is read back as ``RunningServer.port``.
 
-    With ``only_client`` a client is served only if its certificate, from ``tls_client_ca_file``, carries that name; a
-    client without certificate does not get past the handshake, on whatever path.
+    With ``only_client`` a client is served only if its certificate, signed by ``tls_client_ca_file``, has that name.
+    A client without a certificate fails the handshake, whatever the path.
 
-    Bounds every client: connections, size and time of head and body, time to read the answer. Handlers see a body that
-    is complete; errors of our families become JSON answers (see `answers`), anything else a 500 without details.
+    Limits every client: connections, size and time of head and body, time to read the answer. Handlers get a complete
+    body; errors of our families become JSON answers (see `answers`), anything else a 500 without details.
     Plain requests to the verbs of the application skip aiohttp, see `scheduler_fast_path`.
 
     Effects: puts a middleware before the application's own and freezes it.
@@ -175,7 +179,7 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     if only_client and (files is None or files.client_ca is None):
         raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
     rejected = RejectedCounts()
-    tls = None if files is None else FollowedTls(files, lambda: rejected.note(Cause.HANDSHAKE))
+    tls = None if files is None else FollowedTls(files, lambda: rejected.count(Cause.HANDSHAKE))
     limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
     connections = ConnectionTable(limits, rejected)
     verbs = {verb.path: verb for verb in app.get(VERBS, ())}
@@ -193,7 +197,7 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
         "keepalive_timeout": settings.idle_timeout,
         "lingering_time": _LINGER_S,
         "access_log": None,
-        "logger": log,
+        "logger": logger,
     }
     try:
         await server.listen(settings, options)
@@ -225,4 +229,4 @@ def _dialable(host: str) -> str:
 
 def _report_follower(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("TLS files are no longer followed, restart to load new ones", exc_info=task.exception())
+        logger.error("TLS files are no longer followed, restart to load new ones", exc_info=task.exception())

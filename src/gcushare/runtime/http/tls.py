@@ -20,7 +20,7 @@ from gcushare.runtime.logs import fields
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.certificates import first_end
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Looks at the files at least this often: mounts over a network and some overlays report no changes.
 _LOOK_EVERY_S = 30.0
@@ -173,12 +173,12 @@ class FollowedTls:
             newest = self._files.load()
         except ConfigError as error:
             if str(error) != self._last_problem:
-                log.warning("TLS files not reloaded, the old ones stay %s", fields(reason=error))
+                logger.warning("TLS files not reloaded, the old ones stay %s", fields(reason=error))
             self._last_problem = str(error)
             return False
         self._newest, self._digest, self._last_problem = newest, digest, ""
         self._ends = _find_ends(self._files, contents)
-        log.info("TLS files reloaded %s", fields(cert=self._files.cert, client_ca=self._files.client_ca))
+        logger.info("TLS files reloaded %s", fields(cert=self._files.cert, client_ca=self._files.client_ca))
         return True
 
     async def follow(self, stop: asyncio.Event) -> None:
@@ -194,7 +194,7 @@ class FollowedTls:
             except (OSError, RuntimeError) as error:
                 # The node's inotify watches are used up (watchfiles raises a RuntimeError of its own), or a folder is
                 # away for a moment.
-                log.warning("TLS folders not watched %s", fields(reason=error, look_every_s=_LOOK_EVERY_S))
+                logger.warning("TLS folders not watched %s", fields(reason=error, look_every_s=_LOOK_EVERY_S))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_EVERY_S):
                         await stop.wait()
@@ -227,5 +227,7 @@ def _find_ends(files: TlsFiles, contents: Mapping[Path, bytes]) -> tuple[Certifi
         try:
             found.append(CertificateEnd(path, purpose, first_end(contents[path])))
         except RemoteContractError as error:
-            log.warning("end of TLS certificate not known %s", fields(file=path, purpose=purpose.value, reason=error))
+            logger.warning(
+                "end of TLS certificate not known %s", fields(file=path, purpose=purpose.value, reason=error)
+            )
     return tuple(found)

@@ -17,7 +17,7 @@ from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.objects import Pod
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PodChangeLog:
 
     def on_pod_update(self, pod: Pod) -> None:
         """Log how a pod differs from what it was."""
-        if not log.isEnabledFor(logging.DEBUG):
+        if not logger.isEnabledFor(logging.DEBUG):
             return
         now = _Seen(pod.status.phase, self._record_of(pod))
         before = self._seen.get(pod.metadata.uid)
@@ -45,7 +45,7 @@ class PodChangeLog:
         self._seen[pod.metadata.uid] = now
         was = before if before is not None else _Seen("", "{}")
         if was != now:
-            log.debug(
+            logger.debug(
                 "pod changed %s",
                 fields(
                     pod=pod.key,

@@ -26,7 +26,7 @@ from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished
 from gcushare.wire.spare import node_amounts, pod_amounts
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ON_EVERY_NODE = frozenset({"DaemonSet", "Node"})
 """Kinds of the owners of pods that come with a node; a Node owns the static ones."""
@@ -113,7 +113,7 @@ class Preferences:
         if self._fill.learn(seen, units):
             self.indexes.score_again(EXPECTED_FILL)
             self._wanted.set()
-            log.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
+            logger.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
 
     async def run(self) -> None:
         """Score the nodes that a call left for later, until cancelled."""

@@ -43,7 +43,7 @@ from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, unplaced_as
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PODS_PER_STEP = 512
 _NODES_PER_STEP = 16
@@ -174,10 +174,10 @@ class VendorState:
     def _note_node_problem(self, name: str, problem: str) -> None:
         if not problem:
             if self.node_problems.pop(name, None) is not None:
-                log.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
+                logger.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
         elif self.node_problems.get(name) != problem:
             self.node_problems[name] = problem
-            log.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
+            logger.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
 
     @property
     def max_nodes_asked(self) -> int:
@@ -291,7 +291,7 @@ class VendorState:
         uid = pod.metadata.uid
         if self.pod_problems.get(uid) != problem:
             self.pod_problems[uid] = problem
-            log.warning(
+            logger.warning(
                 "bound pod holds cards that are unknown %s",
                 fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
             )

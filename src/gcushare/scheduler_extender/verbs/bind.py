@@ -30,7 +30,7 @@ from gcushare.scheduler_extender.verbs.pod_lookup import read_unbound
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MAX_LOGGED_PODS = 20
 """Other pods named in the line of a bind; a card in units of 1 MiB may have a hundred."""
@@ -90,7 +90,7 @@ class BindService:
             return
         _, late = await asyncio.wait(tasks, timeout=self._times.total_s if within_s is None else within_s)
         if late:
-            log.warning("bindings cancelled %s", fields(count=len(late)))
+            logger.warning("bindings cancelled %s", fields(count=len(late)))
             for task in late:
                 task.cancel()
             await asyncio.wait(late)
@@ -131,7 +131,7 @@ class BindService:
             else:
                 attempt = await self._send_with_cards(arguments, deadline_s)
         except GcushareError as error:
-            log.warning(
+            logger.warning(
                 "not bound %s",
                 fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error),
             )
@@ -144,7 +144,7 @@ class BindService:
         node = self._state.ledger.nodes.get(held.node)
         cards = {} if node is None else node.cards
         found = [cards.get(grant.index) for grant in held.grants]
-        log.info(
+        logger.info(
             "bound %s",
             fields(
                 pod=held.pod,

@@ -26,7 +26,7 @@ from gcushare.scheduler_extender.state.reads_ahead import ReadAhead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import Pod
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 0.05
 _CAP_WAIT_S = 0.5
@@ -308,11 +308,11 @@ class BindingClient:
         except NotFoundError:
             found = Found.GONE
         except GcushareError as error:
-            log.warning("reservation stays unconfirmed %s", fields(pod=ref, reason=error))
+            logger.warning("reservation stays unconfirmed %s", fields(pod=ref, reason=error))
             return
         if ref.uid in busy or self._unconfirmed.get(key) is not unconfirmed or not ledger.is_reserved(key):
             return  # The scheduler asked again, or the watch brought it, while the pod was read: that decides.
-        log.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
+        logger.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
         del self._unconfirmed[key]
         if pod is None or pod.metadata.uid != ref.uid:
             self._state.on_pod_delete(ref.uid)
@@ -329,7 +329,7 @@ class BindingClient:
         except NotFoundError:
             pass  # As when another pod has its name.
         except GcushareError as error:
-            log.warning("pod ahead of the watch cannot be read %s", fields(pod=ref, reason=error))
+            logger.warning("pod ahead of the watch cannot be read %s", fields(pod=ref, reason=error))
             return
         if not state.ahead.holds(read):
             return  # The watch brought it while it was read.

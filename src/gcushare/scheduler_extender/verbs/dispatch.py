@@ -43,7 +43,7 @@ from gcushare.wire.extender_api import (
 )
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Dispatcher:
         return filters.let_through(arguments) if known.asks_for_zero else filters.filter(arguments, known.request)
 
     def _fail_filter(self, error: GcushareError) -> Answer:
-        log.info("filter refused %s", fields(reason=error))
+        logger.info("filter refused %s", fields(reason=error))
         return Answer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
 
     def prioritize(self, body: bytes) -> Answer | Awaitable[Answer]:

@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_VICTIMS = 65_536
 """Victims weighed in one call: 500 candidate nodes, as many as the scheduler proposes of 5,000, of 110 pods each."""
@@ -58,7 +58,7 @@ class PreemptService:
             )
             if not kept:
                 raise Refused(f"{text}; ending those of the others would not make room")
-            log.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
+            logger.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
         self._state.nominations.expect(request, {name: uids for name, (uids, _) in kept.items()})
         return Answer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
 

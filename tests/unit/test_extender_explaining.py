@@ -103,7 +103,7 @@ def restricted() -> VendorState:
     state = state_of(a_node("node-a", 16), a_node("node-b", 16))
     state.on_pod_update(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
     state.on_pod_update(a_pod("a", 12))
-    state.asked.note("uid-a", frozenset({"node-a"}))
+    state.asked.record("uid-a", frozenset({"node-a"}))
     return state
 
 
@@ -121,7 +121,7 @@ async def test_a_pod_is_explained_among_the_nodes_that_the_scheduler_asked_about
 
 async def test_of_a_node_without_cards_that_the_scheduler_asked_about_is_reported_too() -> None:
     state = restricted()
-    state.asked.note("uid-a", frozenset({"node-a", "no-cards"}))
+    state.asked.record("uid-a", frozenset({"node-a", "no-cards"}))
     document = await ExplainService(state).explain("default", "a")
 
     assert sorted(each.examples for each in document.classes) == [("no-cards",), ("node-a",)]
@@ -129,7 +129,7 @@ async def test_of_a_node_without_cards_that_the_scheduler_asked_about_is_reporte
 
 async def test_where_the_scheduler_asked_about_every_node_nothing_is_said_of_it() -> None:
     state = restricted()
-    state.asked.note("uid-a", frozenset({"node-a", "node-b"}))
+    state.asked.record("uid-a", frozenset({"node-a", "node-b"}))
     document = await ExplainService(state).explain("default", "a")
 
     assert (document.state, document.asked) == ("fits", None)
@@ -194,8 +194,8 @@ class TestNames:
         names = PodNames()
         pods = [PodRef("1", "x", "a"), PodRef("2", "y", "a"), PodRef("3", "x", "a")]
         for pod in pods:
-            names.note(pod)
-        names.note(pods[0])
+            names.add(pod)
+        names.add(pods[0])
 
         assert (names.find("x", "a"), names.find("y", "a"), names.find("z", "a")) == (["1", "3"], ["2"], [])
         for gone in (pods[0], pods[0], pods[2]):
@@ -207,27 +207,27 @@ class TestNames:
 
 class TestAskedNodes:
     def test_equal_sets_are_kept_once(self) -> None:
-        asked = LastFilteredNodes(most_names=3)
+        asked = LastFilteredNodes(max_names=3)
         for number in range(100):
-            asked.note(f"p{number}", frozenset({"a", "b", "c"}))
+            asked.record(f"p{number}", frozenset({"a", "b", "c"}))
 
         assert len({id(asked.get(f"p{number}")) for number in range(100)}) == 1
 
     def test_too_many_names_or_pods_push_the_oldest_out(self) -> None:
-        asked = LastFilteredNodes(most_pods=3, most_names=4)
+        asked = LastFilteredNodes(max_pods=3, max_names=4)
         for uid, names in (("a", "xy"), ("b", "xz"), ("c", "w")):
-            asked.note(uid, frozenset(names))
+            asked.record(uid, frozenset(names))
         assert [asked.get(uid) for uid in "abc"] == [None, {"x", "z"}, {"w"}]
         for uid in "def":
-            asked.note(uid, frozenset("w"))
+            asked.record(uid, frozenset("w"))
         assert [asked.get(uid) for uid in "bcdef"] == [None, None, {"w"}, {"w"}, {"w"}]
 
     def test_a_pod_has_the_set_of_its_last_refusal_or_none(self) -> None:
-        asked = LastFilteredNodes(most_names=2)
-        asked.note("a", frozenset("x"))
-        asked.note("a", frozenset("y"))
+        asked = LastFilteredNodes(max_names=2)
+        asked.record("a", frozenset("x"))
+        asked.record("a", frozenset("y"))
         assert asked.get("a") == frozenset("y")
-        asked.note("a", frozenset("xyz"))
+        asked.record("a", frozenset("xyz"))
         assert asked.get("a") is None
-        asked.note("b", frozenset("xy"))
+        asked.record("b", frozenset("xy"))
         assert asked.get("b") == frozenset("xy")

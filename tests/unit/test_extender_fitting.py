@@ -90,7 +90,7 @@ def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it
 ) -> None:
     log = NameLog()
     for name in names:
-        log.note(name)
+        log.record(name)
 
     reported = log.since(position)
 

@@ -200,18 +200,18 @@ class TestHowLong:
     def test_a_nomination_ends_after_a_while_however_often_it_is_seen(self) -> None:
         nominations, now = self.nominations()
         for now[0] in (0.0, KEPT_S / 2, KEPT_S * 0.99):
-            nominations.see(self.asking(), "node-1")
+            nominations.update(self.asking(), "node-1")
             assert self.closed(nominations)
         for now[0] in (KEPT_S, KEPT_S * 2):
-            nominations.see(self.asking(), "node-1")
+            nominations.update(self.asking(), "node-1")
             assert not self.closed(nominations)
 
     def test_preempting_again_on_the_same_node_keeps_the_room_again(self) -> None:
         nominations, now = self.nominations()
-        nominations.see(self.asking(), "node-1")
+        nominations.update(self.asking(), "node-1")
         now[0] = KEPT_S + 1
         nominations.expect(self.asking(), {"node-1": ["uid-victim"]})
-        nominations.see(self.asking(), "node-1")
+        nominations.update(self.asking(), "node-1")
         now[0] += KEPT_S - 1
         assert self.closed(nominations)
         now[0] += 1
@@ -230,7 +230,7 @@ class TestHowLong:
     def test_preempting_again_on_the_same_node_costs_no_place_among_equals(self) -> None:
         nominations, _ = self.nominations()
         for name in ("first", "second"):
-            nominations.see(self.asking(name), "node-1")
+            nominations.update(self.asking(name), "node-1")
         nominations.expect(self.asking("first"), {"node-1": ["uid-victim"]})
         assert not nominations.closed_to(self.asking("first"))
         assert nominations.closed_to(self.asking("second"))
@@ -238,7 +238,7 @@ class TestHowLong:
     def test_an_answer_of_preempt_that_nothing_follows_ends_soon(self) -> None:
         nominations, now = self.nominations()
         nominations.expect(self.asking(), {"node-1": ["uid-victim"]})
-        nominations.see(self.asking(), "")
+        nominations.update(self.asking(), "")
         assert self.closed(nominations), "the pod was written before the scheduler nominated it"
         now[0] = EXPECTED_S
         assert not self.closed(nominations)
@@ -251,7 +251,7 @@ class TestHowLong:
     def test_only_so_many_are_remembered(self) -> None:
         nominations, _ = self.nominations()
         for number in range(MAX_NOMINEES + 3):
-            nominations.see(self.asking(f"p{number}"), "node-1")
+            nominations.update(self.asking(f"p{number}"), "node-1")
         assert len(nominations) == MAX_NOMINEES
 
 

@@ -164,7 +164,7 @@ async def test_the_nodes_that_the_scheduler_asked_about_are_what_a_refusal_is_ab
     state = state_of(a_node("node-1", 16), a_node("node-2", 16))
     state.on_pod_update(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
     bench = Bench(state)
-    state.asked.note("uid-a", frozenset({"node-1"}))
+    state.asked.record("uid-a", frozenset({"node-1"}))
     bench.refuse("a", 12)
     async with bench.running():
         await bench.heard()

@@ -112,7 +112,7 @@ class TestElsewhere:
         state.on_pod_update(a_pod("x", 16, node="node-a", record=on_card(0, 16)))
         for name, names in (("p", {"node-a"}), ("q", {"node-a", "node-b"})):
             state.on_pod_update(a_pod(name, 12))
-            state.asked.note(f"uid-{name}", frozenset(names))
+            state.asked.record(f"uid-{name}", frozenset(names))
         state.on_pod_update(a_pod("r", 12))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: 1, PendingReason.FITS: 2}
@@ -123,7 +123,7 @@ class TestElsewhere:
     def test_where_no_node_has_room_what_was_asked_changes_nothing(self) -> None:
         state = half_full()
         state.on_pod_update(a_pod("p", 12))
-        state.asked.note("uid-p", frozenset({"node-1"}))
+        state.asked.record("uid-p", frozenset({"node-1"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.FRAGMENTED: 1}
 
@@ -131,7 +131,7 @@ class TestElsewhere:
         state = state_of(a_node("node-a", 16))
         for number in range(MAX_SEARCHED_SETS + 3):
             state.on_pod_update(a_pod(f"p-{number}", 1))
-            state.asked.note(f"uid-p-{number}", frozenset({f"other-{number}"}))
+            state.asked.record(f"uid-p-{number}", frozenset({f"other-{number}"}))
         ask_for_all(state)
         assert reasons(state) == {PendingReason.ELSEWHERE: MAX_SEARCHED_SETS, PendingReason.UNKNOWN: 3}
 

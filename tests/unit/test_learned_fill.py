@@ -77,7 +77,7 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
         if number % 3 == 2:
             cluster.end(draw.choice(sorted(cluster.pods)))
             for name in cluster.ledger.nodes:  # The simulator does not tell this log which node it was.
-                changes.note(name)
+                changes.record(name)
 
 
 def _left(cluster: SimulatedCluster, name: str) -> Amounts:

@@ -1,7 +1,7 @@
-"""Which nodes fit a request, best first, kept up to date by looking only at the nodes that changed.
+"""The nodes that fit a request, best first, updated only for the nodes that changed.
 
-A filter call must not walk 5,000 nodes, and from one call to the next only a few of them change. So every *shape* of
-request has an index over the ledger, and one log of changes says which nodes to look at again.
+A filter call must not check 5,000 nodes, and between two calls only a few of them change. So every *shape* of request
+has an index over the ledger, and a log of changes names the nodes to check again.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest
 
 MAX_LOGGED_CHANGES = 16_384
-"""Changes remembered; an index that fell further behind looks at every node again, which is then no dearer."""
+"""Changes stored. An index that is further behind checks every node again, which costs no more then."""
 
 MAX_SHAPES = 64
-"""Shapes with an index of their own; at 5,000 nodes one takes about a megabyte, and building one 5 milliseconds."""
+"""Shapes with an index. With 5,000 nodes an index takes about a megabyte, and 5 ms to build."""
 
 SCORED_PER_CALL = 4
-"""Nodes that one question scores where that takes long: some two milliseconds at the worst."""
+"""Nodes that one call scores if scoring is slow: two milliseconds at most."""
 
 _UNSCORED = 0.01
-"""A node that is not scored yet counts so much of its plain score: it comes after those that are."""
+"""Factor on the plain score of a node that is not scored yet, so that it comes after those that are."""
 
 _WALK_ADVANTAGE = 50
-"""Below this share of all nodes, looking up and sorting the names asked about beats walking the ranking to find them:
-measured at 5,000 nodes, 100 names take 33 microseconds to sort and 45 to find, 300 names 137 and 7."""
+"""If fewer than a fiftieth of the nodes are asked about, sorting them is faster than finding them along the ranking.
+Measured at 5,000 nodes: 100 names take 33 us to sort and 45 us to find, 300 names 137 and 7."""
 
 
 class NameLog:
-    """Names in the order in which they were noted, for any number of readers that each remember a position."""
+    """Names in the order in which they were recorded, for any number of readers that each remember a position."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -44,16 +44,16 @@ class NameLog:
 
     @property
     def position(self) -> int:
-        """Where the log ends now."""
+        """The end of the log."""
         return self._dropped + len(self._names)
 
     def since(self, position: int) -> set[str] | None:
-        """The names noted after ``position``; None when that is too long ago to tell."""
+        """The names recorded after ``position``; None if some of them are no longer stored."""
         if position < self._dropped:
             return None
         return set(self._names[position - self._dropped :])
 
-    def note(self, name: str) -> None:
+    def record(self, name: str) -> None:
         """Append a name."""
         self._names.append(name)
         if len(self._names) > MAX_LOGGED_CHANGES:
@@ -62,18 +62,18 @@ class NameLog:
 
 
 class ChangeLog(NameLog):
-    """The names of a ledger's nodes as they change."""
+    """The log of the nodes of a ledger that change."""
 
     def __init__(self, ledger: Ledger) -> None:
         super().__init__()
-        ledger.listen(lambda node: self.note(node.name))
+        ledger.listen(lambda node: self.record(node.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What decides on fitting and order: equal shapes get equal answers.
 
-    ``amounts``: the CPU and memory that are asked for beside the cards; none where the policy does not look at them.
+    ``amounts``: the CPU and memory of the request; none if the policy ignores them.
     """
 
     request: CardRequest
@@ -82,14 +82,14 @@ class Shape:
 
 
 SlowScore = Callable[[NodeState, Shape], float]
-"""How good a node is for a shape that fits there, from 0.0 to 1.0; takes too long to ask for every node at once."""
+"""Scores a node for a shape that fits there, from 0.0 to 1.0; too slow to score all nodes at once."""
 
 ALL_QUICK: Mapping[str, SlowScore] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a node stands among those that fit: its score from 0.0 to 1.0, and how many of so many are better."""
+    """A node's place among those that fit: its score from 0.0 to 1.0, and how many of the fitting nodes are better."""
 
     score: float
     better: int
@@ -97,10 +97,10 @@ class Standing:
 
 
 class FitIndex:
-    """The nodes that fit one shape, ranked by the policy (best first, then by name). Call ``refresh`` before asking.
+    """The nodes that fit one shape, ranked by the policy (best first, then by name). Call ``refresh`` before reading.
 
-    ``slow``: scores nodes in place of the policy's own table, a few with each ``refresh`` and the others by
-    ``score_due``. Until then a node stands where it stood, or after those that are scored.
+    ``slow``: scores nodes in place of the policy's function, a few with each ``refresh`` and the others by
+    ``score_due``. Until then a node keeps its place, or comes after those that are scored.
     """
 
     def __init__(self, ledger: Ledger, changes: ChangeLog, shape: Shape, slow: SlowScore | None = None) -> None:
@@ -117,23 +117,23 @@ class FitIndex:
         self._after_preemption: set[str] | None = None
 
     def refresh(self) -> None:
-        """Look again at the nodes that changed since the last call."""
+        """Update the nodes that changed since the last call."""
         self.follow_changes()
         if self._due:
             self.score_due(SCORED_PER_CALL)
 
     @property
     def due(self) -> int:
-        """How many nodes wait to be scored."""
+        """How many nodes are still to be scored."""
         return len(self._due)
 
     @property
     def is_slow(self) -> bool:
-        """Whether nodes are scored some at a time."""
+        """Whether nodes are scored a few at a time."""
         return self._slow is not None
 
     def score_due(self, count: int) -> int:
-        """Score so many of the nodes that wait for it; returns how many it scored."""
+        """Score up to ``count`` of the nodes to be scored; returns how many."""
         some = [name for name, _ in zip(self._due, range(count), strict=False)]
         for name in some:
             del self._due[name]
@@ -142,17 +142,17 @@ class FitIndex:
         return len(some)
 
     def score_again(self) -> None:
-        """Have every node scored again, the best first; meanwhile the order stays."""
+        """Schedule all nodes to be scored again, the best first; meanwhile the order stays."""
         if self._slow is not None:
             self._due = {name: None for _, name in self._ranked}
 
     def score_node_again(self, name: str) -> None:
-        """Have a node scored again of which something changed that fitting does not depend on."""
+        """Schedule a node to be scored again, after a change that does not affect fitting."""
         if self._slow is not None and self.fits(name):
             self._due[name] = None
 
     def follow_changes(self) -> None:
-        """Learn which nodes fit now; those that changed wait to be scored where that is slow."""
+        """Update which nodes fit. If scoring is slow, those that changed are scheduled for it."""
         position = self._changes.position
         if position == self._position:
             return
@@ -174,7 +174,7 @@ class FitIndex:
         return [round(-MAX_NODE_SCORE * rank_of(name, 0.0)) for name in names]
 
     def standing(self, name: str) -> Standing | None:
-        """Where a node stands; None where it does not fit."""
+        """A node's standing; None if it does not fit."""
         rank = self._ranks.get(name)
         return None if rank is None else Standing(-rank, bisect_left(self._ranked, (rank, "")), len(self._ranked))
 
@@ -185,16 +185,16 @@ class FitIndex:
 
     @property
     def after_preemption(self) -> Collection[str]:
-        """The names of all nodes that would hold the request if every pod there ended; followed once asked for."""
+        """The names of the nodes that would fit the request if every pod there ended; kept current after first use."""
         if self._after_preemption is None:
             nodes, request = self._ledger.nodes, self.shape.request
             self._after_preemption = {name for name, node in nodes.items() if can_ever_fit(node, request)}
         return self._after_preemption
 
     def best(self, among: Collection[str], count: int, *, only_equal: bool = False) -> list[str]:
-        """The ``count`` best fitting nodes among the given distinct names; ``among`` answers ``in`` quickly.
+        """The ``count`` best fitting nodes of ``among``, which has distinct names and a fast ``in``.
 
-        ``only_equal``: those alone that are as good as the first, so one or more unless none fits.
+        ``only_equal``: only those as good as the first; at least one if any fits.
         """
         if len(among) * _WALK_ADVANTAGE < len(self._ranked):
             ranks = self._ranks
@@ -213,7 +213,7 @@ class FitIndex:
         return chosen
 
     def recount(self) -> list[str]:
-        """Rank every node again; returns the names whose rank was wrong before. As dear as building the index."""
+        """Rank every node again; returns the names with a wrong rank. Costs as much as building the index."""
         self.follow_changes()
         known = self._ranks
         fresh = {name: rank for name, node in self._ledger.nodes.items() if (rank := self._rank(node)) is not None}
@@ -223,7 +223,7 @@ class FitIndex:
         return wrong
 
     def _rank(self, node: NodeState) -> float | None:
-        """The node's place in the order; None where the shape does not fit. Where scoring is slow, that of before."""
+        """The node's rank; None if the shape does not fit. If scoring is slow, its last rank."""
         request = self.shape.request
         if not (node.known and node.fits(request)):
             return None
@@ -252,7 +252,7 @@ class FitIndex:
         self._place(name, rank)
 
     def _place(self, name: str, now: float | None) -> None:
-        """Give a node its place in the order; None takes it out."""
+        """Move a node to its rank; None removes it."""
         before = self._ranks.get(name)
         if before == now:
             return
@@ -269,7 +269,7 @@ class FitIndex:
 
 
 class FitIndexes:
-    """The indexes of the shapes asked for lately, one per shape. ``slow``: what scores in place of a policy's table."""
+    """The indexes of the shapes used lately, one per shape. ``slow``: scores in place of a policy's function."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class FitIndexes:
         self._recounted = 0
 
     def get(self, shape: Shape) -> FitIndex:
-        """Return the shape's index, refreshed; the one unused for longest makes room for a new one."""
+        """Return the shape's index, refreshed. A new one replaces the one that was unused for longest."""
         index = self._by_shape.get(shape)
         if index is None:
             slow = self._slow.get(shape.node_policy)
@@ -300,7 +300,7 @@ class FitIndexes:
         return index
 
     def recount_next(self) -> list[str]:
-        """Recount one index, another one each time; returns the names of the nodes that it had ranked wrongly."""
+        """Recount one index, another one each time; returns the nodes that it had ranked wrongly."""
         if not self._by_shape:
             return []
         self._recounted += 1
@@ -308,7 +308,7 @@ class FitIndexes:
         return indexes[self._recounted % len(indexes)].recount()
 
     def score_due(self, count: int) -> bool:
-        """Score so many of the nodes that wait for it, of one shape after the other; False where none waits."""
+        """Score up to ``count`` of the nodes to be scored, shape by shape; False if none is left."""
         for index in tuple(self._by_shape.values()):
             if index.is_slow:
                 index.follow_changes()
@@ -318,18 +318,18 @@ class FitIndexes:
         return False
 
     def score_again(self, policy: str) -> None:
-        """Have every node scored again for the shapes of a policy, whose preferences have changed."""
+        """Schedule all nodes to be scored again for the shapes of a policy whose preferences changed."""
         for index in self._by_shape.values():
             if index.shape.node_policy == policy:
                 index.score_again()
 
     def score_node_again(self, name: str) -> None:
-        """Have a node scored again for every shape whose scores are slow; what fits stays."""
+        """Schedule a node to be scored again for every shape with slow scores; fitting does not change."""
         for index in self._by_shape.values():
             index.score_node_again(name)
 
     def find(self, shape: Shape) -> FitIndex | None:
-        """Return the shape's index, refreshed, where it was asked for lately; makes none and keeps none longer."""
+        """Return the shape's index, refreshed; None if there is none. Neither creates nor prolongs one."""
         index = self._by_shape.get(shape)
         if index is not None:
             index.refresh()

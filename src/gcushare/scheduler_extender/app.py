@@ -1,4 +1,4 @@
-"""The wiring: settings into states, watches, services and one server, started and stopped in order."""
+"""The program's wiring: settings into states, watches, services and a server, started and stopped in order."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ from gcushare.vendors import VENDORS
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
-"""For requests under way at the end: above the time that a bind may take."""
+"""For requests in progress at the end: more than a bind may take."""
 BINDS_DRAIN_S = BindTimes().total_s + 0.5
-"""For binds whose caller is gone, and may have begun just before the last request was cut."""
+"""For binds whose caller is gone; they may have begun just before the last request was cut."""
 EVENTS_DRAIN_S = 0.5
 DRAIN_S = REQUESTS_DRAIN_S + BINDS_DRAIN_S + EVENTS_DRAIN_S + 1.0
-"""For all of it one after the other, and what ending a server takes beside; the Lease is given up after it."""
+"""For all of these in sequence, and for stopping the servers. The Lease is released after that."""
 
 _LIVE_GRACE_S = 30.0
 
@@ -93,7 +93,7 @@ class Followers:
     pods: Reflector[Pod]
 
     async def wait_synced(self) -> None:
-        """Return once both watch caches were complete."""
+        """Wait until both watch caches are complete."""
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
 
@@ -108,21 +108,21 @@ async def run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
 
 
 def freeze_gc() -> None:
-    """Take what the first lists brought out of the garbage collector's walks.
+    """Exclude the objects of the first lists from garbage collection.
 
-    Hundreds of thousands of values that live as long as their pods hold no cycles; at 5,000 nodes and 50,000 pods
-    walking them all takes 0.1 to 0.3 s, in the middle of some filter call.
+    They have no cycles and live as long as their pods. With 5,000 nodes and 50,000 pods, a collection that visits them
+    takes 0.1 to 0.3 s, in the middle of a filter call.
     """
     gc.collect()
     gc.freeze()
 
 
 class Extender:
-    """One replica, built from settings and a client. ``server`` is set once it listens.
+    """One replica, built from settings and a client. ``server`` is set when it listens.
 
-    ``after_sync`` is called once, when the first lists of nodes and pods have been read. ``identity`` names the replica
-    in the Lease and differs between processes, restarts included; it, ``clock``, ``rng`` and ``serve`` are the
-    machine's where None.
+    ``after_sync`` is called once, after the first lists of nodes and pods. ``identity`` names the replica in the Lease
+    and must differ between processes, restarts included. If None, ``identity``, ``clock``, ``rng`` and ``serve`` are
+    the machine's own.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Extender:
         self.server: RunningServer | None = None
 
     async def run(self, shutdown: Shutdown) -> None:
-        """Follow, stand for election and serve until the shutdown, then drain: requests, binds, events, the lease."""
+        """Watch, take part in the election and serve until the shutdown; then drain requests, binds and events."""
         with self.verbs:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
                 self.server = await self._serve(self.make_application(), self._settings.serve)
@@ -183,7 +183,7 @@ class Extender:
                 self._start_loops(tasks)
 
     def make_application(self) -> web.Application:
-        """Build the application with every route."""
+        """Build the application with all routes."""
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
@@ -229,14 +229,14 @@ class Extender:
         return [*served, *(verb for each in self._unserved for verb in each.verbs)]
 
     async def _open_verbs(self) -> None:
-        """Answer the scheduler on its own port, from when there are certificates until the shutdown."""
+        """Answer the scheduler on its own port, once there are certificates, until the shutdown."""
         server = await self.verbs.open(self._find_verbs())
         try:
             self._servers.append(server)
             self._certificates.append(self.verbs.owner_of_certificates(server))
             await asyncio.Event().wait()
         finally:
-            # Where the shutdown came while it was being opened; otherwise it is stopped by then.
+            # Needed if the shutdown came while the port was opened; otherwise it is stopped already.
             await server.stop(0)
 
     def _start_loops(self, tasks: RootTasks) -> None:
@@ -246,7 +246,7 @@ class Extender:
         self.verbs.start_loops(tasks, self.followers.wait_synced)
         tasks.start("watch nodes", self.followers.nodes.run())
         tasks.start("watch pods", self.followers.pods.run())
-        tasks.start("wait for the first lists", self._note_synced())
+        tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
         for state, reporter in zip(self.states, self._reporters, strict=True):
             tasks.start(f"report refusals of {state.vendor.name}", reporter.run())
@@ -261,9 +261,9 @@ class Extender:
             "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.confirm_after)
         )
         if self._leading is not None:
-            tasks.start("elect a leader", self._stand_when_synced(self._leading))
+            tasks.start("elect a leader", self._elect_when_synced(self._leading))
 
-    async def _note_synced(self) -> None:
+    async def _finish_sync(self) -> None:
         await self.followers.wait_synced()
         await learn_once(self.states)
         self.serving.is_synced = True
@@ -271,8 +271,8 @@ class Extender:
             self._after_sync()
         await asyncio.Event().wait()
 
-    async def _stand_when_synced(self, leading: ReplicaLeadership) -> None:
-        """Stand for election only with complete watch caches: a leader that cannot answer is worse than none."""
+    async def _elect_when_synced(self, leading: ReplicaLeadership) -> None:
+        """Join the election only with complete watch caches: a leader that cannot answer is worse than none."""
         await self.followers.wait_synced()
         await leading.run()
 
@@ -305,7 +305,7 @@ class Extender:
         return self.serving.is_synced and self.leadership.is_leader
 
     def _answers_scheduler(self) -> bool:
-        """Whether the scheduler can call: `_serves`, and the port for its calls is open."""
+        """Whether the scheduler is answered: this replica serves, and the port for its calls is open."""
         return self._serves() and (not self.verbs.is_wanted or self.verbs.server is not None)
 
     def _now_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""Turns: long work on the loop that the scheduler's calls are answered on, cut into steps by what was done."""
+"""Split long work into steps, so that the event loop answers the scheduler's calls in between."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 
 
 class CooperativeYield:
-    """Lets others run after every ``most`` pieces of work; what a piece is, and how long it takes, the owner knows."""
+    """Yields to other tasks after every ``limit`` pieces of work. The caller defines what a piece is."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._done = 0
 
     async def after(self, pieces: int = 1) -> None:
-        """Count work that was done, and let others run when it is time."""
+        """Count work that was done, and yield if the limit is reached."""
         self._done += pieces
-        if self._done >= self._most:
+        if self._done >= self._limit:
             self._done = 0
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The loops beside the answers: recounting the ledger, and confirming what no watch event did."""
+"""Background loops: recount the ledger, learn typical requests, and confirm reservations without a watch event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_LOGGED = 20
 async def recount_periodically(
     states: Sequence[tuple[VendorState, Counter]], interval_s: float, heartbeat: Heartbeat
 ) -> None:
-    """Recount every ``interval_s`` seconds; what differs is logged, counted and repaired."""
+    """Recount every ``interval_s`` seconds; differences are logged, counted and repaired."""
     while True:
         heartbeat.beat()
         await asyncio.sleep(interval_s)
@@ -39,14 +39,14 @@ async def recount_periodically(
 
 
 async def learn_periodically(states: Sequence[VendorState], interval_s: float) -> None:
-    """Learn every ``interval_s`` seconds what pods typically ask for."""
+    """Learn the typical requests of pods every ``interval_s`` seconds."""
     while True:
         await asyncio.sleep(interval_s)
         await learn_once(states)
 
 
 async def learn_once(states: Sequence[VendorState]) -> None:
-    """Learn what pods typically ask for now; others get their turn in between."""
+    """Learn the typical requests once, and yield to other tasks in between."""
     for state in states:
         for _ in state.preferences.learn(state.bound):
             await asyncio.sleep(0)
@@ -71,13 +71,13 @@ def _report(state: VendorState, drifts: Sequence[Drift | FigureDrift]) -> None:
             fields(
                 vendor=state.vendor.name,
                 uid=drift.uid,
-                counted=_words(drift.counted),
-                observed=_words(drift.observed),
+                counted=_describe(drift.counted),
+                observed=_describe(drift.observed),
             ),
         )
 
 
-def _words(assignment: Assignment | None) -> str:
+def _describe(assignment: Assignment | None) -> str:
     if assignment is None:
         return "nothing"
     cards = ",".join(f"{grant.units} of card {grant.index}" for grant in assignment.grants) or "no card"

@@ -1,4 +1,4 @@
-"""What /metrics shows. Counting on the hot path is an addition; sums over nodes are made at a scrape."""
+"""The figures of /metrics. The hot path only increments counters; sums over nodes are computed at a scrape."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from gcushare.scheduler_extender.waking.waker import WakeCounters
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 
 Count = Callable[[str, float | None, str], None]
-"""Counts one answer: its result, the seconds it took where that is worth knowing, and the reason of a refusal."""
+"""Counts one answer: its result, its seconds or None, and the reason if it is a refusal or an error."""
 
 
 class RequestMetrics:
-    """Latencies and results of the scheduler's calls, by vendor and verb."""
+    """Times and results of the scheduler's calls, by vendor and verb."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -52,14 +52,14 @@ class RequestMetrics:
         )
 
     def drifts_of(self, vendor: str) -> Counter:
-        """The counter of one vendor's drifts; it stands at 0 from the start."""
+        """The counter of one vendor's drifts; it exists, as 0, from the start."""
         return self._drifts.labels(vendor)
 
     def count_for(self, vendor: str, verb: str, errors: Iterable[str]) -> Count:
         """Make the counter of one verb, with its labels looked up once.
 
-        What is counted of the reasons in ``errors`` stands at 0 from the start: of a series that begins at its first
-        error, Prometheus never sees that one.
+        The series of the reasons in ``errors`` exist, as 0, from the start: Prometheus misses the first error of a
+        series that begins with it.
         """
         seconds = self._seconds.labels(vendor, verb)
         counters = {("error", reason): self._results.labels(vendor, verb, "error", reason) for reason in errors}
@@ -84,7 +84,7 @@ class VendorCollector(Collector):
         self._totals = filters.totals
 
     def collect(self) -> Iterator[Metric]:
-        """Make the figures."""
+        """Compute the figures."""
         yield from self._units()
         yield self._reasons()
         state, binds = self._state, self._binds
@@ -167,7 +167,7 @@ class VendorCollector(Collector):
 
 
 class WatchFigures(Protocol):
-    """What a watch says of itself; ``kube.reflector.Reflector`` does."""
+    """The figures of a watch; ``kube.reflector.Reflector`` has them."""
 
     counters: ReflectorCounters
 
@@ -185,7 +185,7 @@ class ReplicaCollector(Collector):
         self._watches = watches
 
     def collect(self) -> Iterable[Metric]:
-        """Make the figures."""
+        """Compute the figures."""
         leading = GaugeMetricFamily("gcushare_leader", "1 where this replica serves the scheduler.")
         leading.add_metric((), int(self._answers()))
         age = GaugeMetricFamily(
@@ -213,7 +213,7 @@ class ReplicaCollector(Collector):
 
 
 class EventCollector(Collector):
-    """What became of the Events handed over, of the refusals that were to be reported, and of pods with room."""
+    """The outcomes of Events, of reports of refusals, and of notes that room was found."""
 
     def __init__(
         self, recorded: RecorderCounters, reports: Mapping[str, RefusalCounters], wakes: Mapping[str, WakeCounters]
@@ -223,7 +223,7 @@ class EventCollector(Collector):
         self._wakes = wakes
 
     def collect(self) -> Iterator[Metric]:
-        """Make the figures."""
+        """Compute the figures."""
         events = CounterMetricFamily(
             "gcushare_events", "Events handed over, by what became of them.", labels=("outcome",)
         )
@@ -251,12 +251,12 @@ class EventCollector(Collector):
 
 
 def register(registry: CollectorRegistry, collectors: Sequence[Collector]) -> None:
-    """Add collectors; the vendors' figures share their names, so they are asked together."""
+    """Register collectors. The vendors' figures share their names, so they are merged."""
     registry.register(_Merged(collectors))
 
 
 class _Merged(Collector):
-    """Several collectors whose families of one name become one family, as the format demands."""
+    """Merges the families of one name from several collectors, as the format requires."""
 
     def __init__(self, collectors: Sequence[Collector]) -> None:
         self._collectors = collectors

@@ -1,4 +1,4 @@
-"""What the extender needs from outside, as small as it is used; the adapters below fit, and so do tests' fakes."""
+"""The extender's ports to the outside: small protocols, with the adapters of a real cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PodApi(Protocol):
         resource_version: str = "",
         timeout_s: float | None = None,
     ) -> None:
-        """Bind a pod and write its record, both or neither; neither where it is not at ``resource_version`` now."""
+        """Bind a pod and write its record, both or neither; neither if the pod is not at ``resource_version``."""
         ...
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
@@ -33,28 +33,28 @@ class PodApi(Protocol):
 
 
 class WakeApi(Protocol):
-    """How kube-scheduler is made to try a pod again. Raises the errors of ``gcushare.kube.errors``."""
+    """Makes kube-scheduler try a pod again. Raises the errors of ``gcushare.kube.errors``."""
 
     async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
-        """Write on a waiting pod when room for it was found; a moment that is not the last one written."""
+        """Write on a waiting pod when room for it was found. Each ``moment`` must differ from the last one."""
         ...
 
 
 class Leadership(Protocol):
-    """Whether this replica is the one that serves; ``kube.election.LeaderElector`` is one."""
+    """Whether this replica serves. ``kube.election.LeaderElector`` is an implementation."""
 
     @property
     def is_leader(self) -> bool:
-        """Whether no other replica can be serving now."""
+        """Whether this replica leads; no other replica can be serving then."""
         ...
 
     @property
     def holder(self) -> str:
-        """Who serves, as far as is known; empty when no replica does."""
+        """The name of the replica that serves, as far as is known; empty if none does."""
         ...
 
     def holds(self, margin_s: float) -> bool:
-        """Whether this replica serves and no other can begin to within ``margin_s``."""
+        """Whether this replica serves, and no other can begin within ``margin_s`` seconds."""
         ...
 
 
@@ -65,7 +65,7 @@ class AlwaysLeader:
     holder = ""
 
     def holds(self, margin_s: float) -> bool:
-        """There is no other replica."""
+        """Always, because there is no other replica."""
         return True
 
 

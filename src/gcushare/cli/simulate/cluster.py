@@ -109,7 +109,7 @@ class SimulatedCluster:
     def _note(self, node: SimulatedNode) -> None:
         room = room_of(node.state, node.cpu_milli, node.memory_mib, node.spec.model)
         node.room = self._rooms.setdefault(room, room)
-        self.changes.note(node.spec.name)
+        self.changes.record(node.spec.name)
 
 
 def request_of(demand: Demand) -> CardRequest:

@@ -79,7 +79,7 @@ class Feed:
 
     def _touch(self, key: str) -> None:
         self._encoded.pop(key, None)
-        self._log.note(key)
+        self._log.record(key)
         self._wake.set()
 
     @property

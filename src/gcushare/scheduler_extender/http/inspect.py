@@ -1,7 +1,7 @@
-"""inspect: the documents of who uses what, whole or one node, once or followed as it changes.
+"""inspect: the documents of nodes, cards and their pods; of all nodes or one, once or as a stream of changes.
 
-A document of 5,000 nodes is megabytes. It is written node by node and yields to other requests in between, so that
-a curl never delays the scheduler; each node is true by itself, the whole is not one instant.
+A document of 5,000 nodes has megabytes. It is written node by node and yields to other requests in between, so that a
+curl never delays the scheduler. Each node is consistent; the whole document is not of one instant.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
 
 _SLICE_BYTES = 64 * 1024
-"""Written between two yields: well below a millisecond of encoding."""
+"""Bytes written between two yields: well below a millisecond of encoding."""
 
 WATCH_PAUSE_S = 0.1
-"""Changes of a node within this time are sent once."""
+"""Several changes of a node within this time are sent as one."""
 
 
 class InspectService:
@@ -30,10 +30,10 @@ class InspectService:
         state.ledger.listen(lambda _: self._wake.set())
 
     def require(self, name: str) -> None:
-        """Make sure that there is something to say about a node.
+        """Check that a node is known.
 
         Raises:
-            NotFoundError: there is no such node, or it has no cards of this vendor.
+            NotFoundError: the node does not exist, or has no cards of this vendor.
         """
         node = self._state.ledger.nodes.get(name)
         if node is None or not node.known:
@@ -42,7 +42,7 @@ class InspectService:
             )
 
     async def document(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
-        """Write the document in pieces: every node by name, or only one."""
+        """Write the document in pieces: all nodes by name, or one node."""
         names = self._names() if node_name is None else [node_name]
         piece = bytearray(OPENING)
         separator = b""
@@ -59,9 +59,9 @@ class InspectService:
         yield bytes(piece + CLOSING)
 
     async def watch(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
-        """Write one JSON line per node as it is now (ADDED), then one for each change, without end.
+        """Write one JSON line per node (ADDED), then one line per change, without end.
 
-        A reader that is slow gets fewer lines, not a longer queue: a node that changed twice is sent once.
+        A slow reader gets fewer lines, not a longer queue: a node that changed twice is sent once.
         """
         position = self._state.changes.position
         known: set[str] = set()
@@ -83,7 +83,7 @@ class InspectService:
         await asyncio.sleep(WATCH_PAUSE_S)
 
     def _line(self, name: str, known: set[str]) -> bytes | None:
-        """Say what became of a node since its last line; None when there is nothing to say."""
+        """The line of a node that changed; None if the reader does not know the node and it is gone."""
         node = self._state.ledger.nodes.get(name)
         if node is None or not node.known:
             if name not in known:

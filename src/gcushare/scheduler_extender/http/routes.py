@@ -1,4 +1,4 @@
-"""The HTTP surface: which path answers what. Decisions are the services'; errors become answers in ``runtime``."""
+"""The HTTP routes. Services decide, and ``runtime.http.answers`` turns errors into answers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 
 _JSON = CIMultiDict({"Content-Type": "application/json"})
 _MAX_WATCHERS = 64
-"""Followers of inspect at once; each is a connection and a set of names."""
+"""Readers that may watch inspect at once; each has a connection and a set of names."""
 
 _GONE_AFTER_S = 5.0
-"""How often a quiet follower is looked at, whether it is still there."""
+"""How often the connection of a quiet reader is checked."""
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -44,9 +44,9 @@ class NotReady(RetryableError):
 
 
 class Serving:
-    """Whether the scheduler's calls are answered here: the watch caches are complete, and this replica leads.
+    """Whether this replica answers the scheduler: its watch caches are complete, and it leads.
 
-    ``is_catching_up``: whether this replica was elected and reads what the leader before it did.
+    ``is_catching_up``: whether this replica was elected and still reads what the leader before it did.
     """
 
     def __init__(self, leadership: Leadership, is_catching_up: Callable[[], bool] = lambda: False) -> None:
@@ -56,10 +56,10 @@ class Serving:
         self.stopping = asyncio.Event()
 
     def require(self) -> None:
-        """Let a call of the scheduler pass.
+        """Check that a call of the scheduler may be answered.
 
         Raises:
-            NotReady, NotLeader: answered with 503; the scheduler tries the pod again.
+            NotReady, NotLeader: it is answered with 503, and the scheduler tries the pod again.
         """
         self.require_synced()
         obstacle = self.find_obstacle()
@@ -67,7 +67,7 @@ class Serving:
             raise NotReady(obstacle) if self._is_catching_up() else NotLeader(obstacle)
 
     def find_obstacle(self) -> str | None:
-        """Why this replica does not answer the scheduler although its watch caches are complete; None where it does."""
+        """Why this replica does not answer the scheduler although its watch caches are complete; None if it does."""
         if self._leadership.is_leader:
             return None
         if self._is_catching_up():
@@ -75,10 +75,10 @@ class Serving:
         return f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
 
     def require_synced(self) -> None:
-        """Let a question of any caller pass; followers answer it as well.
+        """Check that a request to read may be answered; replicas that do not lead answer it as well.
 
         Raises:
-            NotReady: answered with 503.
+            NotReady: it is answered with 503.
         """
         if not self.is_synced:
             raise NotReady("nodes and pods are not read yet; try again in a moment")
@@ -109,7 +109,7 @@ class VendorRoutes:
         """The scheduler's calls."""
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes of people and programs that only read."""
+        """The routes that only read."""
         prefix = self._services.state.vendor.url_prefix
         return [
             *_get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
@@ -125,11 +125,11 @@ class VendorRoutes:
 
     @contextmanager
     def _counting_failures(self, verb: str, started: float) -> Iterator[None]:
-        """Count what has no place in the verb's answer, and becomes one of HTTP."""
+        """Count errors for which the verb's answer has no field, so that they become HTTP errors."""
         try:
             yield
         except (NotLeader, NotReady) as error:
-            # Without its time: a thousand of a microsecond would make the answers look quick.
+            # Without its time: a thousand answers of a microsecond would make all answers look fast.
             reason = "not_leader" if isinstance(error, NotLeader) else "not_ready"
             self._counts[self._services.vendor_name, verb]("turned_away", None, reason)
             raise
@@ -141,7 +141,7 @@ class VendorRoutes:
     def _answer(
         self, verb: str, ask: Callable[[bytes], Answer | Awaitable[Answer]], body: bytes
     ) -> bytes | Awaitable[bytes]:
-        """Answer filter or prioritize: at once, or later where the pod has to be read."""
+        """Answer filter or prioritize: at once, or later if the pod has to be read."""
         started = time.perf_counter()
         with self._counting_failures(verb, started):
             self._serving.require()
@@ -215,8 +215,8 @@ async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> 
 async def _while_read(
     request: web.Request, stop: asyncio.Event, pieces: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Pass pieces on until ``stop`` is set or the reader has gone; a quiet cluster gives no write that would tell."""
-    stopped = asyncio.create_task(stop.wait(), name="wait for the end of serving")
+    """Pass pieces on until ``stop`` is set or the reader is gone. Without changes no write would show that it is."""
+    stopped = asyncio.create_task(stop.wait(), name="wait for the shutdown")
     coming = asyncio.create_task(_next(pieces), name="next change for inspect")
     try:
         while not stopped.done() and request.transport is not None and not request.transport.is_closing():
@@ -238,12 +238,12 @@ async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
 
 
 def _is_on(request: web.Request, name: str) -> bool:
-    """Whether a switch stands in the query: ``?watch``, ``?watch=1`` or ``?watch=true``."""
+    """Whether a switch is in the query: ``?watch``, ``?watch=1`` or ``?watch=true``."""
     return request.query.get(name, "0").lower() in ("", "1", "true")
 
 
 def _wants_text(request: web.Request) -> bool:
-    """Whether text is preferred to JSON: an Accept header that names text/plain before, or without, JSON."""
+    """Whether the Accept header prefers text/plain to JSON: it names it first, or alone."""
     kinds = [part.partition(";")[0].strip().lower() for part in request.headers.get("Accept", "").split(",")]
     text = kinds.index("text/plain") if "text/plain" in kinds else None
     json = kinds.index("application/json") if "application/json" in kinds else len(kinds)
@@ -251,7 +251,7 @@ def _wants_text(request: web.Request) -> bool:
 
 
 def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) -> list[web.RouteDef]:
-    """The routes outside the vendors' prefixes: the version, and what there is."""
+    """The routes outside the vendors' prefixes: the version, and the list of endpoints."""
     lines = [f"gcushare-scheduler-extender v{__version__}", ""]
     for path, text in [*list_endpoints(services), *more]:
         lines.append(f"{path:<52} {text}")
@@ -292,7 +292,7 @@ class UnservedVendor:
 
 
 def list_endpoints(services: list[Services]) -> list[tuple[str, str]]:
-    """Every endpoint with what it answers."""
+    """Every endpoint with a description."""
     found = [
         ("GET  /", "this page"),
         ("GET  /version", "the version"),

@@ -1,1 +1,1 @@
-"""What the watches of Nodes and Pods say, reduced to one ledger per vendor."""
+"""The state of each vendor: what the watches of Nodes and Pods brought, reduced to one ledger."""

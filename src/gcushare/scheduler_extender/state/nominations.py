@@ -1,8 +1,8 @@
 """Preemptors that wait for their victims to end, and the nodes where room is kept for them.
 
-kube-scheduler says where in the pod's ``status.nominatedNodeName``; where preempt left it one node only, that is known
-from our own answer some moments before. As in kube-scheduler, room is kept from pods of the same or a lower priority;
-one of a higher priority may take it.
+kube-scheduler writes the node into the pod's ``status.nominatedNodeName``. If preempt answered one node only, our own
+answer tells us a moment earlier. As in kube-scheduler, room is kept from pods of the same or a lower priority; a pod of
+a higher priority may take it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 
 KEPT_S = 300.0
-"""How long room is kept: ten times the grace that pods have by default. A victim that takes longer has its preemptor
-choose again; a preemptor that never comes back must not close a card to others."""
+"""How long room is kept: ten times the default grace period of pods. If a victim takes longer, its preemptor chooses
+again. A preemptor that never comes back must not block a card."""
 
 EXPECTED_S = 10.0
-"""How long an answer of preempt counts before the pod is seen to be nominated; that takes milliseconds."""
+"""How long our answer to preempt counts until the watch shows the nomination, which takes milliseconds."""
 
 MAX_NOMINEES = 1024
-"""Pods remembered; of more, the one nominated longest ago is forgotten, and takes its chance as any pod does."""
+"""Nominees stored. If there are more, the oldest is dropped and competes like any other pod."""
 
 _MAX_VICTIMS = 256
-"""Victims remembered of one answer; that pods are leaving is seen from the watch a moment later anyway."""
+"""Victims stored of one answer; the watch shows leaving pods a moment later anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nominee:
-    """A pod for which room is kept. ``is_seen``: its status names the node; else it is only what preempt answered.
+    """A pod for which room is kept. ``is_seen``: its status names the node; otherwise only preempt's answer does.
 
-    ``is_over``: the time is up, and that was announced.
+    ``is_over``: its time has passed, and that was announced.
     """
 
     pod: PodRef
@@ -60,7 +60,7 @@ class Nominee:
 class Nominations:
     """The nominees of one vendor, in the order in which they were nominated, and the pods that are leaving.
 
-    ``announce`` gets each node where room is kept for one nominee less, as no change of the ledger says so.
+    ``announce`` is called with each node that keeps room for one nominee less: the ledger does not change then.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Nominations:
         self._announce = announce
         self._nominees: dict[str, Nominee] = {}
         self.released: set[str] = set()
-        """Nodes where room is kept for one nominee less, since somebody last took them from here."""
+        """Nodes that keep room for one nominee less, since the waker last emptied this set."""
         self.leaving: set[str] = set()
         """Pods with cards whose deletion was asked for."""
 
@@ -86,36 +86,36 @@ class Nominations:
         return uid in self._nominees
 
     def expect(self, request: SchedulingRequest, kept: Mapping[str, Sequence[str]]) -> None:
-        """Take preempt's answer, the victims by node; several nodes are none, until the scheduler has chosen.
+        """Record preempt's answer, the victims by node. With several nodes, the scheduler has yet to choose.
 
-        Of a nominee of this node it starts the time again: other victims are being ended for it than before.
+        For a nominee of this node the time starts again, because other victims end for it than before.
         """
         if len(kept) != 1:
             return
         ((node, victims),) = kept.items()
         known = self._nominees.get(request.pod.uid)
         is_seen = known is not None and known.node == node and known.is_seen
-        self._note(request, node, is_seen=is_seen, victims=frozenset(victims[:_MAX_VICTIMS]))
+        self._record(request, node, is_seen=is_seen, victims=frozenset(victims[:_MAX_VICTIMS]))
 
-    def see(self, request: SchedulingRequest, node: str) -> None:
-        """Take what an unbound pod's status says: the node that it is nominated for, empty for none."""
+    def update(self, request: SchedulingRequest, node: str) -> None:
+        """Update from an unbound pod's status. ``node``: the one that it is nominated for; empty for none."""
         known = self._nominees.get(request.pod.uid)
         if not node:
             if known is not None and known.is_seen:
                 self.forget(request.pod.uid)
             return
         if known is None or known.node != node:
-            self._note(request, node, is_seen=True)
+            self._record(request, node, is_seen=True)
         elif not known.is_seen:
-            self._note(request, node, is_seen=True, victims=known.victims)
+            self._record(request, node, is_seen=True, victims=known.victims)
 
     def forget(self, uid: str) -> None:
-        """The pod is bound, or gone; repeatable."""
+        """Drop a nominee that is bound or gone; repeatable."""
         if (known := self._nominees.pop(uid, None)) is not None:
             self._release(known.node)
 
     def announce_ended(self) -> None:
-        """Announce the nominees whose time is up, each once; preempt may still start the time again."""
+        """Announce the nominees whose time has passed, each once. Preempt may still start the time again."""
         now_s = self._monotonic()
         for uid, nominee in self._nominees.items():
             if not nominee.is_over and now_s >= nominee.ends_s():
@@ -127,7 +127,7 @@ class Nominations:
         self._announce(node)
 
     def closed_to(self, request: SchedulingRequest) -> frozenset[str]:
-        """The nodes that would fit a pod if nothing were kept there; few, and mostly none."""
+        """The nodes where a pod fits only into room that is kept for nominees. Mostly none."""
         if not self._nominees:
             return frozenset()
         closed: list[str] = []
@@ -140,24 +140,24 @@ class Nominations:
         return frozenset(closed)
 
     def find_peers(self, request: SchedulingRequest) -> tuple[Shape, int, str]:
-        """Equal for pods to which the same nodes are closed: those of a shape and priority, but each nominee alone."""
+        """A key that pods share if the same nodes are closed to them: shape and priority; a nominee has its own."""
         pod = request.pod
         return request.shape, pod.priority, pod.uid if pod.uid in self._nominees else ""
 
     def room_left(self, request: SchedulingRequest, node: str) -> RoomLeft:
-        """What of a node's cards is left to a pod; empty where nothing is kept from it."""
+        """Units of a node's cards that are left to a pod; empty if nothing is kept from it."""
         ahead = self.find_ahead(request.pod).get(node)
         return self.find_room(node, ahead).left if ahead else {}
 
-    def words(self, request: SchedulingRequest, node: str) -> str:
-        """Say for whom room of a node is kept from a pod."""
+    def describe_kept(self, request: SchedulingRequest, node: str) -> str:
+        """Name the nominees for which room of a node is kept from a pod."""
         names = (f"{each.pod} (priority {each.pod.priority})" for each in self.find_ahead(request.pod).get(node, ()))
         return f"kept for {', '.join(names)}, for which pods there are being ended"
 
     def find_ahead(self, pod: PodRef) -> dict[str, list[Nominee]]:
-        """The nominees that a pod has to leave room for, by node, the most important first; one pass over all.
+        """By node: the nominees that a pod has to leave room for, the highest priority first.
 
-        Of nominees of one priority the one nominated earlier goes first, so that no two wait for each other.
+        Of two nominees of one priority, the earlier one goes first, so that they do not wait for each other.
         """
         now_s, ahead = self._monotonic(), dict[str, list[Nominee]]()
         is_before = True
@@ -173,7 +173,7 @@ class Nominations:
         return ahead
 
     def find_room(self, name: str, ahead: Sequence[Nominee]) -> RoomAfterNominees:
-        """What nominees of a node that go ahead of a pod leave to it, and who is leaving: for them, or anyway."""
+        """The room that a node has for a pod after the nominees ``ahead`` of it, and which pods are leaving."""
         node = self._ledger.nodes.get(name)
         if node is None or not (ahead or self.leaving):
             return NO_NOMINEES
@@ -181,10 +181,10 @@ class Nominations:
         leaving = frozenset(uid for uid in node.assignments if uid in self.leaving or uid in expected)
         return RoomAfterNominees(leaving, compute_room_left(node, [nominee.request for nominee in ahead], leaving))
 
-    def _note(
+    def _record(
         self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
     ) -> None:
-        """Keep room from now on; of a nominee that stays on its node the place among equals stays as well."""
+        """Keep room from now on. A nominee that stays on its node keeps its place among equals."""
         uid, now_s = request.pod.uid, self._monotonic()
         if (known := self._nominees.get(uid)) is not None and known.node != node:
             self.forget(uid)

@@ -1,6 +1,6 @@
-"""What changed in the records of pods, in the log at debug: their annotations before and after, and their phases.
+"""Log at debug how the records of pods change: their annotations before and after, and their phases.
 
-Off, it keeps nothing: a cluster's worth of annotations is remembered only while somebody reads such lines.
+At other levels it stores nothing: the annotations of a whole cluster are kept only if such lines are written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Seen:
 
 
 class PodChangeLog:
-    """One of those who learn of pods; decides nothing."""
+    """An observer of pods that only logs."""
 
     def __init__(self, vendors: Sequence[Vendor]) -> None:
         self._keys = frozenset((*chain.from_iterable(map(record_keys, vendors)), CARD_UUID, CORRECTED))
@@ -35,7 +35,7 @@ class PodChangeLog:
         self._seen: dict[str, _Seen] = {}
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Log how a pod differs from what it was."""
+        """Log how a pod differs from its last state."""
         if not logger.isEnabledFor(logging.DEBUG):
             return
         now = _Seen(pod.status.phase, self._record_of(pod))

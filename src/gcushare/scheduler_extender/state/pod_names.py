@@ -1,4 +1,4 @@
-"""Pods by namespace and name: what people ask with, while everything else goes by uid."""
+"""Pods by namespace and name, for questions of people; all other code uses uids."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from gcushare.core.nodes import PodRef
 
 
 class PodNames:
-    """The pods that are known. At 50,000 pods a table of two megabytes: keys and values are objects kept anyway."""
+    """The known pods. With 50,000 pods it takes two megabytes, because its keys and values exist elsewhere too."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, PodRef | tuple[PodRef, ...]] = {}
-        """By the name alone; several pods where namespaces, or a pod and its successor, share it."""
+        """By name without namespace; a tuple if pods of several namespaces, or a pod and its successor, share it."""
 
-    def note(self, pod: PodRef) -> None:
-        """Take a pod, instead of what was known of its uid."""
+    def add(self, pod: PodRef) -> None:
+        """Add a pod, or replace the one of its uid."""
         others = tuple(each for each in self._named(pod.name) if each.uid != pod.uid)
         self._by_name[pod.name] = (*others, pod) if others else pod
 
     def forget(self, pod: PodRef) -> None:
-        """The pod is gone; repeatable."""
+        """Remove a pod; repeatable."""
         named = self._named(pod.name)
         others = tuple(each for each in named if each.uid != pod.uid)
         if len(others) > 1:
@@ -29,7 +29,7 @@ class PodNames:
             del self._by_name[pod.name]
 
     def find(self, namespace: str, name: str) -> list[str]:
-        """The uids of the pods of this name, the one noted last first."""
+        """The uids of the pods of this name, the newest first."""
         return [pod.uid for pod in reversed(self._named(name)) if pod.namespace == namespace]
 
     def _named(self, name: str) -> tuple[PodRef, ...]:

@@ -1,7 +1,7 @@
-"""The preferences of pods whose policy is learned, and the orders of nodes that follow from them.
+"""The preferences of pods with a learned policy, and the orders of nodes that follow from them.
 
-Valuing a node takes up to a millisecond, so it is done beside the scheduler's calls: a call scores a few nodes, and
-``run`` the others. What the calls compare is always there; it is older for as long as that takes.
+Scoring a node takes up to a millisecond, so calls of the scheduler score a few nodes, and ``run`` scores the others in
+the background. Calls always find scores; until ``run`` is done, some are older.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SCORED_PER_TURN = 4
 _PAUSE_S = 0.005
 """Between two turns of scoring, which take up to two milliseconds: the scheduler's calls come first."""
 _MOST_CHOICES = 4096
-"""Of so many pods it is remembered why they have their node: some 300 bytes each."""
+"""Pods for which the reason of their node is stored, some 300 bytes each."""
 
 
 class Preferences:
-    """What one vendor's learned policies prefer."""
+    """The preferences of one vendor's learned policies."""
 
     def __init__(self, ledger: Ledger, changes: ChangeLog, spare: SpareResources) -> None:
         self._ledger = ledger
@@ -63,12 +63,12 @@ class Preferences:
         return self._fill.rank_cards(node, request.cards, request.shape.amounts)
 
     def find_standing(self, request: SchedulingRequest, node: str) -> Standing | None:
-        """Where a node stands for a pod now; None where no call asked about such pods lately, or it does not fit."""
+        """A node's standing for a pod; None if no call asked for its shape lately, or the pod does not fit."""
         index = self.indexes.find(request.shape)
         return None if index is None else index.standing(node)
 
-    def note_choice(self, request: SchedulingRequest, node: str, standing: Standing | None) -> None:
-        """Remember why a pod was given this node, for whoever asks later; of the last few thousand pods."""
+    def record_choice(self, request: SchedulingRequest, node: str, standing: Standing | None) -> None:
+        """Store why a pod got this node, for explain; for the last few thousand pods."""
         uid = request.pod.uid
         self._choices.pop(uid, None)
         if standing is None:
@@ -82,15 +82,15 @@ class Preferences:
             self._choices.popitem(last=False)
 
     def find_choice(self, held: Assignment) -> ChoiceDocument | None:
-        """Why a pod has its node; None where that was decided elsewhere, or is forgotten."""
+        """Why a pod has its node; None if another program decided that, or it is no longer stored."""
         node, choice = self._choices.get(held.pod.uid, ("", None))
         return choice if node == held.node else None
 
     def learn(self, bound: Mapping[str, Assignment]) -> Iterator[None]:
-        """Learn what pods typically ask for from those on nodes with cards; a step takes about a millisecond.
+        """Learn the typical requests of the pods on nodes with cards. A step takes about a millisecond.
 
-        ``bound``: what pods hold, by uid. Pods without cards count too, for they take the CPU that cards need; but not
-        those that are on every node.
+        ``bound``: what pods hold, by uid. Pods without cards count too, because they take CPU that pods with cards
+        need; but not those that run on every node.
         """
         seen: Counter[Demand] = Counter()
         held = iter(list(bound.values()))
@@ -116,7 +116,7 @@ class Preferences:
             logger.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
 
     async def run(self) -> None:
-        """Score the nodes that a call left for later, until cancelled."""
+        """Score the nodes that calls left for later, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -125,27 +125,27 @@ class Preferences:
                 await asyncio.sleep(_PAUSE_S)
 
     def _score(self, node: NodeState, shape: Shape) -> float:
-        # Where one node had to be scored there may be more; the last time that this is set finds none.
+        # If one node had to be scored there may be more; the last run finds none.
         self._wanted.set()
         return self._fill.score(node, shape.request, shape.amounts)
 
 
 class SpareObserver:
-    """Takes nodes and pods, with cards or without, for what they say of CPU and memory."""
+    """Updates CPU and memory from nodes and pods, with cards or without."""
 
     def __init__(self, spare: SpareResources) -> None:
         self._spare = spare
 
     def on_node_update(self, node: Node) -> None:
-        """Take a node as it is now."""
+        """Update a node."""
         self._spare.offer(node.metadata.name, node_amounts(node))
 
     def on_node_delete(self, name: str) -> None:
-        """Take note that a node is gone."""
+        """Remove a node."""
         self._spare.offer(name, None)
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Take a pod as it is now."""
+        """Update a pod."""
         if pod.spec.node_name and not is_finished(pod):
             owners = {owner.kind for owner in pod.metadata.owner_references}
             comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE)
@@ -154,10 +154,10 @@ class SpareObserver:
             self._spare.give_back(pod.metadata.uid)
 
     def on_pod_delete(self, uid: str) -> None:
-        """Take note that a pod is gone."""
+        """Remove a pod."""
         self._spare.give_back(uid)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
-        """Lose every pod that is not among ``uids``."""
+        """Remove every pod but ``uids``."""
         for uid in self._spare.pods - uids:
             self._spare.give_back(uid)

@@ -1,4 +1,4 @@
-"""What a pod asks for, with the policies that apply to it: its author's where it names some, else the settings'."""
+"""A pod's request with the policies that apply to it: those of its annotations, else those of the settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gcushare.wire.spare import pod_amounts
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Names of the policies for pods whose author asks for none."""
+    """The policies for pods whose annotations name none."""
 
     node: str = "binpack"
     card: str = "binpack"
@@ -48,7 +48,7 @@ class SchedulingRequest:
 class RejectedRequest:
     """An unbound pod whose request is not granted, and why.
 
-    ``is_malformed``: its author wrote something that cannot be read, rather than something that is not granted.
+    ``is_malformed``: the request cannot be parsed; otherwise it can, but is not granted.
     """
 
     pod: PodRef
@@ -60,11 +60,11 @@ WaitingPod: TypeAlias = SchedulingRequest | RejectedRequest
 
 
 def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:
-    """Read a pod's request; None when it asks for no card of this vendor.
+    """Read a pod's request; None if it asks for no card of this vendor.
 
     Raises:
-        RemoteContractError: a quantity or an annotation of the author's is malformed; names the value.
-        Refused: well-formed, but nothing that this system grants.
+        RemoteContractError: a quantity or an annotation is malformed; the message has the value.
+        Refused: the request is well-formed, but this system does not grant it.
     """
     found = pod_request_and_options(pod, vendor)
     if found is None:
@@ -73,7 +73,7 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     if cards.whole and options.whole_card_policy is None:
         cards = replace(cards, whole_policy=policies.whole_card)
     node_policy, card_policy = options.node_policy or policies.node, options.card_policy or policies.card
-    # Others do not look at CPU and memory: pods that differ in nothing else share an order of nodes.
+    # The other policies ignore CPU and memory, so pods that differ only there share an order of nodes.
     amounts = pod_amounts(pod) if EXPECTED_FILL in (node_policy, card_policy) else NO_AMOUNTS
     annotations = pod.metadata.annotations
     old_record = tuple((key, annotations[key]) for key in record_keys(vendor) if key in annotations)

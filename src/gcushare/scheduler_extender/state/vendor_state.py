@@ -1,8 +1,8 @@
-"""One vendor's state: what the watches of Nodes and Pods said, reduced to what the ledger and the answers need.
+"""One vendor's state: what the watches of Nodes and Pods brought, reduced to what the ledger and the answers need.
 
-It is a function of the objects seen, whatever their order, and of the reservations of bindings under way. Whole
-objects are not kept: 50,000 pods would not fit the memory that an extender should take. A pod that was read is ahead
-of the watch, and stays as it was read until the watch comes to that version (see `ahead`).
+It depends on the objects received, whatever their order, and on the reservations of bindings in progress. Whole objects
+are not stored: 50,000 pods would take too much memory. A pod that was read is ahead of the watch, and stays as it was
+read until the watch reaches that version (see `ahead`).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _PODS_PER_STEP = 512
 _NODES_PER_STEP = 16
 
 MAX_REMEMBERED = 4096
-"""Pods remembered that filter had to read, for their own watch event has not arrived yet."""
+"""Pods that filter had to read, because their watch event had not arrived yet."""
 
 MAX_OFFERED_NAMES = 300_000
-"""Names of nodes kept in all that filter named: at most 20 for a pod unless it names all."""
+"""Node names stored in all that filter named: at most 20 for a pod, unless filter names all that fit."""
 
 
 class VendorState:
-    """The ledger of one vendor with the pods that wait, and what could not be read. One task applies, any may read."""
+    """The ledger of one vendor, its waiting pods, and what could not be read. One task updates it, any may read it."""
 
     def __init__(
         self,
@@ -71,42 +71,42 @@ class VendorState:
         self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
         self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)
-        """What pods prefer whose policy is learned."""
+        """The preferences of pods with a learned policy."""
         self.indexes = self.preferences.indexes
         self.waiting: dict[str, WaitingPod] = {}
         """Unbound pods by uid."""
         self.parked: dict[str, WaitingPod] = {}
-        """Unbound pods that ask for whole cards while no node serves any: another plugin's, as far as is known."""
+        """Unbound pods that ask for whole cards while no node serves any: probably another plugin's pods."""
         self._whole_nodes: set[str] = set()
         self._move_listeners: list[Callable[[Iterable[str]], None]] = []
         self.bound: dict[str, Assignment] = {}
-        """What the watch, or a read ahead of it, last said that bound pods hold, by uid; the source of the recount."""
+        """By uid: what bound pods hold according to the watch, or to a read ahead of it; the source of the recount."""
         self.ahead = ReadsAhead()
-        """Pods that were read and that the watch has not brought since."""
-        self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.note)
+        """Pods that were read, and that the watch has not brought since."""
+        self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.record)
         """The preemptors for which room is kept."""
         self.names = PodNames()
         """The pods of ``waiting``, ``parked`` and ``bound``."""
         self.asked = LastFilteredNodes()
-        """What the scheduler asked when it was last refused."""
-        self.offered = LastFilteredNodes(most_names=MAX_OFFERED_NAMES)
-        """What filter last named for a pod that has no node yet: only there it may be bound."""
+        """The nodes that a pod was last refused on."""
+        self.offered = LastFilteredNodes(max_names=MAX_OFFERED_NAMES)
+        """The nodes that filter last named for an unbound pod: bind accepts no other."""
         self.let_through = LastFilteredNodes()
-        """The same for pods that ask for 0 of our resources: all nodes asked about, and beside those named for cards,
-        so that long lists of one kind do not evict those of the other."""
+        """The same for pods that ask for 0 of our resources: all nodes asked about. A store of its own, so that these
+        long sets do not push out those of pods with cards."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
-        """Nodes that have cards, but whose kubelet counts none of them: no pod can come there."""
+        """Nodes with cards of which the kubelet counts none: no pod can be placed there."""
         self.pod_problems: dict[str, str] = {}
         self.over_use: dict[str, str] = {}
-        """What bound pods use beyond their grants, in words, by uid."""
+        """By uid: text on what bound pods use beyond their grants."""
         self._node_marks: dict[str, int] = {}
         self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
 
     # Nodes
 
     def on_node_update(self, node: Node) -> None:
-        """Take a node as it is now; a node that says the same of its cards as before costs next to nothing."""
+        """Update a node. If nothing about its cards has changed, that costs next to nothing."""
         name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
         mark = self._mark(annotations, capacity)
         if self._node_marks.get(name) == mark:
@@ -117,11 +117,11 @@ class VendorState:
             found = node_cards(self.vendor, annotations, capacity)
         except RemoteContractError as error:
             self.ledger.set_node(name, (), None)
-            self._note_whole_node(name, serves=False)
-            self._note_node_problem(name, str(error))
+            self._record_whole_node(name, serves=False)
+            self._record_node_problem(name, str(error))
             return
-        self._note_node_problem(name, "")
-        self._note_whole_node(name, serves=found is not None and SERVES_WHOLE in found.modes)
+        self._record_node_problem(name, "")
+        self._record_whole_node(name, serves=found is not None and SERVES_WHOLE in found.modes)
         if found is None:
             self.ledger.remove_node(name)
         else:
@@ -134,15 +134,15 @@ class VendorState:
                 self.nodes_without_units.add(name)
 
     def on_node_delete(self, name: str) -> None:
-        """Take note that a node is gone; what its pods hold stays counted until they are gone as well."""
+        """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
         self._node_marks.pop(name, None)
         self.node_problems.pop(name, None)
         self.nodes_without_units.discard(name)
-        self._note_whole_node(name, serves=False)
+        self._record_whole_node(name, serves=False)
         self.ledger.remove_node(name)
 
-    def _note_whole_node(self, name: str, *, serves: bool) -> None:
-        """Follow which nodes serve whole cards: from the first to the last, pods that ask for them wait for us."""
+    def _record_whole_node(self, name: str, *, serves: bool) -> None:
+        """Record whether a node serves whole cards. As long as one does, pods that ask for whole cards are ours."""
         served = bool(self._whole_nodes)
         (self._whole_nodes.add if serves else self._whole_nodes.discard)(name)
         if served == bool(self._whole_nodes):
@@ -156,7 +156,7 @@ class VendorState:
             listener(wholes)
 
     def listen_moved(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """Call ``listener`` with uids that went from ``parked`` to ``waiting`` or back, which no pod's event says."""
+        """Call ``listener`` with uids that moved between ``parked`` and ``waiting``: no pod's event reports that."""
         self._move_listeners.append(listener)
 
     def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
@@ -171,7 +171,7 @@ class VendorState:
             )
         )
 
-    def _note_node_problem(self, name: str, problem: str) -> None:
+    def _record_node_problem(self, name: str, problem: str) -> None:
         if not problem:
             if self.node_problems.pop(name, None) is not None:
                 logger.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
@@ -181,32 +181,32 @@ class VendorState:
 
     @property
     def max_nodes_asked(self) -> int:
-        """How many nodes one request may name; above it names were made up."""
+        """How many nodes one request may name; a longer list must be forged."""
         return 2 * len(self._node_marks) + SPARE_NODES
 
     # Pods
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Take a pod as the watch brings it. Pods that ask for nothing of this vendor leave no trace."""
+        """Update a pod that the watch brought. Pods that ask for nothing of this vendor are not stored."""
         if not self.ahead.hides(pod):
-            self._take_pod(pod)
+            self._update_pod(pod)
 
     def on_pod_read(self, pod: Pod, now_s: float) -> None:
-        """Take a bound pod as it was read at ``now_s``, a monotonic time; older words of the watch are ignored."""
-        self.ahead.note(pod, now_s)
-        self._take_pod(pod)
+        """Update a bound pod that was read at ``now_s``, a monotonic time; older states from the watch are ignored."""
+        self.ahead.record(pod, now_s)
+        self._update_pod(pod)
 
-    def _take_pod(self, pod: Pod) -> None:
+    def _update_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         if not pod.spec.node_name:
-            self._see_unbound(pod)
+            self._update_unbound(pod)
             return
         self._stop_waiting(uid)
         try:
             assignment = pod_assignment(pod, self.vendor)
         except (RemoteContractError, Refused) as error:
-            # Its request cannot be read or its record is damaged: it holds no card that we could name.
-            self._note_pod_problem(pod, str(error))
+            # Its request cannot be read, or its record is damaged: which card it holds is unknown.
+            self._record_pod_problem(pod, str(error))
             assignment = unplaced_assignment(pod, self.vendor) if not is_finished(pod) else None
         else:
             self.pod_problems.pop(uid, None)
@@ -214,23 +214,23 @@ class VendorState:
             self._release(uid)
         else:
             self.bound[uid] = assignment
-            self._note_over_use(pod)
-            self.names.note(assignment.pod)
+            self._record_over_use(pod)
+            self.names.add(assignment.pod)
             self.ledger.apply(assignment)
             (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
     def on_pod_delete(self, uid: str) -> None:
-        """Take note that a pod is gone: it holds nothing and waits for nothing; repeatable."""
+        """Remove a pod that is gone; repeatable."""
         self.ahead.forget(uid)
         self._stop_waiting(uid)
         self.pod_problems.pop(uid, None)
         self._release(uid)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
-        """Lose every pod that is not among ``uids``, all that existed at ``version``.
+        """Remove every pod but ``uids``, which are all that existed at ``version``.
 
-        Reservations stay, but their pods wait no more: whoever holds them settles them. Pods that were read at a later
-        version than the list's stay: they may be younger than it.
+        Reservations stay, but their pods no longer wait: the bind in progress settles them. Pods that were read at a
+        later version than the list's stay too: they may be newer than the list.
         """
         known = self.waiting.keys() | self.parked.keys() | self.bound.keys() | self.ahead.uids
         for uid in known - uids:
@@ -241,9 +241,9 @@ class VendorState:
             else:
                 self.on_pod_delete(uid)
 
-    def _note_over_use(self, pod: Pod) -> None:
-        if words := over_use_words(pod.metadata.annotations):
-            self.over_use[pod.metadata.uid] = words
+    def _record_over_use(self, pod: Pod) -> None:
+        if text := over_use_words(pod.metadata.annotations):
+            self.over_use[pod.metadata.uid] = text
         else:
             self.over_use.pop(pod.metadata.uid, None)
 
@@ -257,10 +257,10 @@ class VendorState:
         self.offered.forget(uid)
         self.let_through.forget(uid)
 
-    def _see_unbound(self, pod: Pod) -> None:
+    def _update_unbound(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         if uid in self.bound:
-            return  # Stale: a pod is bound once, permanently, and a later state than this one was read.
+            return  # Stale: a pod is bound once, permanently, so a later state is known.
         if is_finished(pod):
             self.on_pod_delete(uid)
             return
@@ -269,7 +269,7 @@ class VendorState:
         except (RemoteContractError, Refused) as error:
             self.parked.pop(uid, None)
             self.waiting[uid] = RejectedRequest(pod_ref(pod), str(error), isinstance(error, RemoteContractError))
-            self.names.note(self.waiting[uid].pod)
+            self.names.add(self.waiting[uid].pod)
             return
         if request is not None:
             here, there = self.waiting, self.parked
@@ -277,8 +277,8 @@ class VendorState:
                 here, there = there, here
             here[uid] = request
             there.pop(uid, None)
-            self.names.note(request.pod)
-            self.nominations.see(request, pod.status.nominated_node_name)
+            self.names.add(request.pod)
+            self.nominations.update(request, pod.status.nominated_node_name)
 
     def _release(self, uid: str) -> None:
         if (held := self.bound.pop(uid, None)) is not None:
@@ -287,7 +287,7 @@ class VendorState:
         self.nominations.leaving.discard(uid)
         self.ledger.forget(uid)
 
-    def _note_pod_problem(self, pod: Pod, problem: str) -> None:
+    def _record_pod_problem(self, pod: Pod, problem: str) -> None:
         uid = pod.metadata.uid
         if self.pod_problems.get(uid) != problem:
             self.pod_problems[uid] = problem
@@ -296,10 +296,10 @@ class VendorState:
                 fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
             )
 
-    # What filter read before the watch brought it
+    # Pods that filter read before the watch brought them
 
     def remember(self, request: SchedulingRequest) -> None:
-        """Keep what a pod that was read asks for until its watch event arrives."""
+        """Store the request of a pod that was read, until its watch event arrives."""
         uid = request.pod.uid
         for pods in (self.waiting, self.parked):
             if (known := pods.get(uid)) is not None:
@@ -310,21 +310,21 @@ class VendorState:
             self._remembered.popitem(last=False)
 
     def find_request(self, uid: str) -> SchedulingRequest | None:
-        """The request of an unbound pod, as the watch or the API server has it; None where it has none to grant."""
+        """The request of an unbound pod, from the watch or a read; None if it has none that can be granted."""
         waiting = self.find_waiting(uid)
         return waiting if isinstance(waiting, SchedulingRequest) else None
 
     def find_waiting(self, uid: str) -> WaitingPod | None:
-        """An unbound pod, as the watch or the API server has it."""
+        """An unbound pod, from the watch or a read; None if unknown."""
         return self.waiting.get(uid) or self.parked.get(uid) or self._remembered.get(uid)
 
     # Recount
 
     def recount(self) -> Iterator[list[Drift | FigureDrift]]:
-        """Count everything again from what the watch brought, and repair what differs; yields that, step by step.
+        """Count everything again from what the watch brought, and repair differences; yields them, step by step.
 
-        Reservations under way are no drift. A step takes less than a millisecond, but for the order of one shape's
-        nodes, another one each time (10 ms at 5,000 nodes); between two of them anything may change.
+        Reservations are no drift. A step takes less than a millisecond, except for ranking the nodes of one shape,
+        another one each time (10 ms with 5,000 nodes). Between two steps anything may change.
         """
         for some in _slices(list(self.bound.values()), _PODS_PER_STEP):
             found = [self._find_drift(assignment) for assignment in some]
@@ -336,7 +336,7 @@ class VendorState:
     def _find_drift(self, known: Assignment) -> Drift | None:
         uid = known.pod.uid
         if self.bound.get(uid) is not known:
-            return None  # Reported again since the recount began.
+            return None  # Updated since the recount began.
         drift = self.ledger.find_drift(uid, known)
         if drift is not None:
             self.ledger.apply(known)
@@ -353,7 +353,7 @@ class VendorState:
 
 
 def _at_newest(known: WaitingPod, version: str) -> WaitingPod:
-    """A waiting pod at a version that the scheduler knows, where the watch is late; what it asks for never changes."""
+    """A waiting pod at the version of a read if the watch is behind it; a pod's request never changes."""
     if isinstance(known, RejectedRequest) or known.version == version or not is_at_least(version, known.version):
         return known
     return replace(known, version=version)

@@ -1,9 +1,9 @@
-"""bind: reserve in the ledger, send one Binding that carries the record, and know what became of it.
+"""bind: reserve in the ledger, send one Binding that carries the record, and learn its outcome.
 
-The steps, and what is true when the process dies after each of them:
+The steps, and what holds if the process dies after each of them:
 
-1. reserve: nothing outside has changed; the restarted extender counts the pods that are bound, so not this one.
-2. Binding sent: the API server binds the pod with its record or does neither; the restarted extender reads which.
+1. reserved: nothing outside has changed. The restarted extender counts bound pods, so not this one.
+2. Binding sent: the API server binds the pod with its record, or does neither. The restarted extender reads which.
 3. answered: the reservation stays until the watch confirms it, or until `BindingClient.confirm` reads the pod.
 """
 
@@ -37,7 +37,7 @@ _MAX_LOGGED_PODS = 20
 
 
 class BindService:
-    """Binds pods of one vendor. Calls for one pod are joined: the scheduler may ask again before it has its answer."""
+    """Binds pods of one vendor. Calls for one pod share one bind: the scheduler may repeat a call before its answer."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class BindService:
 
         Raises:
             NotLeader: another replica serves.
-            Refused: pod or node unknown, another pod of that name, bound elsewhere, or the room was taken meanwhile.
-            GcushareError: the API server refused or could not be asked; the message says what became of the pod.
+            Refused: pod or node unknown, another pod has the name, bound to another node, or the room is gone.
+            GcushareError: the API server refused or could not be reached; the message has the pod's state.
         """
         under_way = self._under_way.get(arguments.pod.uid)
         if under_way is not None:
@@ -74,16 +74,16 @@ class BindService:
                     "has ended"
                 )
         else:
-            # Its own task: a scheduler that gives up waiting must not cancel a Binding half sent.
+            # A task of its own: a scheduler that stops waiting must not cancel a half-sent Binding.
             task = asyncio.create_task(self._bind(arguments), name=f"bind {arguments.pod}")
             self._under_way[arguments.pod.uid] = (arguments, task)
             task.add_done_callback(lambda done: self._finish(arguments.pod.uid, done))
         await asyncio.shield(task)
 
     async def drain(self, within_s: float | None = None) -> None:
-        """Wait for the bindings under way; none is left when this returns.
+        """Wait until no binding is in progress.
 
-        ``within_s``: after so long, by default the longest that a bind may take, what is left is cancelled.
+        ``within_s``: seconds after which the rest is cancelled; by default the longest time that a bind may take.
         """
         tasks = [task for _, task in self._under_way.values()]
         if not tasks:
@@ -97,7 +97,7 @@ class BindService:
 
     @property
     def under_way(self) -> int:
-        """Bindings that were begun and have no answer yet."""
+        """How many bindings have begun and have no answer yet."""
         return len(self._under_way)
 
     @property
@@ -111,13 +111,13 @@ class BindService:
         return self._sender.unknown_outcomes
 
     async def confirm(self, *, older_than_s: float) -> None:
-        """Find out about reservations that were not confirmed for so long; see `BindingClient.confirm`."""
+        """Settle reservations that stayed unconfirmed for so long; see `BindingClient.confirm`."""
         await self._sender.confirm(older_than_s=older_than_s, busy=self._under_way.keys())
 
     def _finish(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
         if not task.cancelled():
-            task.exception()  # Seen: the caller gets it; when it does not wait any more, the log line was written.
+            task.exception()  # Retrieved, so asyncio does not report it: the caller gets it, and it is in the log.
 
     async def _bind(self, arguments: BindArguments) -> None:
         self._sender.check_leader()
@@ -164,20 +164,24 @@ class BindService:
         request = await self._find_request(arguments, deadline_s)
         earlier = self._sender.unconfirmed(arguments.pod.uid)
         if earlier is not None and earlier.node != arguments.node:
-            await self._sender.look(earlier, deadline_s)
+            await self._sender.check_unbound(earlier, deadline_s)
         attempt, is_doubtful = self._prepare(arguments, request)
         await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         return attempt
 
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
-        """Bind a pod that asks for 0 of our resources: there is nothing to reserve, and nothing to record."""
+        """Bind a pod that asks for 0 of our resources: nothing is reserved, and nothing recorded."""
         pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
         attempt = Attempt(Assignment(arguments.pod, arguments.node, ()), {})
         await self._sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
         return attempt
 
     def _is_done(self, arguments: BindArguments) -> bool:
-        """Whether an earlier call for this pod came true; a call for another node is then refused."""
+        """Whether an earlier call has bound this pod.
+
+        Raises:
+            Refused: to another node, or the uid is another pod's.
+        """
         uid = arguments.pod.uid
         held = self._state.bound.get(uid)
         if held is None:
@@ -194,7 +198,7 @@ class BindService:
         return True
 
     async def _find_request(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
-        """What the pod asks for: known from watch or filter, else read; the uid and name must be one pod's."""
+        """The pod's request, from the watch or filter, else read. Uid and name must belong to one pod."""
         waiting = self._state.waiting.get(arguments.pod.uid)
         if isinstance(waiting, RejectedRequest):
             raise Refused(f"pod {arguments.pod}: {waiting.problem}")
@@ -213,10 +217,10 @@ class BindService:
         return request
 
     def _prepare(self, arguments: BindArguments, request: SchedulingRequest) -> tuple[Attempt, bool]:
-        """Hold cards for the pod; says as well whether the same Binding was sent before.
+        """Reserve cards for the pod. The second value says whether the same Binding was sent before.
 
-        What an earlier Binding may still make true stays held: the same node is asked for the same cards again, and
-        beside another node's the earlier ones are set aside.
+        Cards that an earlier Binding may still bind stay reserved: for the same node the same cards are used again, and
+        for another node the earlier reservation is parked.
         """
         uid, sender = arguments.pod.uid, self._sender
         earlier = sender.unconfirmed(uid)
@@ -241,11 +245,11 @@ class BindService:
             standing = preferences.find_standing(request, node)
             rank = preferences.rank_cards(request, ledger.nodes.get(node))
             ledger.reserve(request.pod, node, request.cards, rank, left=left)
-            preferences.note_choice(request, node, standing)
+            preferences.record_choice(request, node, standing)
         except Refused as error:
             if not left:
                 raise
-            raise Refused(f"{error}; room of node {node} is {nominations.words(request, node)}") from error
+            raise Refused(f"{error}; room of node {node} is {nominations.describe_kept(request, node)}") from error
         assignment = ledger.stamp(arguments.pod.uid, self._now_ns())
         cards = ledger.nodes[arguments.node].cards
         record = PodRecord(

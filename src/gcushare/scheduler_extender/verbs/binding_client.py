@@ -1,12 +1,11 @@
-"""Carry reserved bindings out: send the Binding, know what became of it, and confirm what the watch did not.
+"""Send the Bindings of reservations, learn their outcomes, and confirm those that the watch does not.
 
-A Binding whose outcome is unknown is never guessed: the pod is read. Until reading or the watch has decided, the units
-stay reserved, whoever asks again meanwhile and whatever else fails. A pod is bound once, permanently, so sending the
-same Binding again is harmless.
+An unknown outcome is never guessed: the pod is read. Until a read or the watch decides, the units stay reserved. A pod
+is bound once, permanently, so sending the same Binding again is harmless.
 
-What was read is taken only while the reservation stands. It ends when the watch brings the pod, and the watch may
-have brought a later state than an answer that was longer on its way. Once taken, it stands until the watch comes to the
-version that was read; where the watch does not in time, the pod is read again.
+A read counts only while the reservation exists. The watch ends the reservation, and it may have brought a later state
+than an answer that took longer. Once a read counts, it holds until the watch reaches its version. If the watch does not
+in time, the pod is read again.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _READS_AT_ONCE = 16
 
 
 class Found(enum.Enum):
-    """What reading a pod says about our attempt to bind it."""
+    """What a read of the pod says about our attempt to bind it."""
 
     AS_ASKED = "bound to the node that we asked for"
     ELSEWHERE = "bound to another node"
@@ -48,10 +47,10 @@ class NotLeader(RetryableError):
 
 @dataclass(frozen=True, slots=True)
 class BindTimes:
-    """Seconds: ``total_s`` for one bind with all its attempts, ``attempt_s`` for one request to the API server.
+    """Seconds: ``total_s`` for one bind with all attempts, ``attempt_s`` for one request to the API server.
 
-    The defaults keep the answer within kube-scheduler's own limit for an extender (5 s), and a request that a deposed
-    leader sent ends before the next leader starts.
+    With the defaults the answer comes within kube-scheduler's limit for an extender (5 s), and a request of a deposed
+    leader ends before the next leader starts.
     """
 
     total_s: float = 4.0
@@ -59,7 +58,7 @@ class BindTimes:
 
 
 def evaluate(pod: Pod, uid: str, node: str) -> Found:
-    """Say what a pod just read means for binding ``uid`` to ``node``."""
+    """Say what a pod that was just read means for binding ``uid`` to ``node``."""
     if pod.metadata.uid != uid:
         return Found.GONE
     if pod.is_bound:
@@ -69,7 +68,7 @@ def evaluate(pod: Pod, uid: str, node: str) -> Found:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A reservation to be made true, and the record that its Binding carries.
+    """A reservation to be bound, and the record that its Binding carries.
 
     ``old_annotations``: what the pod has under the record's keys before. ``version``: the pod's latest known
     resourceVersion; a Binding is for the pod as it was then.
@@ -87,7 +86,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """A reservation whose binding ended here and that the watch has not confirmed yet."""
+    """A reservation whose bind call ended, and that the watch has not confirmed yet."""
 
     attempt: Attempt
     is_acknowledged: bool
@@ -110,7 +109,7 @@ class BindingClient:
         self._times = times
         self._monotonic = monotonic
         self._unconfirmed: dict[str, Unconfirmed] = {}
-        """By the key of the reservation: the pod's uid, or another where it was set aside."""
+        """By the key of the reservation: the pod's uid, or another key if it is parked."""
         self.conflicts = 0
         """Bindings that the API server refused because the pod had changed, for metrics."""
         self.unknown_outcomes = 0
@@ -120,8 +119,8 @@ class BindingClient:
         """Make sure that this replica may send.
 
         Raises:
-            NotLeader: it may not, or its time is too short: a request that leaves now must have ended, here and at the
-                API server, before another replica may begin to serve.
+            NotLeader: it may not, or its lease ends too soon: a request that leaves now must end, here and at the API
+                server, before another replica may begin to serve.
         """
         if not self._leadership.holds(self._times.attempt_s):
             raise NotLeader(
@@ -129,32 +128,32 @@ class BindingClient:
             )
 
     def patience_s(self, deadline_s: float) -> float:
-        """How long one request may take that has to be over by ``deadline_s``."""
+        """Seconds that one request may take if it must end by ``deadline_s``."""
         return max(0.001, min(self._times.attempt_s, deadline_s - self._monotonic()))
 
     def unconfirmed(self, uid: str) -> Unconfirmed | None:
-        """What an earlier call left of a pod: its Binding was done, or may still take effect."""
+        """The reservation that an earlier call left: its Binding succeeded, or may still take effect."""
         found = self._unconfirmed.get(uid)
         return found if found is not None and self._state.ledger.is_reserved(uid) else None
 
     def park(self, uid: str) -> None:
-        """Keep a doubtful reservation beside a new one: the pod may turn out to be bound where it was sent first."""
+        """Keep a doubtful reservation while a new one is made: the first Binding may still take effect."""
         self._unconfirmed[self._state.ledger.park(uid)] = self._unconfirmed.pop(uid)
 
     def unpark(self, uid: str, node: str) -> Unconfirmed | None:
-        """Have a reservation that was set aside again under the pod's uid; None where there is none on this node."""
+        """Return a parked reservation to the pod's uid; None if there is none on this node."""
         key = self._state.ledger.unpark(uid, node)
         if key is None:
             return None
         found = self._unconfirmed[uid] = self._unconfirmed.pop(key)
         return found
 
-    async def look(self, unconfirmed: Unconfirmed, deadline_s: float) -> None:
-        """Find out what became of a doubtful Binding before the pod is bound elsewhere; returns when it is unbound.
+    async def check_unbound(self, unconfirmed: Unconfirmed, deadline_s: float) -> None:
+        """Read what a doubtful Binding did before the pod is bound to another node; returns if the pod is unbound.
 
         Raises:
             Refused: it is bound, or gone.
-            GcushareError: that cannot be read now; everything stays as it is.
+            GcushareError: the pod cannot be read now; nothing changes.
         """
         ref = unconfirmed.attempt.pod
         pod, found = await self._find(ref, unconfirmed.node, deadline_s)
@@ -162,10 +161,10 @@ class BindingClient:
             raise self._end(ref, pod, found)
 
     async def send(self, attempt: Attempt, deadline_s: float, *, version: str, is_doubtful: bool) -> None:
-        """Send a Binding until its outcome is known or the time is up.
+        """Send a Binding until its outcome is known or the deadline passes.
 
-        ``version``: the pod's, from before this call. A Binding that leaves this process late, because the process was
-        paused, does nothing to a pod that has changed since; the API server sees to that.
+        ``version``: the pod's resourceVersion from before this call. If this process was paused and the Binding leaves
+        late, the API server refuses it for a pod that has changed since.
         ``is_doubtful``: the same Binding was sent before, with unknown outcome.
         """
         wait_s, is_sure = _FIRST_WAIT_S, not is_doubtful
@@ -182,19 +181,19 @@ class BindingClient:
                 await asyncio.sleep(wait_s)
                 wait_s = min(_CAP_WAIT_S, wait_s * 2)
         except Refused:
-            self._state.ledger.roll_back(attempt.pod.uid)  # The pod was read, or there is none.
+            self._state.ledger.roll_back(attempt.pod.uid)  # The pod was read, or it does not exist.
             raise
         except GcushareError:
             self._leave(attempt, is_sure=is_sure)
             raise
         except BaseException:
-            self._leave(attempt, is_sure=False)  # It is unknown how far it came.
+            self._leave(attempt, is_sure=False)  # The Binding may have been sent.
             raise
-        self._state.ledger.drop_parked(attempt.pod.uid)  # Bound here, so nowhere else.
+        self._state.ledger.drop_parked(attempt.pod.uid)  # Bound here, so not to another node.
         self._note(attempt, is_acknowledged=True)
 
     def _leave(self, attempt: Attempt, *, is_sure: bool) -> None:
-        """End without success. Where a Binding may still take effect, its reservation stays until that is known."""
+        """End without success. If the Binding may still take effect, its reservation stays until that is known."""
         if is_sure:
             self._state.ledger.roll_back(attempt.pod.uid)
         else:
@@ -206,7 +205,7 @@ class BindingClient:
             self._unconfirmed[uid] = Unconfirmed(attempt, is_acknowledged, self._monotonic())
 
     async def _send_once(self, attempt: Attempt, deadline_s: float) -> None:
-        """Send the Binding once and, where the answer does not say what became of it, read the pod."""
+        """Send the Binding once. If the answer leaves its outcome open, read the pod."""
         try:
             self.check_leader()
             await self._api.bind_pod(
@@ -217,7 +216,7 @@ class BindingClient:
                 timeout_s=self.patience_s(deadline_s),
             )
         except NotFoundError as error:
-            self._state.on_pod_delete(attempt.pod.uid)  # After a list without it no event of it comes.
+            self._state.on_pod_delete(attempt.pod.uid)  # No event follows if a list did not contain it.
             raise _gone(attempt.pod) from error
         except ConflictError as error:
             self.conflicts += 1
@@ -227,7 +226,7 @@ class BindingClient:
             await self._resolve(attempt, deadline_s, error)
 
     async def _resolve(self, attempt: Attempt, deadline_s: float, cause: GcushareError) -> None:
-        """Read the pod after an answer that leaves its state open; returns when it is bound as we asked."""
+        """Read the pod after an answer that leaves its state open; returns if it is bound as we asked."""
         ref = attempt.pod
         try:
             pod, found = await self._find(ref, attempt.assignment.node, deadline_s)
@@ -238,7 +237,7 @@ class BindingClient:
         attempt.version = pod.metadata.resource_version
         match found:
             case Found.AS_ASKED:
-                self._take(ref.uid, pod)
+                self._apply_read(ref.uid, pod)
             case Found.UNBOUND if isinstance(cause, UnknownOutcomeError):
                 raise cause
             case Found.UNBOUND:
@@ -247,7 +246,7 @@ class BindingClient:
                 raise self._end(ref, pod, found) from cause
 
     async def _find(self, ref: PodRef, node: str, deadline_s: float) -> tuple[Pod, Found]:
-        """Read a pod, and say what that means for binding it to a node.
+        """Read a pod, and evaluate it for binding it to a node.
 
         Raises:
             Refused: there is no pod of this name.
@@ -264,25 +263,25 @@ class BindingClient:
         return await self._api.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
 
     def _end(self, ref: PodRef, pod: Pod, found: Found) -> Refused:
-        """Follow a pod that cannot be bound where we want it; returns what the scheduler gets."""
+        """Update the state for a pod that cannot be bound as asked; returns the error for the scheduler."""
         if found is Found.GONE:
             if pod.metadata.uid != ref.uid:
-                # A uid does not come back, so no later state of it can be overwritten.
+                # A uid is never used again, so this overwrites no later state.
                 self._state.on_pod_delete(ref.uid)
             return _gone(ref)
-        self._take(ref.uid, pod)
+        self._apply_read(ref.uid, pod)
         return Refused(f"pod {ref} is bound to node {pod.spec.node_name!r} already")
 
-    def _take(self, key: str, pod: Pod) -> None:
-        """Take a bound pod as it was read, unless the watch has brought it since."""
+    def _apply_read(self, key: str, pod: Pod) -> None:
+        """Apply a bound pod as it was read, unless the watch has brought it since."""
         if self._state.ledger.is_reserved(key):
             self._state.on_pod_read(pod, self._monotonic())
 
     async def confirm(self, *, older_than_s: float, busy: Collection[str]) -> None:
-        """Read the pods whose reservations were not confirmed for so long, and make the ledger follow what they say.
+        """Read the pods whose reservations stayed unconfirmed for so long, and update the ledger.
 
-        The watch confirms all others first; this is for outcomes that stayed unknown and events that never came.
-        ``busy``: uids that are being bound; that decides about them.
+        Normally the watch confirms them. This is for outcomes that stayed unknown and events that never came.
+        ``busy``: uids with a bind in progress, which settles them itself.
         """
         ledger, now_s = self._state.ledger, self._monotonic()
         for key in [key for key in self._unconfirmed if not ledger.is_reserved(key)]:
@@ -311,7 +310,7 @@ class BindingClient:
             logger.warning("reservation stays unconfirmed %s", fields(pod=ref, reason=error))
             return
         if ref.uid in busy or self._unconfirmed.get(key) is not unconfirmed or not ledger.is_reserved(key):
-            return  # The scheduler asked again, or the watch brought it, while the pod was read: that decides.
+            return  # A new bind or the watch settled it while the pod was read.
         logger.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
         del self._unconfirmed[key]
         if pod is None or pod.metadata.uid != ref.uid:
@@ -321,24 +320,24 @@ class BindingClient:
         ledger.roll_back(key)
 
     async def _read_again(self, read: ReadAhead) -> None:
-        """Look again at a pod that was read and that the watch does not confirm."""
+        """Read a pod again that was read before and that the watch does not confirm."""
         ref, state = read.pod, self._state
         pod: Pod | None = None
         try:
             pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
         except NotFoundError:
-            pass  # As when another pod has its name.
+            pass  # Handled below, like a new pod of that name.
         except GcushareError as error:
             logger.warning("pod ahead of the watch cannot be read %s", fields(pod=ref, reason=error))
             return
         if not state.ahead.holds(read):
-            return  # The watch brought it while it was read.
+            return  # The watch brought it during the read.
         if pod is None or pod.metadata.uid != ref.uid:
             state.on_pod_delete(ref.uid)
         elif pod.is_bound and pod.metadata.resource_version != read.watched:
             state.on_pod_read(pod, self._monotonic())
         else:
-            # The watch brought the same, or the store went back to a time before the Binding: the watch is right again.
+            # The watch has this version, or the store was restored to a time before the Binding: the watch is right.
             state.on_pod_delete(ref.uid)
             state.on_pod_update(pod)
 

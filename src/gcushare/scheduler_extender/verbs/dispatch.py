@@ -1,7 +1,7 @@
-"""Which vendor a call of the scheduler is about: the pod's resources say it, not the path.
+"""Find the vendor that a call of the scheduler is for: by the pod's resources, not by the path.
 
-kube-scheduler accepts one extender that binds, so its one entry has to serve the pods of every vendor, whichever
-prefix it names. With one vendor served this costs nothing.
+kube-scheduler accepts one extender that binds. So its one entry serves the pods of every vendor, whatever prefix it
+names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What answers for one vendor."""
+    """The services of one vendor."""
 
     state: VendorState
     filters: FilterService
@@ -64,7 +64,7 @@ class Services:
 
 
 class Dispatcher:
-    """Takes the calls that come under one prefix. ``services``: the prefix's own vendor first, then the others."""
+    """Answers the calls under one prefix. ``services``: those of the prefix's vendor first, then the others."""
 
     def __init__(self, services: Sequence[Services], api: PodApi) -> None:
         self._services = services
@@ -74,15 +74,15 @@ class Dispatcher:
         self._decode = FilterDecoder().decode
 
     def filter(self, body: bytes) -> Answer | Awaitable[Answer]:
-        """Answer a filter request, later where its pod has to be read; what is wrong becomes the protocol's Error."""
+        """Answer a filter request, later if its pod has to be read. Errors go into the protocol's Error field."""
         try:
             arguments = self._decode(body)
             known = self._pods.find(arguments.pod, arguments.written)
-            return self._filter_unseen(arguments) if known is None else self._filter(arguments, known)
+            return self._filter_unknown(arguments) if known is None else self._filter(arguments, known)
         except (RemoteContractError, Refused) as error:
             return self._fail_filter(error)
 
-    async def _filter_unseen(self, arguments: FilterArguments) -> Answer:
+    async def _filter_unknown(self, arguments: FilterArguments) -> Answer:
         try:
             return self._filter(arguments, await self._pods.read(arguments.pod))
         except GcushareError as error:
@@ -97,24 +97,24 @@ class Dispatcher:
         return Answer(encode_error(str(error)), "error", self._own.vendor_name, reason_of(error))
 
     def prioritize(self, body: bytes) -> Answer | Awaitable[Answer]:
-        """Answer a prioritize request, later where its pod has to be read.
+        """Answer a prioritize request, later if its pod has to be read.
 
         Raises:
-            RemoteContractError, Refused: the request cannot be read, or its pod cannot be granted a card; the protocol
-                has no place for an error here.
+            RemoteContractError, Refused: the request cannot be read, or its pod cannot get a card. The protocol has no
+                field for an error here.
         """
         arguments = self._decode(body)
         known = self._pods.find(arguments.pod, arguments.written)
-        return self._prioritize_unseen(arguments) if known is None else self._prioritize(arguments, known)
+        return self._prioritize_unknown(arguments) if known is None else self._prioritize(arguments, known)
 
-    async def _prioritize_unseen(self, arguments: FilterArguments) -> Answer:
+    async def _prioritize_unknown(self, arguments: FilterArguments) -> Answer:
         return self._prioritize(arguments, await self._pods.read(arguments.pod))
 
     def _prioritize(self, arguments: FilterArguments, known: Known) -> Answer:
         return self._of(known).filters.prioritize(arguments, known.request)
 
     async def preempt(self, body: bytes) -> Answer:
-        """Answer a preempt request; others get their turn meanwhile.
+        """Answer a preempt request, and yield to other calls in between.
 
         Raises:
             RemoteContractError, Refused: as for prioritize, and as ``PreemptService.preempt``.
@@ -125,7 +125,7 @@ class Dispatcher:
         return await self._of(known).preempts.preempt(arguments, known.request)
 
     async def bind(self, body: bytes) -> Answer:
-        """Carry a bind request out; what came in its way becomes the protocol's Error, which is shown on the pod.
+        """Carry out a bind request. Errors go into the protocol's Error field, which kube-scheduler shows on the pod.
 
         Raises:
             NotLeader: another replica serves.
@@ -139,16 +139,16 @@ class Dispatcher:
             raise
         except GcushareError as error:
             if arguments is not None:
-                for each in self._services:  # Whose pod it is may be what was not found; the others do not know it.
+                for each in self._services:  # The vendor may be unknown here; services of the others ignore the pod.
                     each.wakes.note_unbound(arguments.pod.uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
         return Answer(BIND_DONE, "bound", services.vendor_name)
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
-        """Explain a pod of whichever vendor knows it.
+        """Explain a pod, of any vendor.
 
         Raises:
-            NotFoundError: none does.
+            NotFoundError: no vendor knows the pod.
         """
         for services in self._services[1:]:
             if services.explains.knows(namespace, name) and not self._own.explains.knows(namespace, name):
@@ -159,10 +159,10 @@ class Dispatcher:
         return self._of_vendor[known.state.vendor.name]
 
     def _find_offered(self, arguments: BindArguments) -> Services:
-        """Whose pod it is, by what filter named for it lately; a repeated call by what it holds on the node.
+        """Find the services of the vendor for which filter lately named this node, or where the pod holds cards of it.
 
         Raises:
-            Refused: filter named no node for it, or others.
+            Refused: filter named no node for the pod, or other nodes.
         """
         uid, node = arguments.pod.uid, arguments.node
         what = f"pod {arguments.pod} ({uid}) is not bound to node {node!r}"
@@ -170,7 +170,7 @@ class Dispatcher:
             state = services.state
             held, offered = state.ledger.assignment(uid), state.offered.get(uid) or state.let_through.get(uid)
             if uid in state.bound or (held is not None and held.node == node):
-                return services  # Which compares the rest, and sends nothing that it did not send before.
+                return services  # A repeated call: bind compares the rest, and sends nothing new.
             if offered is not None and node not in offered:
                 raise Refused(f"{what}, which filter did not name for it; filter it again")
             if offered is not None:
@@ -179,11 +179,11 @@ class Dispatcher:
 
 
 def result_of(error: Exception) -> str:
-    """The word that metrics count a failed call under."""
+    """The metrics' label `result` of a failed call."""
     return "refused" if isinstance(error, Refused | RemoteContractError) else "error"
 
 
-# First match wins, so a family stands before its root.
+# The first match wins, so subclasses come before their base.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (RemoteContractError, "malformed"),
     (Refused, "declined"),
@@ -194,9 +194,9 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (RetryableError, "unavailable"),
 )
 REASONS = (*(reason for _, reason in _REASONS), "defect")
-"""What `reason_of` says."""
+"""All values of `reason_of`."""
 
 
 def reason_of(error: Exception) -> str:
-    """The word of the metrics for what came in a call's way: its family; ``defect`` where it has none."""
+    """The metrics' label `reason` of a failed call, by the class of its error; ``defect`` for any other."""
     return next((reason for family, reason in _REASONS if isinstance(error, family)), "defect")

@@ -62,7 +62,7 @@ class FilterService:
             fitting = index.fitting
             failed = dict.fromkeys(kept, KEPT_REASON)
             failed |= dict.fromkeys((name for name in open_names if name not in fitting), self._reason(request))
-        self._state.offered.note(request.pod.uid, frozenset(named))
+        self._state.offered.record(request.pod.uid, frozenset(named))
         self._offers(request)
         return self._answer(asked.encode_answer(named, failed), "fits")
 
@@ -73,7 +73,7 @@ class FilterService:
             RemoteContractError: the nodes of the request cannot be read.
         """
         asked = self._read_nodes(arguments)
-        self._state.let_through.note(arguments.pod.uid, frozenset(asked.names))
+        self._state.let_through.record(arguments.pod.uid, frozenset(asked.names))
         return self._answer(asked.encode_answer(asked.names), "not_asking")
 
     def prioritize(self, arguments: FilterArguments, request: SchedulingRequest | None) -> Answer:
@@ -107,7 +107,7 @@ class FilterService:
         failed = dict.fromkeys(asked.names, reason) | dict.fromkeys(kept, KEPT_REASON)
         unresolvable = {name: reason for name in asked.names if name not in after_preemption}
         body = asked.encode_answer((), failed, unresolvable)
-        self._state.asked.note(request.pod.uid, frozenset(asked.names))
+        self._state.asked.record(request.pod.uid, frozenset(asked.names))
         self._refusals(request)
         why = evaluate_refusal(self._state, request.shape, self.totals, is_kept=bool(kept))
         return Answer(body, "refused", self._state.vendor.name, why.value)

@@ -1,8 +1,8 @@
-"""Which pod a call is about: as the API server has it, never as the body of the call describes it.
+"""Find the pod of a call as the API server has it, never as the body of the call describes it.
 
-Whoever reaches the scheduler's port may write any body. So the body only names a pod; what it asks for comes from the
-watch, or, where the watch has not brought the pod yet, from reading it once. Reads are few: kube-scheduler and this
-program follow the same watch, and are milliseconds apart.
+Any client of the scheduler's port may send any body. So the body only names a pod. Its request comes from the watch,
+or, if the watch has not brought the pod yet, from one read. Reads are few: kube-scheduler and this program follow the
+same watch and are milliseconds apart.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gcushare.wire.objects import Pod
 from gcushare.wire.pods import names_resources
 
 READS_PER_S = 50.0
-"""Reads of pods that the watch has not brought, so that made-up calls load the API server no further."""
+"""Limit of reads for pods that the watch has not brought, so that forged calls cannot load the API server."""
 
 BURST_READS = 200
-"""A watch that is a second behind while pods are made as fast as a scheduler places them."""
+"""Enough for a watch that is a second behind while pods are created as fast as a scheduler places them."""
 
 _READ_S = 2.0
 _MAX_WITHOUT_CARDS = 1024
@@ -37,9 +37,9 @@ _MAX_WITHOUT_CARDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A pod's request, None where it asks for no card, and its vendor's state; without a request, the first one's.
+    """A pod's request and its vendor's state. ``request``: None if it asks for no card; the state is then the first.
 
-    ``asks_for_zero``: it names a resource of the vendor with quantity 0, so kube-scheduler leaves its binding to us.
+    ``asks_for_zero``: it names a resource of the vendor with quantity 0, so kube-scheduler has us bind it.
     """
 
     state: VendorState
@@ -48,26 +48,26 @@ class Known:
 
 
 class PodLookup:
-    """Finds the pods of calls. ``states``: one for each vendor served, the one of the call's prefix first."""
+    """Finds the pods of calls. ``states``: one per vendor served, that of the call's prefix first."""
 
     def __init__(self, states: Sequence[VendorState], api: PodApi, clock: Clock | None = None) -> None:
         self._states = states
         self._api = api
         self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock or SystemClock())
-        self._words = [
-            word.encode() for each in states for word in (each.vendor.memory_resource, each.vendor.whole_card_resource)
+        self._resources = [
+            name.encode() for each in states for name in (each.vendor.memory_resource, each.vendor.whole_card_resource)
         ]
         self._without_cards: OrderedDict[str, Known] = OrderedDict()
-        """Pods that were read and ask for no card, which they never will, by uid: resources do not change."""
+        """By uid: pods that were read and ask for no card. A pod's resources do not change."""
 
     def find(self, pod: PodRef, written: bytes) -> Known | None:
-        """Find a pod in what the watches brought; None where it has to be read.
+        """Find a pod among those that the watch brought; None if it has to be read.
 
-        ``written``: the part of the call that describes it. Where no resource of ours occurs in it, the pod asks for no
-        card: it is not read for that, and a caller who left it out gets no card by it.
+        ``written``: the part of the call that describes the pod. If none of our resources occurs in it, the pod counts
+        as asking for no card and is not read. A caller that leaves the resource out gains nothing: it gets no card.
 
         Raises:
-            RemoteContractError, Refused: it cannot be granted a card, it has a node, or it is another pod.
+            RemoteContractError, Refused: the pod cannot get a card, is bound, or has another name.
         """
         uid = pod.uid
         found = [Known(state, request) for state in self._states if (request := _find_request(state, pod)) is not None]
@@ -75,15 +75,15 @@ class PodLookup:
             return _only(str(pod), found)
         if (known := self._without_cards.get(uid)) is not None:
             return known
-        return None if any(word in written for word in self._words) else Known(self._states[0], None)
+        return None if any(name in written for name in self._resources) else Known(self._states[0], None)
 
     async def read(self, pod: PodRef) -> Known:
-        """Read a pod that no watch has brought, and remember what it asks for.
+        """Read a pod that no watch has brought, and remember its request.
 
         Raises:
-            RemoteContractError, Refused: there is no such pod, or as for ``find``.
+            RemoteContractError, Refused: the pod does not exist, or as for ``find``.
             RetryableError: too many were read lately.
-            GcushareError: the API server cannot be asked.
+            GcushareError: the API server cannot be reached.
         """
         if not (pod.uid and pod.name and pod.namespace):
             raise RemoteContractError("the Pod of the request has no metadata.uid, name or namespace")
@@ -144,8 +144,8 @@ async def read_unbound(api: PodApi, ref: PodRef, *, timeout_s: float) -> Pod:
     """Read a pod that is to be bound.
 
     Raises:
-        Refused: there is no such pod, another one of its name, or it is bound already.
-        GcushareError: the API server cannot be asked.
+        Refused: the pod does not exist, another one has its name, or it is bound already.
+        GcushareError: the API server cannot be reached.
     """
     try:
         pod = await api.read_pod(ref.namespace, ref.name, timeout_s=timeout_s)

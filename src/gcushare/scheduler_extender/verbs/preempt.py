@@ -1,4 +1,4 @@
-"""preempt: keep the candidate nodes where the scheduler's victims free cards enough, and only the victims needed."""
+"""preempt: keep the candidate nodes where the scheduler's victims free enough cards, with the victims needed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, 
 logger = logging.getLogger(__name__)
 
 MAX_VICTIMS = 65_536
-"""Victims weighed in one call: 500 candidate nodes, as many as the scheduler proposes of 5,000, of 110 pods each."""
+"""Victims considered in one call: 110 pods on each of 500 nodes, which the scheduler proposes of 5,000."""
 
 MAX_VICTIMS_OF_NODE = 256
-"""Victims weighed on one node, which is one step: two or three milliseconds; a kubelet runs 110 pods by default."""
+"""Victims considered on one node, in one step of two or three milliseconds. A kubelet runs 110 pods by default."""
 
 _VICTIMS_PER_TURN = 64
 """About half a millisecond."""
@@ -37,14 +37,14 @@ class PreemptService:
         self._state = state
 
     async def preempt(self, arguments: PreemptArguments, request: SchedulingRequest | None) -> Answer:
-        """Say per node that stays which victims must end; others get their turn in between.
+        """Answer which victims must end on each node that stays; yields to other calls in between.
 
-        One node is all that the scheduler needs, so where very many victims are proposed, the nodes with most of them
-        are left out.
+        The scheduler needs only one node. So if very many victims are proposed, the nodes with most of them are left
+        out.
 
         Raises:
             RemoteContractError: victims cannot be read.
-            Refused: nodes were left out, and none of the others would do.
+            Refused: nodes were left out, and no other node is possible.
         """
         proposals = arguments.proposals
         if request is None:
@@ -65,7 +65,7 @@ class PreemptService:
     async def _weigh(
         self, proposals: dict[str, Proposal], request: SchedulingRequest
     ) -> tuple[dict[str, tuple[list[str], int]], int]:
-        """Choose on every node, those with the shortest proposals first; and count the nodes that were left out."""
+        """Choose victims on each node, the shortest proposals first, and count the nodes that were left out."""
         kept: dict[str, tuple[list[str], int]] = {}
         weighed = left_out = 0
         nominations = self._state.nominations
@@ -89,19 +89,19 @@ class PreemptService:
 def reduce_victims(
     node: NodeState, request: CardRequest, uids: list[str], *, violations: int, room: RoomAfterNominees = NO_NOMINEES
 ) -> tuple[list[str], int] | None:
-    """The victims that must end on one node, and how many budgets that breaks at most; None when all are not enough.
+    """The victims that must end on one node, and how many budgets they break at most; None if all are not enough.
 
-    Victims without cards of this vendor stay: the scheduler wants them for cpu, ports or whatever else it counts. For
-    the same reason the proposal stays whole where no pod has to end for the cards.
+    Victims without cards of this vendor are kept in the answer: the scheduler needs them for CPU, ports or other
+    resources. For the same reason the proposal is answered unchanged if no pod has to end for the cards.
 
-    The scheduler proposes pods again that are leaving. What they hold comes free anyway, so they are named only where
-    the cards need no one else's end: then the pod waits for the room as a nominee, and no one ends for it. An answer
-    without victims would be an error to the scheduler, so where only others than those proposed are leaving, victims
-    are chosen as if these stayed, and where that needs no one either the node is left out.
+    The scheduler proposes pods again that are leaving. What they hold comes free anyway. So they are named only if no
+    other pod has to end: then the pod waits for the room as a nominee. An answer without victims would be an error to
+    the scheduler. So if the leaving pods are not among those proposed, victims are chosen as if those stayed; if that
+    needs no victim either, the node is left out.
 
-    The protocol says how many victims break a budget, not which. When it is none or all of them, that is known. When it
-    is some, budgets are no criterion: priority, number and age decide alone, so a set that breaks more budgets than
-    another may be chosen, and the number answered is the most that it can break.
+    The protocol has the number of victims that break a budget, not their names. If it is none or all, they are known.
+    Otherwise budgets are ignored, and priority, number and age decide. The chosen set may then break more budgets than
+    another one, and the number answered is the most that it can break.
     """
     breaks_all = 0 < len(uids) <= violations
     holders = {uid: node.assignments[uid] for uid in uids if uid in node.assignments}
@@ -120,7 +120,7 @@ def reduce_victims(
 
 
 async def _read_all(proposals: dict[str, Proposal]) -> AsyncIterator[tuple[str, Victims]]:
-    """Read the victims node by node, the shortest first; a turn of others follows what was made of them."""
+    """Read the victims node by node, the shortest proposal first, and yield to other calls in between."""
     turns = CooperativeYield(_VICTIMS_PER_TURN)
     for name, proposal in sorted(proposals.items(), key=lambda item: item[1].size):
         victims = proposal.read()

@@ -28,7 +28,7 @@ DEFAULT_ANSWER = NamedNodes(20, only_equal=True)
 
 
 def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
-    words = (*VENDORS_BY_NAME, BOTH)
+    names = (*VENDORS_BY_NAME, BOTH)
 
     def parse(raw: str) -> tuple[Vendor, ...]:
         if raw == BOTH:
@@ -40,7 +40,7 @@ def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
     def show(vendors: tuple[Vendor, ...]) -> str:
         return BOTH if len(vendors) > 1 else vendors[0].name
 
-    return Parser("VENDOR", " or ".join(words), parse, show, choices=words)
+    return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
 
 
 def _answer_parser() -> Parser[NamedNodes]:
@@ -131,7 +131,11 @@ class ElectionSettings:
     )
 
     def times(self) -> LeaseTimes:
-        """The times as the elector takes them; raises ValueError when they do not fit each other."""
+        """The times for the elector.
+
+        Raises:
+            ValueError: they do not fit each other.
+        """
         from gcushare.kube.lease import LeaseTimes  # here: --help does without the API's types
 
         return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)

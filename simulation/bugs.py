@@ -165,13 +165,13 @@ class LeaksTasks(Bug):
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         agent, kept = app.observed.agent, []
-        change = agent.pod_changed
+        change = agent.on_pod_update
 
         def changed(pod: Any) -> None:
             change(pod)
             kept.append(asyncio.create_task(asyncio.Event().wait()))
 
-        _replace(agent, "pod_changed", changed)
+        _replace(agent, "on_pod_update", changed)
 
 
 class GivesTwice(Bug):

@@ -65,7 +65,7 @@ class World:
     def start_plugin(self) -> None:
         self.plugin = make_rig(self.folder, mode=Mode.BOTH)
         for pod in self.pods.values():
-            self.plugin.agent.pod_changed(pod)
+            self.plugin.agent.on_pod_update(pod)
         self.show_record()
         self.plugin.see(*[UNITS] * CARDS)
         self.listen()
@@ -85,7 +85,7 @@ class World:
         self.now_s += 3_600.0
         self.plugin.parts.store.end_gone(record.pods, self.now_s)
         self.plugin.parts.store.on_kubelet_read(record)
-        self.plugin.agent.kubelet_record_read(record)
+        self.plugin.agent.on_kubelet_read(record)
 
     async def admit(self, number: int) -> None:
         """Have the kubelet admit a new pod by a list that may be old, following the preference or not."""
@@ -125,7 +125,7 @@ class World:
         pod = msgspec.json.decode(msgspec.json.encode(document), type=Pod)
         self.pods[pod.metadata.uid] = pod
         if self.rng.random() < 0.9:
-            self.plugin.agent.pod_changed(pod)
+            self.plugin.agent.on_pod_update(pod)
         return pod
 
     def _end(self, uid: str) -> None:
@@ -134,7 +134,7 @@ class World:
         self.forced.discard(uid)
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            self.plugin.agent.pod_gone(ended(pod))
+            self.plugin.agent.on_pod_delete(ended(pod))
 
     def force_some_pod(self) -> None:
         """Delete a pod by force: its object is gone at once, and its containers run on."""
@@ -143,7 +143,7 @@ class World:
             uid = self.rng.choice(uids)
             self.forced.add(uid)
             self.were_forced += 1
-            self.plugin.agent.pod_gone(self.pods.pop(uid))
+            self.plugin.agent.on_pod_delete(self.pods.pop(uid))
 
     def end_some_pod(self) -> None:
         if self.held:
@@ -187,6 +187,6 @@ async def test_no_card_is_in_both_uses_whatever_the_kubelet_believes(
     world.show_record()
     world.show_record()
     world.plugin.parts.store.end_pending(1.0, is_readable=True)
-    world.plugin.agent.allocated()
+    world.plugin.agent.on_allocate()
     assert len(healthy_ids(world.plugin.parts.memory_devices.message)) == CARDS * UNITS
     assert len(healthy_ids(world.plugin.parts.whole_devices.message)) == CARDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import Parts
+from gcushare.device_plugin.node.parts import NodeEvents, Parts
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
@@ -80,7 +81,7 @@ class Rig:
 
     def see(self, *gib: int, sick: Mapping[int, str] | None = None, uuids: Mapping[int, str] | None = None) -> None:
         """Have the source of cards list these, by index."""
-        self.agent.cards_changed(
+        self.agent.on_cards_change(
             CardsSnapshot(
                 tuple(
                     InventoryCard(
@@ -104,30 +105,56 @@ class Rig:
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))
         self.parts.store.on_kubelet_read(record)
-        self.agent.kubelet_record_read(record)
+        self.agent.on_kubelet_read(record)
 
     def node(self, **annotations: str) -> None:
         """Have the Node carry these annotations: ``cordon``, ``inventory``."""
         keys = {"cordon": ENFLAME.cordon_annotation, "inventory": ENFLAME.inventory_annotation}
-        self.agent.node_changed(
+        self.agent.on_node_update(
             Node(metadata=ObjectMeta(annotations={keys[name]: text for name, text in annotations.items()}))
         )
 
 
 def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher: NodePatcher | None = None) -> Rig:
     """Without ``patcher`` the Node is never written: the API server is away."""
-    away, store, heard, pods = Away(), PodStore(ENFLAME), Heard(), PodChanges()
-    delivery = AllocateResponses(ENFLAME, (Strategy.ENV,))
-    parts = Parts(
-        store=store,
-        pods=pods,
-        memory_devices=MemoryDeviceList(),
-        allocator=CardAllocator(store, delivery, pods, whole=False, wait_for_pod_s=0.0, clock=lambda: 0.0),
-        whole_devices=WholeCardDeviceList(),
-        whole_allocator=CardAllocator(store, delivery, pods, whole=True, wait_for_pod_s=0.0, clock=lambda: 0.0),
-        reconciler=AllocationReconciler(store, away, away, clock=lambda: 0.0, wall_clock_ns=lambda: 0),
-        publisher=Publisher(ENFLAME, patcher or away),
-        announcer=heard,
-        cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
-    )
-    return Rig(NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), parts, clock=lambda: 0.0), parts, heard, away)
+    away, heard = Away(), Heard()
+
+    def make_parts(events: NodeEvents) -> Parts:
+        store, pods, rng = PodStore(ENFLAME), PodChanges(), random.Random(1)
+        responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
+
+        def allocator(*, whole: bool) -> CardAllocator:
+            return CardAllocator(
+                store,
+                responses,
+                pods,
+                whole=whole,
+                wait_for_pod_s=0.0,
+                clock=lambda: 0.0,
+                on_allocate=events.on_allocate,
+            )
+
+        return Parts(
+            store=store,
+            pods=pods,
+            memory_devices=MemoryDeviceList(),
+            allocator=allocator(whole=False),
+            whole_devices=WholeCardDeviceList(),
+            whole_allocator=allocator(whole=True),
+            reconciler=AllocationReconciler(
+                store,
+                away,
+                away,
+                clock=lambda: 0.0,
+                wall_clock_ns=lambda: 0,
+                rng=rng,
+                on_read=events.on_kubelet_read,
+                on_record_written=events.on_record_written,
+            ),
+            publisher=Publisher(ENFLAME, patcher or away, rng=rng),
+            announcer=heard,
+            cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
+        )
+
+    agent = NodeAgent(Offer(vendor=ENFLAME, unit=unit, mode=mode), make_parts, clock=lambda: 0.0)
+    return Rig(agent, agent.parts, heard, away)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -63,11 +64,19 @@ class World:
         self.record.memory[f"d/{name}"] = {"c0": {card: units}}
 
 
-def reconciler_of(world: World, store: PodStore) -> AllocationReconciler:
-    reconciler = AllocationReconciler(store, world, world, clock=lambda: world.now_s, wall_clock_ns=lambda: 7)
-    reconciler.on_read = lambda record: world.reported.append(record.source)
-    reconciler.writer.on_written = lambda write: world.reported.append(write.pod.name)
-    reconciler.writer.set_inventory(CARDS)
+def reconciler_of(world: World, store: PodStore, *, inventory: Inventory | None = CARDS) -> AllocationReconciler:
+    reconciler = AllocationReconciler(
+        store,
+        world,
+        world,
+        clock=lambda: world.now_s,
+        wall_clock_ns=lambda: 7,
+        rng=random.Random(1),
+        on_read=lambda allocations: world.reported.append(allocations.source),
+        on_record_written=lambda write: world.reported.append(write.pod.name),
+    )
+    if inventory is not None:
+        reconciler.writer.set_inventory(inventory)
     return reconciler
 
 

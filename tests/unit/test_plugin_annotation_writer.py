@@ -68,32 +68,33 @@ async def test_a_write_that_is_not_answered_delays_no_other_and_is_not_sent_twic
 
 
 @pytest.mark.parametrize(
-    ("failure", "delays_s"),
+    ("failure", "longest_s"),
     [
-        pytest.param(RetryableError("away"), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 30.0], id="away"),
-        pytest.param(RetryableError("slow down", delay_s=7.0), [7.0, 7.0, 7.0, 7.0, 7.0, 10.0], id="asked to wait"),
-        pytest.param(ForbiddenError("no rights"), [10.0, 60.0, 180.0, 180.0], id="no rights"),
-        pytest.param(InvalidError("too long"), [10.0, 60.0, 180.0, 180.0], id="malformed"),
-        pytest.param(NotFoundError("gone"), [0.2, 0.5, 1.0], id="gone"),
-        pytest.param(ConflictError("another uid"), [0.2, 0.5, 1.0], id="another pod of that name"),
+        pytest.param(RetryableError("away"), [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0], id="away"),
+        pytest.param(RetryableError("slow down", delay_s=7.0), [7.0, 7.0, 7.0, 7.0, 7.0, 7.0], id="asked to wait"),
+        pytest.param(ForbiddenError("no rights"), [20.0, 40.0, 80.0, 160.0, 180.0, 180.0], id="no rights"),
+        pytest.param(InvalidError("too long"), [20.0, 40.0, 80.0, 160.0, 180.0, 180.0], id="malformed"),
+        pytest.param(NotFoundError("gone"), [0.2, 0.4, 0.8], id="gone"),
+        pytest.param(ConflictError("another uid"), [0.2, 0.4, 0.8], id="another pod of that name"),
     ],
 )
-async def test_the_pod_waits_the_longer_the_more_often_it_failed(failure: GcushareError, delays_s: list[float]) -> None:
+async def test_a_pod_waits_longer_after_each_failure(failure: GcushareError, longest_s: list[float]) -> None:
     world = World(failures={"a": failure})
     reconciler, _ = await keeper_with(world, "a")
-    for delay_s in delays_s:
-        asked = len(world.asked)
-        await write_due(reconciler)
-        assert len(world.asked) == asked + 1
-        world.now_s += delay_s - 0.01
-        await write_due(reconciler)
-        assert len(world.asked) == asked + 1, "too early"
-        world.now_s += 0.02
+    least_share = 1.0 if isinstance(failure, RetryableError) and failure.delay_s else 0.5
+    delay_s = await write_due(reconciler)
+    for number, limit_s in enumerate(longest_s, start=1):
+        failed_at_s = world.now_s
+        while len(world.asked) == number:
+            world.now_s += delay_s + 0.01
+            delay_s = await write_due(reconciler)
+        assert least_share * limit_s <= round(world.now_s - failed_at_s, 6) <= limit_s + 0.05
     world.failures.clear()
+    world.now_s += max(delay_s, 180.0)
     await write_due(reconciler)
     assert world.patched == [("a", "1")]
     is_gone = isinstance(failure, NotFoundError | ConflictError)
-    assert reconciler.writer.counters.failed_writes == (0 if is_gone else len(delays_s))
+    assert reconciler.writer.counters.failed_writes == (0 if is_gone else len(longest_s) + 1)
 
 
 async def test_a_refusal_is_reported_once_and_is_a_problem_until_the_record_is_written(
@@ -126,11 +127,11 @@ async def test_an_api_server_that_is_away_for_a_moment_is_no_problem() -> None:
     world = World(failures={"a": RetryableError("away")})
     reconciler, _ = await keeper_with(world, "a")
     found: list[str] = []
-    for _ in range(5):
+    for _ in range(7):
         await write_due(reconciler)
         found.append(reconciler.writer.problem)
         world.now_s += 30.0
-    assert [bool(problem) for problem in found] == [False, False, False, False, True]
+    assert [bool(problem) for problem in found] == [False] * 6 + [True]
 
 
 async def test_a_record_forged_after_its_echo_is_written_again_within_a_second() -> None:
@@ -183,7 +184,7 @@ async def test_another_truth_is_written_at_once_whatever_became_of_the_last_writ
 async def test_nothing_is_written_before_the_cards_are_known() -> None:
     world, store = World(), store_of("a")
     world.hold("a", 0)
-    reconciler = AllocationReconciler(store, world, world, clock=lambda: 0.0, wall_clock_ns=lambda: 7)
+    reconciler = reconciler_of(world, store, inventory=None)
     await reconciler.check()
     assert await write_due(reconciler) == LOOK_S
     assert world.patched == []

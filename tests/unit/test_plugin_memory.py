@@ -24,7 +24,13 @@ def allocate(ids: list[str]) -> dict[str, str]:
     """The variables of the container that is given these ids; no pod is known that asks for them."""
     responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
     allocator = CardAllocator(
-        PodStore(ENFLAME), responses, PodChanges(), whole=False, wait_for_pod_s=0.0, clock=lambda: 0.0
+        PodStore(ENFLAME),
+        responses,
+        PodChanges(),
+        whole=False,
+        wait_for_pod_s=0.0,
+        clock=lambda: 0.0,
+        on_allocate=lambda: None,
     )
     cards = (
         InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=units << 30), units=units)

@@ -22,7 +22,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
-    rig.agent.cards_changed(CardsSnapshot((), problem="efml: libefml.so is not there"))
+    rig.agent.on_cards_change(CardsSnapshot((), problem="efml: libefml.so is not there"))
     assert not rig.agent.offered.is_set()
     assert rig.heard.node == [("NoCards", "efml: libefml.so is not there")]
     rig.see(16)
@@ -32,15 +32,15 @@ def test_nothing_is_offered_before_there_are_cards(rig: Rig) -> None:
 
 def test_a_source_that_fails_for_a_while_takes_no_card_away(rig: Rig) -> None:
     rig.see(16, 16)
-    rig.agent.cards_changed(CardsSnapshot((), problem="the library does not answer"))
+    rig.agent.on_cards_change(CardsSnapshot((), problem="the library does not answer"))
     assert rig.listed() == (32, 32)
     assert rig.agent.problem == "the library does not answer"
 
 
 def test_a_sick_card_is_reported_to_the_node_and_to_the_pods_that_hold_it(rig: Rig) -> None:
     rig.see(16, 16)
-    rig.agent.pod_changed(pod("a", 4, card=0))
-    rig.agent.pod_changed(pod("b", 4, card=1))
+    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.on_pod_update(pod("b", 4, card=1))
     rig.hold(a=device_ids_of_card(0, 4), b=device_ids_of_card(1, 4))
     rig.see(16, 16, sick={1: "lost"})
     assert rig.listed() == (32, 16)
@@ -136,7 +136,7 @@ def test_containers_of_another_plugin_are_explained_once_and_again_when_they_com
 
 def test_a_corrected_record_is_reported_to_its_pod(rig: Rig) -> None:
     ref = PodRef("u", "d", "a", "", 0)
-    rig.agent.record_written(RecordWrite(pod=ref, annotations={}, cards=(1,), assigned=True, corrected_from=(0,)))
+    rig.agent.on_record_written(RecordWrite(pod=ref, annotations={}, cards=(1,), assigned=True, corrected_from=(0,)))
     assert rig.heard.pods == [
         ("a", "CardCorrected", "the record said card 0, the kubelet gave card 1; the record was corrected")
     ]
@@ -152,16 +152,16 @@ def test_what_no_record_reports_is_published_with_the_inventory(rig: Rig) -> Non
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [(holder.pod, dict(holder.units)) for holder in wanted.unrecorded] == [("d/stranger", {1: 12})]
-    rig.agent.pod_changed(pod("stranger", 12))
+    rig.agent.on_pod_update(pod("stranger", 12))
     assert rig.parts.publisher.wanted == rig.agent.inventory, "its own record tells from now on"
 
 
 def test_a_card_closed_for_a_pod_that_is_gone_is_published_and_opened_again(tmp_path: Path) -> None:
     rig = make_rig(tmp_path, mode=Mode.BOTH)
     rig.see(16, 16)
-    rig.agent.pod_changed(pod("a", 4, card=0))
+    rig.agent.on_pod_update(pod("a", 4, card=0))
     rig.hold(a=device_ids_of_card(0, 4))
-    rig.agent.pod_gone(pod("a", 4, card=0))
+    rig.agent.on_pod_delete(pod("a", 4, card=0))
     wanted = rig.parts.publisher.wanted
     assert wanted is not None
     assert [card.closures for card in wanted.cards] == [(Closure(use="whole", pod="d/a"),), ()]

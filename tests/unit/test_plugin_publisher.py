@@ -1,6 +1,7 @@
 """What the plugin writes on its Node, when, and how often."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -65,8 +66,8 @@ class ANode:
 
 @asynccontextmanager
 async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[Publisher]:
-    publisher = Publisher(vendor, node, **more)
-    publisher.node_changed(node.as_object())
+    publisher = Publisher(vendor, node, rng=random.Random(1), **more)
+    publisher.on_node_update(node.as_object())
     async with running(publisher.run(), "publisher"):
         yield publisher
 
@@ -96,7 +97,7 @@ async def test_what_the_kubelet_zeroed_or_somebody_removed_is_written_again() ->
         await node.until_writes(2)
         node.capacity[COUNT] = "0"
         node.annotations.clear()
-        publisher.node_changed(node.as_object())
+        publisher.on_node_update(node.as_object())
         await node.until_writes(4)
     assert (node.capacity[COUNT], list(node.annotations)) == ("8", [INVENTORY])
 
@@ -115,22 +116,22 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
 
 def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node = ANode()
-    publisher = Publisher(ENFLAME, node)
+    publisher = Publisher(ENFLAME, node, rng=random.Random(1))
     assert publisher.published_unit() is None
     node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
-    publisher.node_changed(node.as_object())
+    publisher.on_node_update(node.as_object())
     assert publisher.published_unit() == "0.1"
     node.annotations[INVENTORY] = "not ours"
-    publisher.node_changed(node.as_object())
+    publisher.on_node_update(node.as_object())
     assert publisher.published_unit() is None
 
 
 def test_cordons_are_the_words_of_the_admins_annotation() -> None:
     node = ANode()
-    publisher = Publisher(ENFLAME, node)
+    publisher = Publisher(ENFLAME, node, rng=random.Random(1))
     assert publisher.cordoned == frozenset()
     node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
-    publisher.node_changed(node.as_object())
+    publisher.on_node_update(node.as_object())
     assert publisher.cordoned == {"1", "GCU-7"}
 
 

@@ -104,7 +104,7 @@ def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, 
     for name, ids in (whole or {}).items():
         record.add_whole(f"d/{name}", "c0", ids)
     rig.parts.store.on_kubelet_read(record)
-    rig.agent.kubelet_record_read(record)
+    rig.agent.on_kubelet_read(record)
 
 
 def healthy(message: bytes) -> set[str]:
@@ -119,34 +119,34 @@ def open_to(rig: Rig) -> tuple[int, set[str]]:
 
 def test_a_card_in_whole_use_closes_its_memory_and_opens_it_when_its_pod_ends(both: Rig) -> None:
     assert open_to(both) == (8, {"card-0", "card-1"})
-    both.agent.pod_changed(whole_pod("w", cards="1"))
+    both.agent.on_pod_update(whole_pod("w", cards="1"))
     show(both, whole={"w": ["card-1"]})
     assert open_to(both) == (4, {"card-0", "card-1"}), "the held device itself stays healthy"
-    both.agent.pod_gone(ended(whole_pod("w", cards="1")))
+    both.agent.on_pod_delete(ended(whole_pod("w", cards="1")))
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 
 def test_a_card_in_shared_use_closes_as_a_whole_and_opens_when_the_last_pod_ends(both: Rig) -> None:
     for name in ("a", "b"):
-        both.agent.pod_changed(pod(name, 1))
+        both.agent.on_pod_update(pod(name, 1))
     show(both, {"a": device_ids_of_card(0, 1), "b": device_ids_of_card(0, 2)[1:]})
     assert open_to(both) == (8, {"card-1"})
-    both.agent.pod_gone(ended(pod("a", 1)))
+    both.agent.on_pod_delete(ended(pod("a", 1)))
     assert open_to(both) == (8, {"card-1"})
-    both.agent.pod_gone(ended(pod("b", 1)))
+    both.agent.on_pod_delete(ended(pod("b", 1)))
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 
 def test_a_held_id_stays_healthy_even_where_a_card_is_in_both_uses(both: Rig) -> None:
     for each in (pod("a", 2), whole_pod("w", cards="0")):
-        both.agent.pod_changed(each)
+        both.agent.on_pod_update(each)
     show(both, {"a": device_ids_of_card(0, 2)}, {"w": ["card-0"]})
     units, whole = open_to(both)
     assert (units, whole) == (6, {"card-0", "card-1"})
 
 
 async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kubelets_record(both: Rig) -> None:
-    both.agent.pod_changed(pod("a", 1, card=0))
+    both.agent.on_pod_update(pod("a", 1, card=0))
     await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
     assert open_to(both) == (8, {"card-1"})
     await both.parts.whole_allocator.allocate(device_ids(["card-1"]))
@@ -155,7 +155,7 @@ async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kub
 
 async def test_whoever_comes_second_is_refused_by_the_plugin_with_the_name_of_the_first(both: Rig) -> None:
     for each in (pod("a", 1, card=0), whole_pod("w", cards="1"), pod("late", 2, card=1)):
-        both.agent.pod_changed(each)
+        both.agent.on_pod_update(each)
     await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))
     with pytest.raises(Refused, match=r"card 0 is shared: d/a uses memory of it, so it cannot be given whole"):
         await both.parts.whole_allocator.allocate(device_ids(["card-0"]))

@@ -56,12 +56,12 @@ class World:
             given = self.rig.agent.inventory.unit.name
             assert self.unit in (None, given), "given in another unit than the Node says"
             self.holders[self.waiting], self.waiting = given, ""
-            self.rig.agent.allocated()
+            self.rig.agent.on_allocate()
 
     def show_node(self) -> None:
         assert self.rig is not None
         meta = ObjectMeta(annotations=dict(self.annotations))
-        self.rig.agent.node_changed(Node(metadata=meta, status=NodeStatus(capacity=dict(self.capacity))))
+        self.rig.agent.on_node_update(Node(metadata=meta, status=NodeStatus(capacity=dict(self.capacity))))
 
     async def run_plugin(self, unit: str) -> None:
         """Start a plugin, show it the node, and have it write what it wants until nothing changes any more.

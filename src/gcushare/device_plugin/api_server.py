@@ -57,15 +57,15 @@ class PodHandler:
 
     def applied(self, obj: Pod) -> None:
         """Take in a pod's newest state."""
-        self._agent.pod_changed(obj)
+        self._agent.on_pod_update(obj)
 
     def deleted(self, obj: Pod) -> None:
         """Take in that a pod is gone."""
-        self._agent.pod_gone(obj)
+        self._agent.on_pod_delete(obj)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Take in that a full list ended."""
-        self._agent.pods_retained(uids)
+        self._agent.on_pod_resync(uids)
 
 
 class NodeHandler:
@@ -76,7 +76,7 @@ class NodeHandler:
 
     def applied(self, obj: Node) -> None:
         """Take in the Node's newest state."""
-        self._agent.node_changed(obj)
+        self._agent.on_node_update(obj)
 
     def deleted(self, obj: Node) -> None:
         """Wait for it to come back: the kubelet creates its Node again."""

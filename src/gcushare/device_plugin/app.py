@@ -35,7 +35,7 @@ from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
 from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import make_parts
+from gcushare.device_plugin.node.parts import NodeEvents, Parts, make_parts
 from gcushare.device_plugin.over_use.parts import OverUseParts, make_over_use
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
@@ -103,14 +103,6 @@ class PluginApp:
             answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )
         self._limiter = make_limiter(settings.limits)
-        self._parts = make_parts(
-            settings,
-            self._reader,
-            ApiPatcher(client, self._node_name),
-            EventAnnouncer(self._recorder, self._node_name),
-            clock,
-            self._limiter,
-        )
         unit = settings.cards.memory_unit or self._vendor.default_unit
         self._agent = NodeAgent(
             Offer(
@@ -120,9 +112,10 @@ class PluginApp:
                 mode=settings.cards.mode,
                 message_limit_bytes=settings.kubelet.kubelet_message_limit,
             ),
-            self._parts,
+            self._make_parts,
             clock=clock.monotonic,
         )
+        self._parts = self._agent.parts
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
         self._monitor = open_monitor(
             settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
@@ -134,6 +127,19 @@ class PluginApp:
         self._make_watches()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
+
+    def _make_parts(self, events: NodeEvents) -> Parts:
+        """Build what the agent keeps up to date."""
+        return make_parts(
+            self._settings,
+            self._reader,
+            ApiPatcher(self._client, self._node_name),
+            EventAnnouncer(self._recorder, self._node_name),
+            self._adapters.clock,
+            events,
+            rng=self._adapters.rng,
+            limiter=self._limiter,
+        )
 
     def _make_endpoint(self, part: str) -> Endpoint:
         """Serve one of the ways in which this node's cards are granted."""
@@ -163,6 +169,7 @@ class PluginApp:
             on_registered=parts.reconciler.check_soon,
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),
             sockets=self._adapters.sockets,
+            rng=self._adapters.rng,
         )
 
     def _make_pod_use(self) -> PodMemoryMonitor | None:
@@ -188,7 +195,7 @@ class PluginApp:
 
     def _cards_changed(self, cards: CardsSnapshot) -> None:
         """Offer the cards as they are, but those whose memory was to be limited and cannot be."""
-        self._agent.cards_changed(cards if self._limiter is None else self._limiter.close_cards(cards))
+        self._agent.on_cards_change(cards if self._limiter is None else self._limiter.close_cards(cards))
         self._warn_of_many_units()
 
     def _warn_of_many_units(self) -> None:
@@ -277,7 +284,7 @@ class PluginApp:
         tasks.start("last events", self._drain_events(shutdown), drains=True)
         tasks.start("cards", self._run_cards())
         if self._pod_use is not None:
-            tasks.start("use per pod", self._pod_use.run())
+            tasks.start("use per pod", self._pod_use.run(self._over_use.look))
         else:
             tasks.start("over-use", self._over_use.follow(self._monitor))
         if self._mps is not None:

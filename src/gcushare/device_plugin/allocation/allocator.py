@@ -66,7 +66,7 @@ class PodChanges:
 class CardAllocator:
     """One resource's allocator: of units of memory, or of ``whole`` cards. Never waits on the API server.
 
-    ``on_allocated`` is called after each grant, so that the kubelet's record is read soon and the card is closed to
+    ``on_allocate`` is called after each grant, so that the kubelet's record is read soon and the card is closed to
     the other resource at once. With ``wait_for_pod_s`` 0 no call waits for its pod.
     """
 
@@ -79,6 +79,7 @@ class CardAllocator:
         whole: bool,
         wait_for_pod_s: float,
         clock: Callable[[], float],
+        on_allocate: Callable[[], None],
     ) -> None:
         self._store = store
         self._responses = responses
@@ -89,7 +90,7 @@ class CardAllocator:
         self._inventory: Inventory | None = None
         self._expected: tuple[Preference, int] | None = None
         """The preference last given and its size: the Allocate that follows it is for the same container."""
-        self.on_allocated: Callable[[], None] = lambda: None
+        self._on_allocate = on_allocate
 
     def set_inventory(self, inventory: Inventory) -> None:
         """Use these cards for the calls that follow."""
@@ -140,7 +141,7 @@ class CardAllocator:
         self._store.on_allocate(
             uid, container, counts, self._clock(), whole=self._whole, ids=None if self._whole else ids
         )
-        self.on_allocated()
+        self._on_allocate()
         if self._whole:
             grant = Grant(cards, sum(card.units for card in cards), whole=True)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import grpc
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket
+from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
 
@@ -28,7 +30,8 @@ CLOSE_GRACE_S = 1.0
 """For calls under way when the socket closes; streams are ended by us."""
 STREAM_GRACE_S = 3.0
 """A registered plugin whose list is not read for this long was replaced or dropped, and registers again."""
-_RETRY_S = (0.5, 1.0, 2.0, 5.0)
+RETRY = BackoffPolicy(first_s=0.5, cap_s=5.0)
+"""After a registration that failed."""
 
 
 class Endpoint:
@@ -52,7 +55,9 @@ class Endpoint:
         on_registered: Callable[[], None],
         pulse: Heartbeat,
         sockets: KubeletSockets,
+        rng: random.Random,
     ) -> None:
+        self._backoff = Backoff(RETRY, rng)
         self.resource = resource
         self._socket = directory / socket_name
         self._kubelet_socket = directory / KUBELET_SOCKET
@@ -66,7 +71,6 @@ class Endpoint:
         self._own: Identity = None
         self.problem = "not registered with the kubelet yet"
         self.registrations = 0
-        self._failures = 0
 
     async def run(self) -> None:
         """Register now and after every restart of the kubelet, until cancelled; then close the socket."""
@@ -82,7 +86,7 @@ class Endpoint:
                     await self._serve()
                     await self._register()
                 except RetryableError as error:
-                    await self._pause(kubelet, str(error))
+                    await self._pause(kubelet, error)
                 else:
                     await self._until_lost(kubelet)
         finally:
@@ -131,18 +135,17 @@ class Endpoint:
 
     async def _register(self) -> None:
         await self._sockets.register(self._kubelet_socket, self.resource, self._socket.name)
-        self._failures = 0
+        self._backoff.reset()
         self.registrations += 1
         self.problem = ""
         logger.info("registered with the kubelet %s", fields(resource=self.resource, devices=self._table.size))
         self._on_registered()
 
-    async def _pause(self, kubelet: Identity, problem: str) -> None:
-        """Wait longer after each failure, but not for a kubelet that has started again meanwhile."""
-        delay_s = _RETRY_S[min(self._failures, len(_RETRY_S) - 1)]
-        self._failures += 1
+    async def _pause(self, kubelet: Identity, error: RetryableError) -> None:
+        """Wait longer after each failure, but not if the kubelet has started again meanwhile."""
+        problem, delay_s = str(error), self._backoff.next_delay_s(error)
         if problem != self.problem:
-            facts = fields(resource=self.resource, reason=problem, delay_s=delay_s)
+            facts = fields(resource=self.resource, reason=problem, delay_s=round(delay_s, 1))
             logger.warning("not registered; will retry %s", facts)
         self.problem = problem
         loop = asyncio.get_running_loop()

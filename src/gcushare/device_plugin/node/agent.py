@@ -27,7 +27,7 @@ from gcushare.device_plugin.node.inventory import (
     keep_inventory,
     plan_inventory,
 )
-from gcushare.device_plugin.node.parts import Parts
+from gcushare.device_plugin.node.parts import NodeEvents, Parts
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import closures_of
@@ -45,16 +45,13 @@ NO_CARDS: frozenset[int] = frozenset()
 class NodeAgent:
     """One vendor's cards of this node. ``offered`` is set once the kubelet may be sent a list."""
 
-    def __init__(self, offer: Offer, parts: Parts, *, clock: Callable[[], float]) -> None:
+    def __init__(self, offer: Offer, make: Callable[[NodeEvents], Parts], *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._offer = offer
-        self._parts = parts
+        self.parts = parts = make(self)
         self._cards: CardsSnapshot | None = None
         self._record: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
-        parts.allocator.on_allocated = parts.whole_allocator.on_allocated = self.allocated
-        parts.reconciler.on_read = self.kubelet_record_read
-        parts.reconciler.writer.on_written = self.record_written
         self._foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
         self._doubt = UnitDoubt()
@@ -63,64 +60,64 @@ class NodeAgent:
         self.problem = "the cards were not looked up yet"
         self.offered = asyncio.Event()
 
-    def cards_changed(self, cards: CardsSnapshot) -> None:
+    def on_cards_change(self, cards: CardsSnapshot) -> None:
         """Take in what the source of cards says."""
         self._cards = cards
         self._replan()
 
-    def node_changed(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take in this node's Node object: its cordons, and whether what was published still stands there."""
-        is_first = not self._parts.publisher.has_seen_node
-        before, unit = self._parts.publisher.unreadable, self._parts.publisher.published_unit()
-        self._parts.publisher.node_changed(node)
-        unreadable = self._parts.publisher.unreadable
+        is_first = not self.parts.publisher.has_seen_node
+        before, unit = self.parts.publisher.unreadable, self.parts.publisher.published_unit()
+        self.parts.publisher.on_node_update(node)
+        unreadable = self.parts.publisher.unreadable
         if unreadable and unreadable != before:
             self._warn("InventoryUnreadable", f"{unreadable}; it is written again")
-        is_due = self._parts.publisher.published_unit() != unit
-        if is_first and self._doubt.begin(self._parts.publisher.former, self.inventory):
-            self._parts.publisher.withdraw()
-        if self._parts.publisher.cordoned != self._offer.cordoned:
-            self._offer = replace(self._offer, cordoned=self._parts.publisher.cordoned)
+        is_due = self.parts.publisher.published_unit() != unit
+        if is_first and self._doubt.begin(self.parts.publisher.former, self.inventory):
+            self.parts.publisher.withdraw()
+        if self.parts.publisher.cordoned != self._offer.cordoned:
+            self._offer = replace(self._offer, cordoned=self.parts.publisher.cordoned)
             is_due = True
         if is_due:
             self._replan()
 
-    def pod_changed(self, pod: Pod) -> None:
+    def on_pod_update(self, pod: Pod) -> None:
         """Take in a pod of this node."""
         if is_finished(pod):
             self._explain_lost_card(pod.metadata.uid)
-        if self._parts.store.on_pod_update(pod):
-            self._parts.reconciler.check_soon()
-        self._parts.reconciler.writer.note_pod(pod.metadata.uid)
+        if self.parts.store.on_pod_update(pod):
+            self.parts.reconciler.check_soon()
+        self.parts.reconciler.writer.note_pod(pod.metadata.uid)
         self._pods_changed()
 
-    def pod_gone(self, pod: Pod) -> None:
+    def on_pod_delete(self, pod: Pod) -> None:
         """Take in that a pod of this node is gone, of which this was the last state."""
-        if self._parts.store.on_pod_delete(pod.metadata.uid, is_over=has_stopped(pod)):
-            self._parts.reconciler.check_soon()
+        if self.parts.store.on_pod_delete(pod.metadata.uid, is_over=has_stopped(pod)):
+            self.parts.reconciler.check_soon()
         self._pods_changed()
 
-    def pods_retained(self, uids: frozenset[str]) -> None:
+    def on_pod_resync(self, uids: frozenset[str]) -> None:
         """Take in that a full list of this node's pods ended."""
-        self._parts.store.on_pod_resync(uids)
-        self._parts.reconciler.check_soon()
+        self.parts.store.on_pod_resync(uids)
+        self.parts.reconciler.check_soon()
         self._pods_changed()
 
-    def allocated(self) -> None:
+    def on_allocate(self) -> None:
         """Take in that the kubelet was just given something: a card that is shared now is not given whole any more.
 
         Without waiting for the kubelet's record, so that the time in which it still offers the card is short.
         """
         self._has_allocated = True
-        self._parts.reconciler.note_allocation()
+        self.parts.reconciler.note_allocation()
         if self.inventory is not None:
             self._update_lists(self.inventory)
 
-    def record_written(self, write: RecordWrite) -> None:
+    def on_record_written(self, write: RecordWrite) -> None:
         """Report a correction by an event."""
         cards = index_text(write.cards)
         if write.repaired:
-            self._parts.announcer.about_pod(
+            self.parts.announcer.about_pod(
                 write.pod,
                 "RecordRepaired",
                 f"the record could not be read ({write.repaired}); it was written again: card {cards}",
@@ -128,24 +125,24 @@ class NodeAgent:
             )
         if write.corrected_from:
             before = index_text(write.corrected_from)
-            self._parts.announcer.about_pod(
+            self.parts.announcer.about_pod(
                 write.pod,
                 "CardCorrected",
                 f"the record said card {before}, the kubelet gave card {cards}; the record was corrected",
                 warning=False,
             )
 
-    def kubelet_record_read(self, record: KubeletAllocations) -> None:
+    def on_kubelet_read(self, record: KubeletAllocations) -> None:
         """Take in who really holds what."""
         self._record = record
-        self._parts.pods.note()
+        self.parts.pods.note()
         self._report_foreign_ids(record)
-        self._parts.cdi.note_holders(len(record.pods))
+        self.parts.cdi.note_holders(len(record.pods))
         self._replan()
 
     def _pods_changed(self) -> None:
-        self._parts.pods.note()
-        self._parts.reconciler.writer.write_soon()
+        self.parts.pods.note()
+        self.parts.reconciler.writer.write_soon()
         if self.inventory is not None:
             # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
             self._update_lists(self.inventory)
@@ -159,14 +156,14 @@ class NodeAgent:
         if self._doubt.unit is not None:
             return
         full = self.describe(inventory)
-        if full != self._parts.publisher.wanted:
-            self._parts.publisher.publish(full)
+        if full != self.parts.publisher.wanted:
+            self.parts.publisher.publish(full)
 
     def describe(self, inventory: Inventory) -> Inventory:
         """The inventory with what is known of its cards' holders beside their pods' records."""
-        gone = self._parts.store.gone.pods
+        gone = self.parts.store.gone.pods
         cards = (replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards)
-        unrecorded = self._parts.store.unrecorded.lasting(self._clock())
+        unrecorded = self.parts.store.unrecorded.lasting(self._clock())
         return replace(inventory, cards=tuple(cards), unrecorded=unrecorded)
 
     def _replan(self) -> None:
@@ -200,8 +197,8 @@ class NodeAgent:
             self._refuse("MemoryUnitRefused", problem or doubt)
         else:
             self.problem = ""
-        if self._parts.cdi.offer(inventory):
-            self._parts.announcer.about_node("CdiSpecFailed", self._parts.cdi.problem, warning=True)
+        if self.parts.cdi.offer(inventory):
+            self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
 
     @property
@@ -210,7 +207,7 @@ class NodeAgent:
         return len(self._foreign)
 
     def _plan(self, cards: CardsSnapshot) -> Inventory:
-        published = self._parts.publisher.published_unit()
+        published = self.parts.publisher.published_unit()
         current = self.inventory.unit.name if self.inventory is not None else published
         if not self._has_allocated and self._offer.unit == AUTO_UNIT:
             current = self._doubt.unit or current
@@ -229,7 +226,7 @@ class NodeAgent:
     @property
     def _holders(self) -> Holders:
         """Who holds units, as far as the kubelet's record was read."""
-        return Holders(self._record.memory if self._record is not None else None, self._parts.reconciler.problem)
+        return Holders(self._record.memory if self._record is not None else None, self.parts.reconciler.problem)
 
     def _update_lists(self, inventory: Inventory) -> bool:
         """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
@@ -237,7 +234,7 @@ class NodeAgent:
         A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
         While the unit is in doubt, or the Node still says another one, all are closed as by a cordon.
         """
-        record, store = self._record, self._parts.store
+        record, store = self._record, self.parts.store
         held: dict[int, frozenset[str]] = {}
         closed_whole = held_whole = NO_CARDS
         if record is not None:
@@ -249,9 +246,9 @@ class NodeAgent:
             closed_whole, held_whole = cordoned | shared, record.whole_cards | whole
         is_changed = False
         if SERVES_MEMORY in inventory.modes:
-            is_changed = self._parts.memory_devices.offer(inventory, held)
+            is_changed = self.parts.memory_devices.offer(inventory, held)
         if SERVES_WHOLE in inventory.modes:
-            is_changed |= self._parts.whole_devices.offer(inventory, closed=closed_whole, held=held_whole)
+            is_changed |= self.parts.whole_devices.offer(inventory, closed=closed_whole, held=held_whole)
         return is_changed
 
     def _is_counted_in(self, unit: MemoryUnit) -> bool:
@@ -260,18 +257,18 @@ class NodeAgent:
         The extender counts in the Node's: what is given in another one before that is written would be booked wrongly,
         and a plugin that starts then would take it for units of the old one.
         """
-        published = self._parts.publisher.published_unit()
+        published = self.parts.publisher.published_unit()
         return published is None or is_same_unit(published, unit.name)
 
     def _use(self, inventory: Inventory) -> None:
         """Have the kubelet's calls and the records served from these cards."""
-        self._parts.allocator.set_inventory(inventory)
-        self._parts.whole_allocator.set_inventory(inventory)
-        self._parts.reconciler.writer.set_inventory(inventory)
+        self.parts.allocator.set_inventory(inventory)
+        self.parts.whole_allocator.set_inventory(inventory)
+        self.parts.reconciler.writer.set_inventory(inventory)
 
     def _go_on_recording(self, cards: CardsSnapshot) -> None:
         """Keep the records of running pods true, in the unit of their ids, while no card is offered in another one."""
-        unit = self._parts.publisher.published_unit()
+        unit = self.parts.publisher.published_unit()
         if unit is None:
             return
         try:
@@ -279,13 +276,13 @@ class NodeAgent:
         except Refused as refusal:
             logger.debug("records are not corrected either %s", fields(unit=unit, reason=refusal))
             return
-        self._parts.reconciler.writer.set_inventory(inventory)
+        self.parts.reconciler.writer.set_inventory(inventory)
 
     def _refuse(self, reason: str, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
             logger.error("cards cannot be offered as they should %s", fields(reason=reason, problem=problem))
-        self._parts.announcer.about_node(reason, problem, warning=True)
+        self.parts.announcer.about_node(reason, problem, warning=True)
 
     def _announce_changes(self, before: Inventory | None, now: Inventory) -> None:
         known = {card.card.uuid: card for card in before.cards} if before is not None else {}
@@ -297,9 +294,9 @@ class NodeAgent:
                 self._announce_health(card)
             if was is not None and was.cordoned != card.cordoned:
                 word = "cordoned: no new pods" if card.cordoned else "uncordoned"
-                self._parts.announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
+                self.parts.announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
         for gone in known.values():
-            self._parts.announcer.about_node(
+            self.parts.announcer.about_node(
                 "CardGone", f"card {gone.index} ({gone.card.uuid}) is gone or was replaced", warning=True
             )
 
@@ -309,17 +306,17 @@ class NodeAgent:
         state = f"unhealthy: {card.reason}" if is_sick else "healthy again"
         text = f"card {card.index} ({card.card.uuid}) is {state}"
         logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
-        self._parts.announcer.about_node(reason, text, warning=is_sick)
-        for entry in self._parts.store.entries.values():
+        self.parts.announcer.about_node(reason, text, warning=is_sick)
+        for entry in self.parts.store.entries.values():
             if card.index in entry.held_cards:
-                self._parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
+                self.parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
     def _explain_lost_card(self, uid: str) -> None:
         """Post an event on a pod that ended without having been given its card, which went to the other kind of pod.
 
         The kubelet, which refused it, says no more than that no device was healthy.
         """
-        store = self._parts.store
+        store = self.parts.store
         entry = store.entries.get(uid)
         if entry is None or entry.held:
             return
@@ -327,7 +324,7 @@ class NodeAgent:
         for index in sorted(store.cards_in_use(whole=other).intersection(entry.promise)):
             use = "is in use as a whole" if other else "is shared"
             pods = some_names(store.users_of(index, whole=other), MAX_NAMES) or "a pod of this node"
-            self._parts.announcer.about_pod(
+            self.parts.announcer.about_pod(
                 entry.ref,
                 "CardInOtherUse",
                 f"card {index}, which was chosen for this pod, {use} by {pods}, so the kubelet refused it: "
@@ -358,4 +355,4 @@ class NodeAgent:
 
     def _warn(self, reason: str, message: str) -> None:
         logger.warning("%s %s", reason, message)
-        self._parts.announcer.about_node(reason, message, warning=True)
+        self.parts.announcer.about_node(reason, message, warning=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
+from typing import Protocol
 
 from gcushare.cards.process_owners import ProcOwners
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
@@ -12,12 +14,27 @@ from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCa
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, KubeletRecordSource
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, Patcher
 from gcushare.kube.clock import Clock
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import Strategy
+
+
+class NodeEvents(Protocol):
+    """What the parts report; the agent is one."""
+
+    def on_allocate(self) -> None:
+        """Handle that the kubelet was just given cards."""
+
+    def on_kubelet_read(self, allocations: KubeletAllocations) -> None:
+        """Handle what the kubelet shows, after each read that succeeded."""
+
+    def on_record_written(self, write: RecordWrite) -> None:
+        """Handle that a record was written on a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +59,12 @@ def make_parts(
     patcher: Patcher,
     announcer: Announcer,
     clock: Clock,
+    events: NodeEvents,
+    *,
+    rng: random.Random,
     limiter: MpsLimiter | None = None,
 ) -> Parts:
-    """Build them; nothing runs yet. ``source`` is the kubelet's record, ``patcher`` the API server."""
+    """Build them; nothing runs yet. ``source`` reads the kubelet, ``patcher`` writes to the API server."""
     cards, kubelet = settings.cards, settings.kubelet
     pods, store = PodChanges(), PodStore(cards.vendor, longest_wait_s=kubelet.longest_wait_for_containers)
     responses = AllocateResponses(cards.vendor, kubelet.device_list_strategy, limiter, kubelet.driver_dirs)
@@ -55,11 +75,23 @@ def make_parts(
         pods=pods,
         memory_devices=MemoryDeviceList(kubelet.kubelet_message_limit),
         allocator=CardAllocator(
-            store, responses, pods, whole=False, wait_for_pod_s=kubelet.wait_for_pod, clock=clock.monotonic
+            store,
+            responses,
+            pods,
+            whole=False,
+            wait_for_pod_s=kubelet.wait_for_pod,
+            clock=clock.monotonic,
+            on_allocate=events.on_allocate,
         ),
         whole_devices=WholeCardDeviceList(),
         whole_allocator=CardAllocator(
-            store, responses, pods, whole=True, wait_for_pod_s=wait_for_whole_s, clock=clock.monotonic
+            store,
+            responses,
+            pods,
+            whole=True,
+            wait_for_pod_s=wait_for_whole_s,
+            clock=clock.monotonic,
+            on_allocate=events.on_allocate,
         ),
         reconciler=AllocationReconciler(
             store,
@@ -67,9 +99,14 @@ def make_parts(
             patcher,
             clock=clock.monotonic,
             wall_clock_ns=lambda: round(clock.now().timestamp() * 1_000_000) * 1000,
+            rng=rng,
+            on_read=events.on_kubelet_read,
+            on_record_written=events.on_record_written,
             running=ProcOwners(cards.proc_root) if cards.pod_use else None,
         ),
-        publisher=Publisher(cards.vendor, patcher, pods_per_count=cards.card_count.pods_per_count(cards.vendor)),
+        publisher=Publisher(
+            cards.vendor, patcher, rng=rng, pods_per_count=cards.card_count.pods_per_count(cards.vendor)
+        ),
         announcer=announcer,
         cdi=CdiSpecPublisher(
             CdiSpecFile(kubelet.cdi_dir, cards.vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.device_plugin.ports import NodePatcher
+from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
@@ -23,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 LEAST_INTERVAL_S = 0.5
 """Between two writes, so that a fight over the Node with another program stays a quiet one."""
-_RETRY_DELAYS_S = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+RETRY = BackoffPolicy(first_s=0.5, cap_s=30.0)
+"""After a write that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,10 @@ class ResourceCounts:
 class Publisher:
     """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
 
-    def __init__(self, vendor: Vendor, patcher: NodePatcher, *, pods_per_count: int | None = None) -> None:
+    def __init__(
+        self, vendor: Vendor, patcher: NodePatcher, *, rng: random.Random, pods_per_count: int | None = None
+    ) -> None:
+        self._backoff = Backoff(RETRY, rng)
         self._vendor = vendor
         self._patcher = patcher
         self._pods_per_count = vendor.pods_per_count if pods_per_count is None else pods_per_count
@@ -96,7 +102,7 @@ class Publisher:
         """Have nothing written until there is another inventory; what stands on the Node stays."""
         self.wanted = None
 
-    def node_changed(self, node: Node) -> None:
+    def on_node_update(self, node: Node) -> None:
         """Take the Node's new state in."""
         is_first = self._node is None
         self._node = node
@@ -120,21 +126,20 @@ class Publisher:
 
     async def run(self) -> None:
         """Write what differs, whenever something changed, until cancelled."""
-        failures = 0
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
                 is_written = await self._write()
             except GcushareError as error:
-                failures += 1
                 self._failure = f"the Node could not be written: {error}"
-                delay_s = _RETRY_DELAYS_S[min(failures, len(_RETRY_DELAYS_S)) - 1]
-                logger.warning("node not written; will retry %s", fields(error=error, delay_s=delay_s))
+                delay_s = self._backoff.next_delay_s(error)
+                logger.warning("node not written; will retry %s", fields(error=error, delay_s=round(delay_s, 1)))
                 await asyncio.sleep(delay_s)
                 self._wake.set()
             else:
-                failures, self._failure = 0, ""
+                self._failure = ""
+                self._backoff.reset()
                 if is_written:
                     await asyncio.sleep(LEAST_INTERVAL_S)
 

@@ -85,6 +85,4 @@ def make_over_use(
     def over() -> dict[str, dict[int, OverUse]] | None:
         return watch.over if tracker.has_looked_enough else None
 
-    parts = OverUseParts(settings, watch, OverUseNotes(store, patcher, over, clock=time.monotonic), evictor)
-    pod_use.on_refreshed = parts.look
-    return parts
+    return OverUseParts(settings, watch, OverUseNotes(store, patcher, over, clock=time.monotonic), evictor)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory
@@ -19,6 +20,7 @@ from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import PodPatcher
+from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
@@ -31,14 +33,15 @@ RESEND_S = 10.0
 """A record that was written and has not come back by the watch in this time is written again."""
 LEAST_INTERVAL_S = 1.0
 """Between two equal writes on one pod, so that a fight over its record with another program stays a quiet one."""
-_RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-_REFUSED_DELAYS_S = (10.0, 60.0, 180.0)
-"""After an answer that trying again does not change: rights may be granted and webhooks removed, but there is no hurry.
+RETRY = BackoffPolicy(first_s=0.2, cap_s=30.0)
+"""After a failure that passes: no answer, or a conflict."""
+REFUSED = BackoffPolicy(first_s=20.0, cap_s=180.0)
+"""After an answer that a retry alone does not change: rights may be granted and webhooks removed, without hurry.
 
-More than three failures in a quarter of an hour are what the alert on failing writes asks for.
+The alert on failing writes needs more than three failures in a quarter of an hour.
 """
-_REPORTED_FAILURES = 5
-"""Failures in a row, some nine seconds, from which on they are a problem and not a hiccup."""
+_REPORTED_FAILURES = 7
+"""So many failures in a row, which take some nine seconds, are reported as a problem."""
 _MAX_NAMES = 3
 """Pods named in one message."""
 _WRITERS = 8
@@ -55,12 +58,13 @@ class WriteCounters:
 
 @dataclass(slots=True)
 class _Attempt:
-    """The last write on a pod: what it says, and when an equal one may follow. ``failures`` are those in a row."""
+    """The last write on a pod: what it says, and when an equal one may follow."""
 
     pod: PodRef
     cards: tuple[int, ...]
     assigned: bool
-    failures: int
+    retries: Backoff
+    refusals: Backoff
     sent_at_s: float = float("-inf")
     due_at_s: float = 0.0
     is_open: bool = True
@@ -70,12 +74,17 @@ class _Attempt:
     is_refused: bool = False
     error: str = ""
 
+    @property
+    def is_reported(self) -> bool:
+        """Whether its failures are a problem, not a hiccup."""
+        return self.is_refused or self.retries.failures >= _REPORTED_FAILURES
+
     def says(self, cards: tuple[int, ...], *, assigned: bool) -> bool:
         return (set(self.cards), self.assigned) == (set(cards), assigned)
 
 
 class RecordWriter:
-    """Writes what the pod store says is due; ``run`` is its owner task. ``on_written`` hears of each record written."""
+    """Writes what the pod store says is due; ``run`` is its owner task. ``on_written`` is called after each write."""
 
     def __init__(
         self,
@@ -84,10 +93,13 @@ class RecordWriter:
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
+        rng: random.Random,
+        on_written: Callable[[RecordWrite], None],
     ) -> None:
         self._store = store
         self._patcher = patcher
-        self.on_written: Callable[[RecordWrite], None] = lambda _write: None
+        self._rng = rng
+        self._on_written = on_written
         self._clock = clock
         self._wall_clock_ns = wall_clock_ns
         self._inventory: Inventory | None = None
@@ -101,7 +113,7 @@ class RecordWriter:
     def problem(self) -> str:
         """Which pods' records cannot be written, and why; "" where all can, or where it failed a few times only."""
         failed = sorted(
-            (each for each in self._attempts.values() if each.is_refused or each.failures >= _REPORTED_FAILURES),
+            (each for each in self._attempts.values() if each.is_reported),
             key=lambda each: (str(each.pod), each.pod.uid),
         )
         if not failed:
@@ -175,16 +187,17 @@ class RecordWriter:
             for uid, attempt in self._attempts.items()
             if attempt.is_open
             or uid in due
-            or (uid in self._store.entries and not attempt.failures and attempt.due_at_s > now_s)
+            or (uid in self._store.entries and not attempt.error and attempt.due_at_s > now_s)
         }
 
     def _start(self, write: RecordWrite, writers: asyncio.TaskGroup) -> None:
-        before = self._attempts.get(write.pod.uid)
-        is_same = before is not None and before.says(write.cards, assigned=write.assigned)
-        attempt = _Attempt(write.pod, write.cards, write.assigned, before.failures if before and is_same else 0)
-        if before is not None and is_same:
-            attempt.is_refused, attempt.error = before.is_refused, before.error
-        self._attempts[write.pod.uid] = attempt
+        attempt = self._attempts.get(write.pod.uid)
+        if attempt is not None and attempt.says(write.cards, assigned=write.assigned):
+            attempt.is_open, attempt.is_echoed = True, False
+        else:
+            retries, refusals = Backoff(RETRY, self._rng), Backoff(REFUSED, self._rng)
+            attempt = _Attempt(write.pod, write.cards, write.assigned, retries, refusals)
+            self._attempts[write.pod.uid] = attempt
         writers.create_task(self._write(write, attempt), name=f"record of {write.pod}")
 
     async def _write(self, write: RecordWrite, attempt: _Attempt) -> None:
@@ -196,7 +209,7 @@ class RecordWriter:
             except (ConflictError, NotFoundError) as error:
                 # Gone, or another pod of that name: the watch will say so, and the record dies with its pod.
                 logger.info("pod is gone, its record is not written %s", fields(pod=write.pod, error=error))
-                self._wait_after(attempt, error, _RETRY_DELAYS_S)
+                self._wait_after(attempt, error, attempt.retries)
             except GcushareError as error:
                 self._note_failure(attempt, error)
             else:
@@ -204,26 +217,28 @@ class RecordWriter:
         self._soon.set()
 
     def _note_success(self, attempt: _Attempt, write: RecordWrite) -> None:
-        attempt.is_open, attempt.is_refused, attempt.error, attempt.failures = False, False, "", 0
+        attempt.is_open, attempt.is_refused, attempt.error = False, False, ""
+        attempt.retries.reset()
+        attempt.refusals.reset()
         attempt.due_at_s = attempt.sent_at_s + (LEAST_INTERVAL_S if attempt.is_echoed else RESEND_S)
         self.counters.writes += 1
         self.counters.corrections += bool(write.corrected_from or write.repaired)
         _log_write(write)
-        self.on_written(write)
+        self._on_written(write)
 
     def _note_failure(self, attempt: _Attempt, error: GcushareError) -> None:
         """Decide when the pod is tried again; the log hears of each cause once."""
         self.counters.failed_writes += 1
         level = logging.DEBUG if attempt.error == str(error) else logging.WARNING
         attempt.is_refused = not isinstance(error, RetryableError)
-        delay_s = self._wait_after(attempt, error, _REFUSED_DELAYS_S if attempt.is_refused else _RETRY_DELAYS_S)
-        logger.log(level, "record not written; will retry %s", fields(pod=attempt.pod, delay_s=delay_s, error=error))
+        delay_s = self._wait_after(attempt, error, attempt.refusals if attempt.is_refused else attempt.retries)
+        logger.log(
+            level, "record not written; will retry %s", fields(pod=attempt.pod, delay_s=round(delay_s, 1), error=error)
+        )
 
-    def _wait_after(self, attempt: _Attempt, error: GcushareError, delays_s: Sequence[float]) -> float:
-        """Let the pod wait, the longer the more often it failed, and at least as long as the API server asked for."""
-        asked_s = error.delay_s if isinstance(error, RetryableError) else None
-        delay_s = max(asked_s or 0.0, delays_s[min(attempt.failures, len(delays_s) - 1)])
-        attempt.failures += 1
+    def _wait_after(self, attempt: _Attempt, error: GcushareError, backoff: Backoff) -> float:
+        """Delay the next write on the pod; returns by how many seconds."""
+        delay_s = backoff.next_delay_s(error)
         attempt.is_open, attempt.error = False, str(error)
         attempt.due_at_s = self._clock() + delay_s
         return delay_s

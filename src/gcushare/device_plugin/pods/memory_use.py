@@ -92,8 +92,6 @@ class PodMemoryMonitor:
         self._own_pid = own_pid
         self._highest: dict[int, dict[int, tuple[str, int]]] = {}
         self.problem = ""
-        self.on_refreshed: Callable[[], None] = lambda: None
-        """Called after every look, whatever came out."""
 
     @property
     def latest(self) -> PodUse | None:
@@ -103,13 +101,13 @@ class PodMemoryMonitor:
         by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._store.entries}
         return replace(self._latest, by_pod=by_pod)
 
-    async def run(self) -> None:
-        """Look the processes up after each look at the cards, until cancelled."""
+    async def run(self, on_refresh: Callable[[], None]) -> None:
+        """Find the processes after each poll of the cards, until cancelled; ``on_refresh`` is called each time."""
         looks = 0
         while True:
             looks = await self._looks.wait_look(looks)
             await self.refresh()
-            self.on_refreshed()
+            on_refresh()
 
     async def refresh(self) -> None:
         """Look up whose the processes of now are.

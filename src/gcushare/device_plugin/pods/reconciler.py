@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.annotation_writer import RecordWriter, wait_and_clear
 from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
@@ -70,6 +72,9 @@ class AllocationReconciler:
         *,
         clock: Callable[[], float],
         wall_clock_ns: Callable[[], int],
+        rng: random.Random,
+        on_read: Callable[[KubeletAllocations], None],
+        on_record_written: Callable[[RecordWrite], None],
         running: RunningPods | None = None,
     ) -> None:
         self._running = running
@@ -81,8 +86,10 @@ class AllocationReconciler:
         self._checking = asyncio.Lock()
         self._missing = 0
         self._hidden: frozenset[str] = frozenset()
-        self.writer = RecordWriter(store, patcher, clock=clock, wall_clock_ns=wall_clock_ns)
-        self.on_read: Callable[[KubeletAllocations], None] = lambda _record: None
+        self._on_read = on_read
+        self.writer = RecordWriter(
+            store, patcher, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
+        )
         self.problem = "the kubelet's record was not read yet"
         self.counters = CheckCounters()
 
@@ -138,7 +145,7 @@ class AllocationReconciler:
                 self._store.on_kubelet_read(record, asked=known)
                 self._store.end_pending(self._clock() - PATIENCE_S, is_readable=True)
                 self._store.find_unrecorded(self._clock())
-                self.on_read(record)
+                self._on_read(record)
         self.writer.write_soon()
         return not self.problem
 

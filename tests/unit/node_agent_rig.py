@@ -131,6 +131,7 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher:
                 whole=whole,
                 wait_for_pod_s=0.0,
                 clock=lambda: 0.0,
+                wall_clock_ns=lambda: 7,
                 on_allocate=events.on_allocate,
             )
 

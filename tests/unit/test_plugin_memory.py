@@ -30,6 +30,7 @@ def allocate(ids: list[str]) -> dict[str, str]:
         whole=False,
         wait_for_pod_s=0.0,
         clock=lambda: 0.0,
+        wall_clock_ns=lambda: 0,
         on_allocate=lambda: None,
     )
     cards = (

@@ -6,13 +6,15 @@ The answer to Allocate follows from the ids alone: the pod that is meant is only
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import astuple
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
-from gcushare.core.wording import index_text
+from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.allocation.preference import (
     NodeUse,
     Preference,
@@ -22,10 +24,11 @@ from gcushare.device_plugin.allocation.preference import (
     read_cards,
 )
 from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.device_plugin.pods.annotation_diff import expect_write
 from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.grants import Grant
-from gcushare.runtime.logs import fields
+from gcushare.runtime.logs import Fields, fields
 from gcushare.wire.annotations.keys import COMPUTE_SHARE, PROPORTIONAL
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
@@ -34,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 MOST_IDS_LOGGED = 64
 """Of what one container is given, at debug; a large pod has thousands."""
+
+MOST_PODS_LOGGED = 20
+"""Of one card; with the finest units a card may have hundreds."""
 
 RECORD_PATIENCE_S = 0.15
 """How long a call waits for the kubelet's record of the one before, where the two may be for one pod: that record shows
@@ -79,6 +85,7 @@ class CardAllocator:
         whole: bool,
         wait_for_pod_s: float,
         clock: Callable[[], float],
+        wall_clock_ns: Callable[[], int],
         on_allocate: Callable[[], None],
     ) -> None:
         self._store = store
@@ -87,6 +94,7 @@ class CardAllocator:
         self._whole = whole
         self._wait_for_pod_s = wait_for_pod_s
         self._clock = clock
+        self._wall_clock_ns = wall_clock_ns
         self._inventory: Inventory | None = None
         self._expected: tuple[Preference, int] | None = None
         """The preference last given and its size: the Allocate that follows it is for the same container."""
@@ -146,18 +154,42 @@ class CardAllocator:
             grant = Grant(cards, sum(card.units for card in cards), whole=True)
         else:
             grant = self._grant_memory(cards, len(ids), candidate)
-        logger.info(
-            "allocated %s",
-            fields(
-                pod=candidate.pod if candidate else "unknown",
-                uid=uid or "unknown",
-                container=container or "unknown",
-                card=index_text(sorted(counts)),
-                units=grant.units,
-                whole=self._whole,
-            ),
-        )
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("allocated %s", self._explain(candidate, grant, inventory))
         return self._responses.build(grant, inventory.unit)
+
+    def _explain(self, candidate: Candidate | None, grant: Grant, inventory: Inventory) -> Fields:
+        """Name the facts of one grant: for which pod, which cards, who else has them, and the pod's annotations.
+
+        The new annotations are those that will be written once the kubelet shows this grant for this pod.
+        """
+        entry = self._store.entries.get(candidate.pod.uid) if candidate is not None else None
+        old: dict[str, str] = {}
+        new: dict[str, str] = {}
+        if entry is not None:
+            vendor, uuids = self._responses.vendor, {card.index: card.card.uuid for card in inventory.cards}
+            write = expect_write(entry, vendor, uuids, inventory.units_by_card, self._wall_clock_ns())
+            keys = {*astuple(vendor.record), *(write.annotations if write is not None else ())}
+            old = {key: entry.annotations[key] for key in sorted(keys) if key in entry.annotations}
+            new = old | (dict(write.annotations) if write is not None else {})
+        return fields(
+            pod=candidate.pod if candidate else "unknown",
+            uid=candidate.pod.uid if candidate else "unknown",
+            container=candidate.next_container if candidate else "unknown",
+            card=index_text(card.index for card in grant.cards),
+            card_uuid=",".join(card.card.uuid for card in grant.cards),
+            units=grant.units,
+            whole=grant.whole,
+            card_pods="; ".join(self._describe_users(card, of_several=len(grant.cards) > 1) for card in grant.cards),
+            old_annotations=json.dumps(old),
+            new_annotations=json.dumps(new),
+        )
+
+    def _describe_users(self, card: InventoryCard, *, of_several: bool) -> str:
+        """Name the pods on a card with their units, those of this grant included."""
+        units = self._store.users_with_units(card.index, card.units)
+        text = some_names([f"{name} {count}" for name, count in sorted(units.items())], MOST_PODS_LOGGED)
+        return f"card {card.index}: {text}" if of_several else text
 
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
         store = self._store

@@ -67,6 +67,10 @@ def make_parts(
     """Build them; nothing runs yet. ``source`` reads the kubelet, ``patcher`` writes to the API server."""
     cards, kubelet = settings.cards, settings.kubelet
     pods, store = PodChanges(), PodStore(cards.vendor, longest_wait_s=kubelet.longest_wait_for_containers)
+
+    def wall_clock_ns() -> int:
+        return round(clock.now().timestamp() * 1_000_000) * 1000
+
     responses = AllocateResponses(cards.vendor, kubelet.device_list_strategy, limiter, kubelet.driver_dirs)
     # Without a scheduler that chooses cards none is kept for any pod, so no call waits for its pod.
     wait_for_whole_s = 0.0 if cards.mode is Mode.WHOLE else kubelet.wait_for_pod
@@ -81,6 +85,7 @@ def make_parts(
             whole=False,
             wait_for_pod_s=kubelet.wait_for_pod,
             clock=clock.monotonic,
+            wall_clock_ns=wall_clock_ns,
             on_allocate=events.on_allocate,
         ),
         whole_devices=WholeCardDeviceList(),
@@ -91,6 +96,7 @@ def make_parts(
             whole=True,
             wait_for_pod_s=wait_for_whole_s,
             clock=clock.monotonic,
+            wall_clock_ns=wall_clock_ns,
             on_allocate=events.on_allocate,
         ),
         reconciler=AllocationReconciler(
@@ -98,7 +104,7 @@ def make_parts(
             source,
             patcher,
             clock=clock.monotonic,
-            wall_clock_ns=lambda: round(clock.now().timestamp() * 1_000_000) * 1000,
+            wall_clock_ns=wall_clock_ns,
             rng=rng,
             on_read=events.on_kubelet_read,
             on_record_written=events.on_record_written,

@@ -80,6 +80,15 @@ def compute_write(
     )
 
 
+def expect_write(
+    entry: PodEntry, vendor: Vendor, uuids: Mapping[int, str], units: CardCounts, now_ns: int
+) -> RecordWrite | None:
+    """Compute what will be written on a pod if the kubelet shows its pending allocations as they are; None: nothing."""
+    if entry.state is PodState.UNCONFIRMED:
+        entry = replace(entry, state=PodState.SERVED, unconfirmed=set())
+    return compute_write(entry, vendor, uuids, units, now_ns)
+
+
 def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:
     """The units that a served pod has on each of its cards, where they are not an equal split; else empty.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from gcushare.device_plugin.pods.pod import CardCounts
@@ -42,11 +42,15 @@ class PendingAllocations:
         """Add one that was just made."""
         self._open.append(pending)
 
-    def confirm(self, counts: CardCounts, *, whole: bool, is_exact: Callable[[PendingAllocation], bool]) -> None:
-        """Remove the allocation that the kubelet now shows as these counts: one that ``is_exact``, else the oldest."""
-        equal = [pending for pending in self._open if pending.whole == whole and pending.counts == counts]
+    def confirm(self, counts: CardCounts, *, whole: bool, container: str, uids: Collection[str]) -> None:
+        """Remove the allocation that the kubelet now shows for this container of a pod with one of these uids.
+
+        If none of these counts was made for it, the oldest of these counts was.
+        """
+        equal = [each for each in self._open if each.whole == whole and each.counts == counts]
+        exact = [each for each in equal if each.container == container and each.uid in uids]
         if equal:
-            self._open.remove(min(equal, key=lambda pending: (not is_exact(pending), pending.made_at_s)))
+            self._open.remove(min(exact or equal, key=lambda each: each.made_at_s))
 
     def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:
         """Remove the accepted ones, and those that the kubelet will never show because they are past."""

@@ -135,7 +135,9 @@ class PodStore:
         names = {entry.machine_uid: str(entry.ref) for entry in entries if entry.machine_uid}
         names |= {entry.ref.uid: str(entry.ref) for entry in entries}
         for pod, container, is_whole in shown.not_in(self._shown, names):
-            self._confirm(pod, container, shown.counts((pod, container, is_whole)), is_whole)
+            uids = {uid for uid, entry in self._entries.items() if pod in entry.keys}
+            counts = shown.counts((pod, container, is_whole))
+            self._pending.confirm(counts, whole=is_whole, container=container, uids=uids)
         self._shown = shown
         self._ended &= shown.pods
         self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown.pods))
@@ -231,6 +233,14 @@ class PodStore:
         others = (*self.unrecorded.users_of(card_index, whole=whole), *self.gone.users_of(card_index, whole=whole))
         return sorted((*known, *others))
 
+    def users_with_units(self, card_index: int, size: int) -> dict[str, int]:
+        """The names of the pods that have a card, with their units of it; ``size`` are the card's, if held whole."""
+        sizes = {card_index: size}
+        found = {str(e.ref): peak_per_card(e, sizes).get(card_index, 0) for e in self._entries.values()}
+        for holder in self.unrecorded.now.values():
+            found[holder.pod] = holder.units.get(card_index, 0) + size * (card_index in holder.whole)
+        return {name: units for name, units in found.items() if units}
+
     def held_units(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
         """Units per card that pods hold, pending allocations included; ``sizes`` are the units of whole cards."""
         held = self.unrecorded.units(sizes)
@@ -322,13 +332,6 @@ class PodStore:
         if not is_confirmed:
             entry.unconfirmed.add(pending.container)
         return True
-
-    def _confirm(self, key: str, container: str, counts: CardCounts, is_whole: bool) -> None:
-        def is_exact(pending: PendingAllocation) -> bool:
-            entry = self._entries.get(pending.uid)
-            return entry is not None and key in entry.keys and pending.container == container
-
-        self._pending.confirm(counts, whole=is_whole, is_exact=is_exact)
 
     def _is_for_init(self, pending: PendingAllocation) -> bool:
         """Whether an allocation is for an ordinary init container."""

@@ -1,0 +1,83 @@
+"""The one line at info that explains a container's cards: which they are, who else has them, the pod's annotations."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gcushare.device_plugin.choices import Mode
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
+from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_id
+from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import pod, whole_pod, with_annotations
+
+
+def facts_of(caplog: pytest.LogCaptureFixture) -> dict[str, str]:
+    """The facts of the last grant's line."""
+    *_, line = (found.getMessage() for found in caplog.records if found.getMessage().startswith("allocated "))
+    return dict(word.split("=", 1) for word in shlex.split(line.removeprefix("allocated ")))
+
+
+def make(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Rig:
+    caplog.set_level(logging.INFO, "gcushare")
+    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    rig.see(16, 16)
+    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.hold(a=device_ids_of_card(0, 4))
+    return rig
+
+
+async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = make(tmp_path, caplog)
+    meant = pod("b", 8, card=0)
+    rig.agent.on_pod_update(with_annotations(meant, {**meant.metadata.annotations, "example.com/password": "hunter2"}))
+    await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[4:12]))
+    facts = facts_of(caplog)
+    old, new = json.loads(facts.pop("old_annotations")), json.loads(facts.pop("new_annotations"))
+    assert facts == {
+        "pod": "d/b",
+        "uid": "uid-b",
+        "container": "c0",
+        "card": "0",
+        "card_uuid": "u0",
+        "units": "8",
+        "whole": "False",
+        "card_pods": "d/a 4, d/b 8",
+    }
+    assert (old["enflame.com/gcu-device-assigned"], new["enflame.com/gcu-device-assigned"]) == ("false", "true")
+    assert "hunter2" not in caplog.text
+    rig.hold(a=device_ids_of_card(0, 4), b=device_ids_of_card(0, 16)[4:12])
+    (write,) = [
+        write for write in rig.parts.store.writes({0: "u0", 1: "u1"}, {0: 16, 1: 16}, 7) if write.pod.name == "b"
+    ]
+    assert old | dict(write.annotations) == new, "the line says what is written once the kubelet shows the grant"
+
+
+async def test_a_pod_that_is_half_served_or_unknown_has_no_new_annotations(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = make(tmp_path, caplog)
+    rig.agent.on_pod_update(pod("b", 2, 3, card=1))
+    await rig.parts.allocator.allocate(device_ids(device_ids_of_card(1, 2)))
+    facts = facts_of(caplog)
+    assert facts["old_annotations"] == facts["new_annotations"] != "{}"
+    assert facts["card_pods"] == "d/b 2"
+    await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[8:15]))
+    facts = facts_of(caplog)
+    assert (facts["pod"], facts["card_pods"], facts["new_annotations"]) == ("unknown", "d/a 4", "{}")
+
+
+async def test_a_grant_of_whole_cards_names_each_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = make_rig(tmp_path, mode=Mode.BOTH)
+    caplog.set_level(logging.INFO, "gcushare")
+    rig.see(16, 8)
+    rig.agent.on_pod_update(whole_pod("w", 2, cards="0,1"))
+    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(index) for index in (0, 1)]))
+    facts = facts_of(caplog)
+    assert (facts["card"], facts["card_uuid"], facts["units"], facts["whole"]) == ("0,1", "u0,u1", "24", "True")
+    assert facts["card_pods"] == "card 0: d/w 16; card 1: d/w 8"

@@ -313,8 +313,8 @@ async def test_a_pod_that_came_before_the_extender_proves_nothing(rig: DoctorRig
     ("version", "kinds"),
     [
         pytest.param("v1.29.4", set(), id="before policies"),
-        pytest.param("v1.17.17", {(ERROR, "kubernetes-too-old")}, id="older than any that is known"),
-        pytest.param("v1.18.20", set(), id="the oldest that is known"),
+        pytest.param("v1.18.20", {(ERROR, "kubernetes-too-old")}, id="older than any that is known"),
+        pytest.param("v1.19.16", set(), id="the oldest that is known"),
     ],
 )
 async def test_what_is_expected_follows_the_version_of_kubernetes(

@@ -363,3 +363,22 @@ async def test_units_that_fit_the_limit_of_a_rebuilt_kubelet_are_no_trouble(rig:
 
     rig.change("pods", PLUGIN, change, SYSTEM)
     assert (await rig.examine()).kinds == set()
+
+
+@pytest.mark.parametrize(
+    ("version", "sizes", "kinds"),
+    [
+        pytest.param("v1.18.20", (16, 16), {(ERROR, "kubelet-too-old")}, id="several cards"),
+        pytest.param("v1.18.20", (16,), set(), id="one card"),
+        pytest.param("v1.19.0", (16, 16), set(), id="new enough"),
+        pytest.param("unknown", (16, 16), set(), id="no version"),
+    ],
+)
+async def test_a_kubelet_that_mixes_the_units_of_several_cards_is_an_error(
+    rig: DoctorRig, version: str, sizes: tuple[int, ...], kinds: set[tuple[str, str]]
+) -> None:
+    node = node_object(offered=cards(*sizes))
+    node["status"]["nodeInfo"]["kubeletVersion"] = version
+    rig.delete("nodes", NODE)
+    rig.put(node)
+    assert (await rig.examine()).kinds == kinds

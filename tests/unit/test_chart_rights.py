@@ -143,16 +143,6 @@ def test_no_container_can_gain_rights_or_write_to_its_root(mode: str) -> None:
             assert "privileged" not in context, where
 
 
-@pytest.mark.parametrize(("version", "profiles"), [("v1.18.20", set()), ("v1.19.0", {"RuntimeDefault"})])
-def test_a_cluster_is_given_no_seccomp_profile_that_it_would_refuse(version: str, profiles: set[str]) -> None:
-    objects = [
-        *rendered(UMBRELLA_CHART, version=version),
-        *rendered(PLUGIN_CHART, "vendor=aliyun", "memoryLimit=mps", version=version),
-    ]
-    contexts = [each["securityContext"] for spec in pod_specs(objects).values() for each in containers(spec)]
-    assert {context["seccompProfile"]["type"] for context in contexts if "seccompProfile" in context} == profiles
-
-
 def test_only_those_run_as_root_whose_files_belong_to_root() -> None:
     roots = {
         container["name"]

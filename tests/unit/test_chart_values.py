@@ -11,7 +11,6 @@ from tests.charts import (
     CHARTS,
     EXTENDER_CHART,
     NEWEST,
-    OLDEST,
     PLUGIN_CHART,
     UMBRELLA_CHART,
     Object,
@@ -357,9 +356,10 @@ def test_simulated_cards_must_be_listed() -> None:
     assert "cards.simulated must list cards" in done.stderr
 
 
-def test_a_second_scheduler_is_refused_where_the_cluster_is_too_old_for_it() -> None:
-    done = attempt(EXTENDER_CHART, Rendering(sets={"scheduler.mode": "second-scheduler"}, version=OLDEST))
-    assert "needs Kubernetes 1.19 or later, this cluster is v1.18.0" in done.stderr
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_cluster_is_refused_whose_kubelets_do_not_ask_which_ids_to_give(chart: Path) -> None:
+    done = attempt(chart, Rendering(version="v1.18.20"))
+    assert "chart requires kubeVersion: >=1.19.0-0 which is incompatible with Kubernetes v1.18.20" in done.stderr
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)

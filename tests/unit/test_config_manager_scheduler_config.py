@@ -32,7 +32,7 @@ def flags(*arguments: str) -> tuple[Flag, ...]:
 @pytest.mark.parametrize(
     ("version", "api_version", "kind"),
     [
-        ("v1.18.0", "v1", "Policy"),
+        ("v1.19.0", "v1", "Policy"),
         ("v1.22.17", "v1", "Policy"),
         ("v1.23.0", "kubescheduler.config.k8s.io/v1beta3", "KubeSchedulerConfiguration"),
         ("v1.24.17", "kubescheduler.config.k8s.io/v1beta3", "KubeSchedulerConfiguration"),

@@ -51,7 +51,7 @@ def test_an_images_tag_tells_the_version_where_it_is_one(image: str, shown: str 
 @pytest.mark.parametrize(
     ("version", "read"),
     [
-        ("1.18", {ConfigFormat.POLICY, ConfigFormat.V1ALPHA2}),
+        ("1.19", {ConfigFormat.POLICY, ConfigFormat.V1ALPHA2, ConfigFormat.V1BETA1}),
         ("1.22", {ConfigFormat.POLICY, ConfigFormat.V1BETA1, ConfigFormat.V1BETA2}),
         ("1.23", {ConfigFormat.V1BETA2, ConfigFormat.V1BETA3}),
         ("1.25", {ConfigFormat.V1BETA2, ConfigFormat.V1BETA3, ConfigFormat.V1}),

@@ -30,7 +30,7 @@ def document(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "versions"),
     [
-        ("scheduler-policy-config.json", ["v1.18.0", "v1.20.2", "v1.22.0"]),
+        ("scheduler-policy-config.json", ["v1.19.0", "v1.20.2", "v1.22.0"]),
         ("scheduler-policy-config.yaml", ["v1.22.0", "v1.23.1", "v1.27.0"]),
         ("scheduler-config-v1.yaml", ["v1.25.0", "v1.36.2"]),
     ],

@@ -58,8 +58,10 @@ class DeviceAllocator:
         pods: NodePods,
         faults: KubeletFaults,
         rng: random.Random,
+        asks_preferred: bool,
         on_granted: Callable[[str, str], None],
     ) -> None:
+        self._asks_preferred = asks_preferred
         self._on_granted = on_granted
         self._turn = asyncio.Lock()
         self._books = books
@@ -213,7 +215,7 @@ class DeviceAllocator:
         endpoint = self._plugins.endpoints.get(resource)
         if endpoint is None:
             raise AllocationRefused(f"endpoint not found in cache for a registered resource: {resource}")
-        if not endpoint.options.get_preferred_allocation_available:
+        if not (self._asks_preferred and endpoint.options.get_preferred_allocation_available):
             return set()
         try:
             return await endpoint.get_preferred(list(available), list(must_include), size)

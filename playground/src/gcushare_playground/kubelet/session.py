@@ -108,6 +108,7 @@ class KubeletSession:
             pods=pods,
             faults=self._faults,
             rng=random.Random(self._settings.seed),
+            asks_preferred=self._settings.asks_preferred,
             on_granted=self._podresources.note_grant,
         )
 

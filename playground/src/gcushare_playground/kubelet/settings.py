@@ -51,6 +51,8 @@ class KubeletSettings:
     """Wait before a container whose plugin refused its start is tried again."""
     message_limit_bytes: int = services.KUBELET_RECEIVE_LIMIT_BYTES
     """The largest message it receives from a plugin; a constant of a real kubelet's build."""
+    asks_preferred: bool = True
+    """Whether it calls GetPreferredAllocation; kubelets before 1.19 pick any free ids."""
     podresources: bool = True
     """Whether the pod resources socket exists at all; kubelets before 1.20 have none."""
     podresources_calls_per_s: float = 100.0

@@ -34,6 +34,7 @@ from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.choices import AUTO_UNIT
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_words
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
 
@@ -54,6 +55,7 @@ class NodeAgent:
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
         self._foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
+        self._old_kubelet = ""
         self._doubt = UnitDoubt()
         self._has_allocated = False
         self.inventory: Inventory | None = None
@@ -81,6 +83,7 @@ class NodeAgent:
             is_due = True
         if is_due:
             self._replan()
+        self._report_old_kubelet()
 
     def on_pod_update(self, pod: Pod) -> None:
         """Take in a pod of this node."""
@@ -192,6 +195,7 @@ class NodeAgent:
             self._use(inventory)
             self._announce_changes(before, inventory)
         self._report_unknown_cordons(inventory)
+        self._report_old_kubelet()
         self._publish(inventory)
         if problem or doubt:
             self._refuse("MemoryUnitRefused", problem or doubt)
@@ -351,6 +355,20 @@ class NodeAgent:
             words = ", ".join(sorted(self._unknown_cordons))
             self._warn(
                 "UnknownCordon", f"{self._offer.vendor.cordon_annotation} names {words}, and no card is called so"
+            )
+
+    def _report_old_kubelet(self) -> None:
+        """Warn once of a kubelet that does not ask which units to give, and so mixes those of several cards."""
+        version, inventory = self.parts.publisher.kubelet_version, self.inventory
+        release = find_release(version)
+        if version == self._old_kubelet or release is None or release >= OLDEST_KUBERNETES:
+            return
+        if inventory is not None and len(inventory.cards) > 1 and SERVES_MEMORY in inventory.modes:
+            self._old_kubelet = version
+            self._warn(
+                "KubeletTooOld",
+                f"the kubelet is {version} and mixes the units of this node's {len(inventory.cards)} cards, so pods of "
+                f"more than one unit fail at random: upgrade it to {release_words(OLDEST_KUBERNETES)} or newer",
             )
 
     def _warn(self, reason: str, message: str) -> None:

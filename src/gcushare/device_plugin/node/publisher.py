@@ -90,6 +90,11 @@ class Publisher:
             return None
 
     @property
+    def kubelet_version(self) -> str:
+        """The version of the node's kubelet; "" if the Node was not read yet."""
+        return self._node.status.node_info.kubelet_version if self._node is not None else ""
+
+    @property
     def has_seen_node(self) -> bool:
         return self._node is not None
 

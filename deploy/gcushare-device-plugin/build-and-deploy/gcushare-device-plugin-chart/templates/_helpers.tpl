@@ -81,10 +81,7 @@ capabilities:
 {{ include "gcushare-device-plugin.seccomp" . }}
 {{- end -}}
 
-{{/* helm and kubectl refuse an object with a field that the cluster does not know, and 1.18 does not know this one. */}}
 {{- define "gcushare-device-plugin.seccomp" -}}
-{{- if semverCompare ">=1.19.0-0" .Capabilities.KubeVersion.Version -}}
 seccompProfile:
   type: RuntimeDefault
-{{- end -}}
 {{- end -}}

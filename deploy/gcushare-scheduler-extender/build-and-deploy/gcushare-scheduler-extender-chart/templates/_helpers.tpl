@@ -90,12 +90,9 @@ capabilities:
 {{ include "gcushare-scheduler-extender.seccomp" . }}
 {{- end -}}
 
-{{/* helm and kubectl refuse an object with a field that the cluster does not know, and 1.18 does not know this one. */}}
 {{- define "gcushare-scheduler-extender.seccomp" -}}
-{{- if semverCompare ">=1.19.0-0" .Capabilities.KubeVersion.Version -}}
 seccompProfile:
   type: RuntimeDefault
-{{- end -}}
 {{- end -}}
 
 {{/* TLS: whether, the Secret's name, and the name in the certificate. */}}

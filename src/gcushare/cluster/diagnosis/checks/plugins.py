@@ -11,6 +11,7 @@ from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_words
 from gcushare.wire.pods import is_finished
 
 _GRAVE = frozenset({"cards", "registration"})
@@ -28,6 +29,22 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
                 yield from _check_registration(each)
         elif facts.knows(Area.PODS):
             yield _without_plugin(each)
+
+
+def check_kubelets(facts: Facts) -> Iterator[Finding]:
+    """Labelled nodes whose kubelet mixes the units of several cards; also before anything is installed."""
+    for each in vendor_nodes(facts):
+        version = each.node.status.node_info.kubelet_version
+        release = find_release(version)
+        has_one_card = each.inventory is not None and len(each.inventory.cards) == 1
+        if each.is_labelled and release is not None and release < OLDEST_KUBERNETES and not has_one_card:
+            yield error(
+                "kubelet-too-old",
+                each.subject,
+                f"its kubelet is {version}, older than {release_words(OLDEST_KUBERNETES)}: it does not ask which units "
+                "to give and mixes those of several cards, so pods fail at random",
+                "upgrade the kubelet, or remove the node's label",
+            )
 
 
 def _without_plugin(each: VendorNode) -> Finding:

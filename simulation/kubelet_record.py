@@ -11,7 +11,7 @@ from simulation.kubelet import Kubelet
 
 
 class KubeletRecord:
-    """The ``RecordReader`` of one node."""
+    """The ``AllocationsReader`` of one node."""
 
     def __init__(self, kubelet: Kubelet) -> None:
         self._kubelet = kubelet

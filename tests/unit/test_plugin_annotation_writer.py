@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
-from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, LOOK_S, RESEND_S
+from gcushare.device_plugin.pods.annotation_writer import CALM_S, LEAST_INTERVAL_S, POLL_S, RESEND_S
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.errors import InvalidError
@@ -31,7 +31,7 @@ async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, 
 def watch(reconciler: AllocationReconciler, store: PodStore, name: str, card: int, *, assigned: bool = True) -> None:
     """Have the watch show a pod with this record."""
     store.on_pod_update(pod(name, 4, card=card, assigned=assigned))
-    reconciler.writer.note_pod(f"uid-{name}")
+    reconciler.writer.on_pod_update(f"uid-{name}")
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -178,7 +178,7 @@ async def test_another_truth_is_written_at_once_whatever_became_of_the_last_writ
     await write_due(reconciler)
     assert world.patched == [("a", "0")]
     watch(reconciler, store, "a", card=0)
-    assert await write_due(reconciler) == LOOK_S
+    assert await write_due(reconciler) == POLL_S
 
 
 async def test_nothing_is_written_before_the_cards_are_known() -> None:
@@ -186,7 +186,7 @@ async def test_nothing_is_written_before_the_cards_are_known() -> None:
     world.hold("a", 0)
     reconciler = reconciler_of(world, store, inventory=None)
     await reconciler.check()
-    assert await write_due(reconciler) == LOOK_S
+    assert await write_due(reconciler) == POLL_S
     assert world.patched == []
 
 
@@ -195,7 +195,7 @@ async def test_exchanged_cards_of_waiting_pods_are_written_when_the_batch_is_ove
     store.on_pod_update(pod("a", 4, card=0))
     store.on_pod_update(pod("b", 4, card=1))
     reconciler = reconciler_of(world, store)
-    reconciler.note_allocation()
+    reconciler.on_allocate()
     world.hold("b", 0)
     await reconciler.check()
     assert await write_due(reconciler) == CALM_S

@@ -100,7 +100,7 @@ def test_without_the_strategy_the_file_goes_when_no_one_can_need_it(
     (file := in_directories(ENFLAME, tmp_path)).write(inventory(0))
     publisher = CdiSpecPublisher(file, is_wanted=False)
     if holders is not None:
-        publisher.note_holders(holders)
+        publisher.update_holders(holders)
     publisher.offer(inventory(0))
     assert file.path.exists() is is_kept
 

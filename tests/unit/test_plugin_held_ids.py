@@ -55,7 +55,7 @@ def test_a_card_with_a_pod_of_init_containers_is_closed_only_when_all_its_ids_ar
     assert held.of_cards(record, frozenset({0, 1})) == {1: frozenset()}
     assert asked.pods == {"uid-a"}
     reported = record_of(a=FOUR)
-    reported.take_hidden(record_of("checkpoint", a=EIGHT), asked.pods)
+    reported.add_hidden(record_of("checkpoint", a=EIGHT), asked.pods)
     assert held.of_cards(reported, frozenset({0, 1})) == {0: frozenset(EIGHT), 1: frozenset()}
 
 

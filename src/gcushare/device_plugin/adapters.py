@@ -11,13 +11,13 @@ from aiohttp import web
 
 from gcushare.cards.ports import CardSource
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
-from gcushare.device_plugin.pods.reconciler import KubeletRecordSource
+from gcushare.device_plugin.pods.reconciler import AllocationsSource
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
 
 
-class RecordReader(KubeletRecordSource, Protocol):
+class AllocationsReader(AllocationsSource, Protocol):
     """Reads the kubelet's record; `kubelet.podresources.PodResourcesReader` is one."""
 
     async def close(self) -> None:
@@ -33,5 +33,5 @@ class HostAdapters:
     rng: random.Random = field(default_factory=random.Random)
     serve: Callable[[web.Application, ServeSettings], Awaitable[RunningServer]] = start_server
     sockets: KubeletSockets = field(default_factory=UnixSockets)
-    record: RecordReader | None = None
+    record: AllocationsReader | None = None
     cards: CardSource | None = None

@@ -137,7 +137,7 @@ class CdiSpecPublisher:
         self._others: set[Path] = set()
         self.problem = ""
 
-    def note_holders(self, pods: int) -> None:
+    def update_holders(self, pods: int) -> None:
         """Take in how many pods hold cards."""
         self._holders = pods
 

@@ -1,6 +1,6 @@
-"""Answers the kubelet's two calls for one resource: waits for the pod that is meant, decides, remembers.
+"""Answers the kubelet's two calls for one resource, which name no pod: GetPreferredAllocation and Allocate.
 
-The answer to Allocate follows from the ids alone: the pod that is meant is only noted with them, and may be corrected.
+The answer to Allocate follows from the ids alone. The likely pod is stored with it, and may turn out to be another.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 logger = logging.getLogger(__name__)
 
 MOST_IDS_LOGGED = 64
-"""Of what one container is given, at debug; a large pod has thousands."""
+"""Ids of one container in one debug line; a large pod has thousands."""
 
 MOST_PODS_LOGGED = 20
-"""Of one card; with the finest units a card may have hundreds."""
+"""Pods of one card in one line; with the finest units a card may have hundreds."""
 
-RECORD_PATIENCE_S = 0.15
-"""How long a call waits for the kubelet's record of the one before, where the two may be for one pod: that record shows
-an allocation after 6 to 25 ms."""
+SHOWN_PATIENCE_S = 0.15
+"""How long a call waits until the kubelet shows the grant before it, if both may be for one pod. It shows a grant after
+6 to 25 ms."""
 
 
 class PodChanges:
-    """Wakes those who wait for a pod whenever the pod store has changed."""
+    """Wakes the calls that wait for a pod whenever the pod store has changed."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    def note(self) -> None:
-        """Wake everybody who waits: the store has changed."""
+    def notify(self) -> None:
+        """Wake all waiting calls: the store has changed."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def until(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Wait for a change that makes the condition true; False when the loop's time is past the deadline first."""
+        """Wait for a change that makes the condition true; False if the loop's time passes the deadline before."""
         while not condition():
             changed = self._changed
             try:
@@ -70,10 +70,10 @@ class PodChanges:
 
 
 class CardAllocator:
-    """One resource's allocator: of units of memory, or of ``whole`` cards. Never waits on the API server.
+    """The allocator of one resource: units of memory, or ``whole`` cards. It never waits for the API server.
 
-    ``on_allocate`` is called after each grant, so that the kubelet's record is read soon and the card is closed to
-    the other resource at once. With ``wait_for_pod_s`` 0 no call waits for its pod.
+    ``on_allocate`` is called after each grant, so that the kubelet is read soon and the card is closed to the other
+    resource at once. With ``wait_for_pod_s`` 0 no call waits for its pod.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class CardAllocator:
         self._wall_clock_ns = wall_clock_ns
         self._inventory: Inventory | None = None
         self._expected: tuple[Preference, int] | None = None
-        """The preference last given and its size: the Allocate that follows it is for the same container."""
+        """The last preference and its size: the Allocate call that follows is for the same container."""
         self._on_allocate = on_allocate
 
     def set_inventory(self, inventory: Inventory) -> None:
@@ -138,7 +138,7 @@ class CardAllocator:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
         counts = dict.fromkeys(read_cards(ids), 1) if self._whole else count_units(ids)
-        candidate = self._find_meant(sum(counts.values()), counts)
+        candidate = self._find_candidate(sum(counts.values()), counts)
         cards = _named_cards(counts, inventory)
         if not self._whole:
             self._check_one_card(counts, candidate)
@@ -208,7 +208,7 @@ class CardAllocator:
         return choose_ids(request, candidates, promised, totals, in_other_use)
 
     def _check_use(self, cards: Collection[int]) -> None:
-        """Refuse a card that is in the other use; the kubelet fails the pod with it."""
+        """Refuse a card that is in the other use. The kubelet then fails the pod."""
         for index in sorted(self._store.cards_in_use(whole=not self._whole).intersection(cards)):
             pods = ", ".join(self._store.users_of(index, whole=not self._whole)) or "a pod of this node"
             use = (
@@ -219,7 +219,7 @@ class CardAllocator:
             raise Refused(f"card {index} {use}; the pod must be scheduled again")
 
     def _check_one_card(self, counts: CardCounts, candidate: Candidate | None) -> None:
-        """Refuse memory of more cards than the pod may have, or of another than its other containers hold."""
+        """Refuse memory of more cards than the pod may have, or of another card than its other containers hold."""
         cards_per_pod = candidate.request.cards.cards if candidate else 1
         if len(counts) > cards_per_pod:
             spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
@@ -238,19 +238,19 @@ class CardAllocator:
                 )
 
     def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
-        """With the sum of the whole pod, where every pod that can be meant asks for the same."""
-        meant: list[Candidate] = []
+        """Make the grant, with the sum of the whole pod if every pod that the call can be for asks for the same."""
+        possible: list[Candidate] = []
         if candidate is not None:
-            meant = [candidate]
+            possible = [candidate]
             if not candidate.served:
-                meant += order_candidates(self._store.candidates(), size)
-        sums = {each.request.total_units for each in meant}
-        entries = [self._store.entries.get(each.pod.uid) for each in meant]
+                possible += order_candidates(self._store.candidates(), size)
+        sums = {each.request.total_units for each in possible}
+        entries = [self._store.entries.get(each.pod.uid) for each in possible]
         return Grant(
             cards,
             size,
             sums.pop() if len(sums) == 1 else None,
-            shares_threads=bool(meant)
+            shares_threads=bool(possible)
             and all(each is not None and each.annotations.get(COMPUTE_SHARE) == PROPORTIONAL for each in entries),
         )
 
@@ -260,15 +260,15 @@ class CardAllocator:
         return self._inventory
 
     async def _wait_for_candidate(self, size: int, free: CardCounts) -> None:
-        """Wait, bounded, for a bound pod that the kubelet has seen before our own watch has.
+        """Wait, bounded, for a bound pod that the kubelet knows before our own watch shows it.
 
-        Pods whose cards are taken are no reason to go on: their cards went to a pod of their kind, and the cards of
-        that one, free for them, are known once it is seen.
+        A pod whose cards are taken does not end the wait: another pod with an equal request got them, whose own cards
+        are free and become known once the watch shows that pod.
         """
         if not self._wait_for_pod_s:
             return
         now = asyncio.get_running_loop().time()
-        patience = now + min(self._wait_for_pod_s, RECORD_PATIENCE_S)
+        patience = now + min(self._wait_for_pod_s, SHOWN_PATIENCE_S)
         await self._pods.until(lambda: not self._store.may_continue_another(size, whole=self._whole), patience)
 
         def has_candidate() -> bool:
@@ -279,14 +279,14 @@ class CardAllocator:
             facts = fields(size=size, whole=self._whole, waited_s=self._wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
-    def _find_meant(self, size: int, counts: Mapping[int, int]) -> Candidate | None:
+    def _find_candidate(self, size: int, counts: Mapping[int, int]) -> Candidate | None:
         expected, self._expected = self._expected, None
         if expected is not None:
             preference, expected_size = expected
-            meant = preference.candidate
-            if meant is not None and expected_size == size and set(preference.card_indexes) == set(counts):
+            chosen = preference.candidate
+            if chosen is not None and expected_size == size and set(preference.card_indexes) == set(counts):
                 candidates = self._store.candidates(whole=self._whole)
-                return next((c for c in candidates if c.pod.uid == meant.pod.uid and c.served == meant.served), None)
+                return next((c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served), None)
         return match(self._store.candidates(whole=self._whole), size, counts, whole=self._whole)
 
 

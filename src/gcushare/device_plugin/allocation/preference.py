@@ -1,6 +1,6 @@
-"""Which ids the kubelet is asked to give a container: units of its pod's recorded card, or its pod's whole cards. Pure.
+"""Chooses the ids that a container should get: units of its pod's recorded card, or its pod's whole cards. Pure.
 
-Where these have no room others are chosen, of those that are kept for no other pod as long as there are any.
+If these have no room, other cards are chosen, first of all cards that are kept for no other pod.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, encode_id
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """The chosen ids of one container, as wire entries, with the cards they belong to and the pod that is meant."""
+    """The chosen ids of one container, as wire entries, their cards, and the pod that the call is likely for."""
 
     entries: list[bytes]
     card_indexes: tuple[int, ...]
     candidate: Candidate | None
     moved_from: tuple[int, ...] = ()
-    """The recorded cards, where they had no room and others were chosen; the record is corrected afterwards."""
+    """The recorded cards, if they had no room and others were chosen; the record is corrected afterwards."""
 
 
 def count_units(ids: DeviceIds) -> dict[int, int]:
     """Count units of memory per card index.
 
     Raises:
-        RemoteContractError: an id is none of a unit of ours.
+        RemoteContractError: an id is of another layout.
     """
     check_no_foreign(ids)
     return ids.count_by_card()
@@ -55,7 +55,7 @@ def read_cards(ids: DeviceIds) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """What the node has: units per card that are free, promised and there at all; ``whole`` cards are no choice."""
+    """Units per card that are free, promised and in total; ``whole`` are cards in whole use, which cannot be chosen."""
 
     free: Mapping[int, int]
     promised: Mapping[int, int]
@@ -63,7 +63,7 @@ class _Room:
     whole: Collection[int]
 
     def describe_shortage(self, size: int) -> str:
-        """Say what was asked for and what each card has; the kubelet shows it on the pod."""
+        """Say what was asked for and what each card has; the kubelet shows this text on the pod."""
         cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.totals))
         return (
             f"no card of this node has {size} free units ({cards or 'it has no cards'}); "
@@ -81,10 +81,10 @@ def choose_ids(
     totals: Mapping[int, int],
     whole: Collection[int] = (),
 ) -> Preference:
-    """Choose a container's ids of those available: of the pod's card, or where that has no room of one that fits.
+    """Choose a container's ids of those available: of its pod's card, or of one that fits if that has no room.
 
-    ``promised`` are units per card that records of waiting pods name; ``totals`` the units per card, for the message;
-    ``whole`` the cards that are in use as a whole, which the kubelet may not know yet.
+    ``promised`` are units per card that are kept for waiting pods; ``totals`` are all units per card, for the message;
+    ``whole`` are the cards in whole use, which the kubelet may not know yet.
 
     Raises:
         Refused: no card has that many free ids; names the cards and their free units.
@@ -104,7 +104,7 @@ def choose_ids(
 
 
 def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _Room) -> dict[int, int]:
-    """Cards other than the recorded ones: none may be chosen for a pod whose other containers hold ids already."""
+    """Choose cards other than the recorded ones; refused for a pod whose other containers hold ids already."""
     if request.must_include or (candidate is not None and candidate.served):
         held = sorted(request.must_include.count_by_card()) or list(candidate.card_indexes if candidate else ())
         raise Refused(
@@ -148,7 +148,7 @@ def _entries(request: PreferredRequest, shares: Mapping[int, int]) -> list[bytes
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """What is known of the node's cards beside the kubelet's free list.
+    """The node's cards, and what the kubelet's free list does not say of them.
 
     ``shared``: cards of which pods hold memory. ``promised``: cards that are kept for waiting pods, whole (with the uid
     of the pod) or for their memory (with "").
@@ -164,12 +164,12 @@ def choose_whole_cards(
 ) -> Preference:
     """Choose a container's cards: those kept for its pod, else cards that are kept for no pod, by the pod's policy.
 
-    ``size`` cards of those that the kubelet has ``free``, with the ``included`` ones among them. A card that is in
-    shared use is never chosen, whatever the kubelet believes: it learns of a card's closing some milliseconds after the
-    first unit of it was handed out.
+    The answer has ``size`` cards of the kubelet's ``free`` ones, the ``included`` ones among them. A card in shared use
+    is never chosen, even if the kubelet lists it as free: it learns that the card is closed some milliseconds after
+    the first unit of it was given out.
 
     Raises:
-        Refused: too few cards are free; says which are and what the others are used for.
+        Refused: too few cards are free; names them, and the use of the others.
     """
     usable = [index for index in free if index in use.cards and index not in use.shared]
     candidate = match(candidates, size, dict.fromkeys(usable, 1), whole=True)
@@ -197,7 +197,7 @@ def _describe_too_few(size: int, usable: Sequence[int], use: NodeUse) -> str:
 
 
 def _other_whole_cards(count: int, usable: Sequence[int], use: NodeUse, candidate: Candidate | None) -> list[int]:
-    """Cards by the pod's policy, of those that are kept for no pod else as long as there are enough of them."""
+    """Choose cards by the pod's policy: of those kept for no other pod if there are enough, else of all."""
     uid = candidate.pod.uid if candidate is not None else None
     name = candidate.request.cards.whole_policy if candidate is not None else CLOSE
     unpromised = [index for index in usable if index not in use.promised or use.promised[index] == uid]

@@ -1,7 +1,7 @@
-"""How a container gets its card: environment variables, device nodes, or CDI names; any of them together.
+"""Builds the answer to Allocate: environment variables, device nodes, CDI names, or several of them.
 
-The answer follows from the ids alone. The one exception is the soft limit of the whole pod, which no call names: it is
-given only where every pod that can be meant asks for the same sum, and is the container's own otherwise.
+The answer follows from the ids alone, but for the soft limit of the whole pod, which no call names. It is the pod's sum
+if every pod that the call can be for asks for the same sum, and the container's own amount otherwise.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class AllocateResponses:
             self.limiter.check(cards)
 
     def limits(self, grant: Grant, unit: MemoryUnit) -> ContainerLimits:
-        """What limits one container; nothing where it has its cards whole: there is no neighbour."""
+        """The limits of one container; none if it has its cards whole, for it shares them with no other."""
         if self.limiter is None or grant.whole:
             return NO_LIMITS
         shares = split_over_cards(grant.units, [card.index for card in grant.cards])
         cards = [(card, unit.bytes_of(shares[card.index])) for card in grant.cards]
         percent = None
         if grant.shares_threads:
-            # Of the fullest share: what remains of a card is no neighbour's yet, and rounding leaves at least one.
+            # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.
             percent = max(1, *(shares[card.index] * 100 // max(1, card.units) for card in grant.cards))
         return self.limiter.limit(cards, percent)

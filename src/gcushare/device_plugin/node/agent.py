@@ -1,7 +1,7 @@
-"""Where the node's facts meet: cards, cordons, the kubelet's record and pods; out come the list, records and events.
+"""Turns what happens on the node into what the kubelet, the API server and people get: lists, records and Events.
 
-Synchronous, with one owner task's worth of callers on the loop: each ``..._changed`` takes one fact in and brings
-everything that follows from it up to date.
+Each ``on_`` method handles one change of cards, Node, pods or the kubelet's allocations, and updates everything that
+follows from it. All are synchronous and run on the event loop.
 """
 
 from __future__ import annotations
@@ -44,14 +44,17 @@ NO_CARDS: frozenset[int] = frozenset()
 
 
 class NodeAgent:
-    """One vendor's cards of this node. ``offered`` is set once the kubelet may be sent a list."""
+    """One vendor's cards of this node. ``make`` builds its parts, which report to it.
+
+    ``offered`` is set once the kubelet may be sent a list.
+    """
 
     def __init__(self, offer: Offer, make: Callable[[NodeEvents], Parts], *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._offer = offer
         self.parts = parts = make(self)
         self._cards: CardsSnapshot | None = None
-        self._record: KubeletAllocations | None = None
+        self._allocations: KubeletAllocations | None = None
         self._held = HeldIds(parts.store, parts.reconciler.want_hidden_ids_of)
         self._foreign: set[tuple[str, str]] = set()
         self._unknown_cordons: frozenset[str] = frozenset()
@@ -59,16 +62,16 @@ class NodeAgent:
         self._doubt = UnitDoubt()
         self._has_allocated = False
         self.inventory: Inventory | None = None
-        self.problem = "the cards were not looked up yet"
+        self.problem = "the cards were not read yet"
         self.offered = asyncio.Event()
 
     def on_cards_change(self, cards: CardsSnapshot) -> None:
-        """Take in what the source of cards says."""
+        """Use the newest state of the cards."""
         self._cards = cards
         self._replan()
 
     def on_node_update(self, node: Node) -> None:
-        """Take in this node's Node object: its cordons, and whether what was published still stands there."""
+        """Use the Node's newest state: its cordons, and whether it still has the inventory as published."""
         is_first = not self.parts.publisher.has_seen_node
         before, unit = self.parts.publisher.unreadable, self.parts.publisher.published_unit()
         self.parts.publisher.on_node_update(node)
@@ -86,38 +89,38 @@ class NodeAgent:
         self._report_old_kubelet()
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Take in a pod of this node."""
+        """Use the newest state of a pod of this node."""
         if is_finished(pod):
             self._explain_lost_card(pod.metadata.uid)
         if self.parts.store.on_pod_update(pod):
             self.parts.reconciler.check_soon()
-        self.parts.reconciler.writer.note_pod(pod.metadata.uid)
+        self.parts.reconciler.writer.on_pod_update(pod.metadata.uid)
         self._pods_changed()
 
     def on_pod_delete(self, pod: Pod) -> None:
-        """Take in that a pod of this node is gone, of which this was the last state."""
+        """Remove a deleted pod of this node; ``pod`` is its last state."""
         if self.parts.store.on_pod_delete(pod.metadata.uid, is_over=has_stopped(pod)):
             self.parts.reconciler.check_soon()
         self._pods_changed()
 
     def on_pod_resync(self, uids: frozenset[str]) -> None:
-        """Take in that a full list of this node's pods ended."""
+        """Remove all pods of this node but these, which are all of a full list."""
         self.parts.store.on_pod_resync(uids)
         self.parts.reconciler.check_soon()
         self._pods_changed()
 
     def on_allocate(self) -> None:
-        """Take in that the kubelet was just given something: a card that is shared now is not given whole any more.
+        """Close a card that is shared now to pods that want it whole, and the other way round.
 
-        Without waiting for the kubelet's record, so that the time in which it still offers the card is short.
+        It does not wait until the kubelet shows the allocation: the kubelet should offer the card as briefly as possible.
         """
         self._has_allocated = True
-        self.parts.reconciler.note_allocation()
+        self.parts.reconciler.on_allocate()
         if self.inventory is not None:
             self._update_lists(self.inventory)
 
     def on_record_written(self, write: RecordWrite) -> None:
-        """Report a correction by an event."""
+        """Post an Event about a correction."""
         cards = index_text(write.cards)
         if write.repaired:
             self.parts.announcer.about_pod(
@@ -135,27 +138,24 @@ class NodeAgent:
                 warning=False,
             )
 
-    def on_kubelet_read(self, record: KubeletAllocations) -> None:
-        """Take in who really holds what."""
-        self._record = record
-        self.parts.pods.note()
-        self._report_foreign_ids(record)
-        self.parts.cdi.note_holders(len(record.pods))
+    def on_kubelet_read(self, allocations: KubeletAllocations) -> None:
+        """Use the kubelet's newest allocations."""
+        self._allocations = allocations
+        self.parts.pods.notify()
+        self._report_foreign_ids(allocations)
+        self.parts.cdi.update_holders(len(allocations.pods))
         self._replan()
 
     def _pods_changed(self) -> None:
-        self.parts.pods.note()
+        self.parts.pods.notify()
         self.parts.reconciler.writer.write_soon()
         if self.inventory is not None:
-            # A pod that has ended gives its cards back at once; the kubelet's record shows it until the next admission.
+            # The cards of an ended pod are free at once; the kubelet may show it until it admits the next pod.
             self._update_lists(self.inventory)
             self._publish(self.inventory)
 
     def _publish(self, inventory: Inventory) -> None:
-        """Publish the inventory, unless the Node's own still says what is in doubt.
-
-        With what no pod's record says: who else holds cards, and which are closed for pods that are gone.
-        """
+        """Publish the inventory, unless the unit is in doubt: then the one on the Node still says which it was."""
         if self._doubt.unit is not None:
             return
         full = self.describe(inventory)
@@ -163,7 +163,7 @@ class NodeAgent:
             self.parts.publisher.publish(full)
 
     def describe(self, inventory: Inventory) -> Inventory:
-        """The inventory with what is known of its cards' holders beside their pods' records."""
+        """Add to the inventory what no pod's record says: other holders of cards, and cards closed for deleted pods."""
         gone = self.parts.store.gone.pods
         cards = (replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards)
         unrecorded = self.parts.store.unrecorded.lasting(self._clock())
@@ -172,7 +172,7 @@ class NodeAgent:
     def _replan(self) -> None:
         if self._cards is None:
             return
-        if not self._cards.cards:  # none ever was: those that were stay, unhealthy
+        if not self._cards.cards:  # There never was one: a card that disappears stays listed, unhealthy.
             self._refuse("NoCards", self._cards.problem)
             return
         problem = ""
@@ -183,7 +183,7 @@ class NodeAgent:
                 self._refuse("MemoryUnitRefused", str(refusal))
                 self._go_on_recording(self._cards)
                 return
-            # What is offered already goes on: its pods run, and the health of its cards must still be reported.
+            # Cards that are offered already stay: their pods run, and their health must still be reported.
             inventory = keep_inventory(self.inventory, self._cards, self._offer)
             indexes, unit = index_text(card.index for card in inventory.cards), inventory.unit.name
             problem = (
@@ -207,7 +207,7 @@ class NodeAgent:
 
     @property
     def foreign_containers(self) -> int:
-        """Containers of this node that hold ids of another plugin's layout."""
+        """How many containers of this node hold ids of another plugin's layout."""
         return len(self._foreign)
 
     def _plan(self, cards: CardsSnapshot) -> Inventory:
@@ -217,7 +217,7 @@ class NodeAgent:
             current = self._doubt.unit or current
         offer = self._offer
         if offer.unit == AUTO_UNIT and current in offer.vendor.auto_units:
-            # A unit that was chosen stays while it fits, so that a card's coming or going does not change it.
+            # A chosen unit stays while it fits, so that a card that is added or removed does not change it.
             kept = replace(offer, unit=current)
             try:
                 return plan_inventory(cards, kept)
@@ -229,25 +229,26 @@ class NodeAgent:
 
     @property
     def _holders(self) -> Holders:
-        """Who holds units, as far as the kubelet's record was read."""
-        return Holders(self._record.memory if self._record is not None else None, self.parts.reconciler.problem)
+        """The pods that hold units, as far as the kubelet was read."""
+        shown = self._allocations
+        return Holders(shown.memory if shown is not None else None, self.parts.reconciler.problem)
 
     def _update_lists(self, inventory: Inventory) -> bool:
-        """Bring the kubelet's lists up to date; a card is closed only once it is known which of its ids are held.
+        """Update the kubelet's lists; False if nothing changed. A card closes only once its held ids are known.
 
-        A cordoned card is closed to all, one in use as a whole to memory, one in shared use to those who want it whole.
-        While the unit is in doubt, or the Node still says another one, all are closed as by a cordon.
+        A cordoned card is closed to all pods, a card in whole use to memory, a card in shared use to whole-card pods.
+        While the unit is in doubt, or the Node names another one, all cards are closed as by a cordon.
         """
-        record, store = self._record, self.parts.store
+        shown, store = self._allocations, self.parts.store
         held: dict[int, frozenset[str]] = {}
         closed_whole = held_whole = NO_CARDS
-        if record is not None:
+        if shown is not None:
             indexes = frozenset(card.index for card in inventory.cards)
             is_closed = self._doubt.unit is not None or not self._is_counted_in(inventory.unit)
             cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_closed)
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
-            held = self._held.of_cards(record, cordoned | whole)
-            closed_whole, held_whole = cordoned | shared, record.whole_cards | whole
+            held = self._held.of_cards(shown, cordoned | whole)
+            closed_whole, held_whole = cordoned | shared, shown.whole_cards | whole
         is_changed = False
         if SERVES_MEMORY in inventory.modes:
             is_changed = self.parts.memory_devices.offer(inventory, held)
@@ -256,22 +257,22 @@ class NodeAgent:
         return is_changed
 
     def _is_counted_in(self, unit: MemoryUnit) -> bool:
-        """Whether the Node says no other unit.
+        """Whether the Node names no other unit.
 
-        The extender counts in the Node's: what is given in another one before that is written would be booked wrongly,
-        and a plugin that starts then would take it for units of the old one.
+        The extender counts in the Node's unit. Memory that is given in another one before the Node names it would be
+        counted wrongly, and a plugin that starts then would read it as units of the old one.
         """
         published = self.parts.publisher.published_unit()
         return published is None or is_same_unit(published, unit.name)
 
     def _use(self, inventory: Inventory) -> None:
-        """Have the kubelet's calls and the records served from these cards."""
+        """Answer the kubelet's calls and write records by these cards."""
         self.parts.allocator.set_inventory(inventory)
         self.parts.whole_allocator.set_inventory(inventory)
         self.parts.reconciler.writer.set_inventory(inventory)
 
     def _go_on_recording(self, cards: CardsSnapshot) -> None:
-        """Keep the records of running pods true, in the unit of their ids, while no card is offered in another one."""
+        """Keep correcting the records of running pods, in the unit of their ids, while no card is offered."""
         unit = self.parts.publisher.published_unit()
         if unit is None:
             return
@@ -316,9 +317,9 @@ class NodeAgent:
                 self.parts.announcer.about_pod(entry.ref, reason, text, warning=is_sick)
 
     def _explain_lost_card(self, uid: str) -> None:
-        """Post an event on a pod that ended without having been given its card, which went to the other kind of pod.
+        """Post an Event on a pod that was refused because its card went to a pod of the other kind, shared or whole.
 
-        The kubelet, which refused it, says no more than that no device was healthy.
+        The kubelet's own message says only that no device was healthy.
         """
         store = self.parts.store
         entry = store.entries.get(uid)
@@ -336,10 +337,10 @@ class NodeAgent:
                 warning=True,
             )
 
-    def _report_foreign_ids(self, record: KubeletAllocations) -> None:
+    def _report_foreign_ids(self, shown: KubeletAllocations) -> None:
         """Explain each container that holds ids of another plugin, once."""
-        known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in record.foreign}
-        for holding in record.foreign:
+        known, self._foreign = self._foreign, {(holding.pod, holding.container) for holding in shown.foreign}
+        for holding in shown.foreign:
             if (holding.pod, holding.container) not in known:
                 self._warn(
                     "ForeignDeviceIds",
@@ -348,7 +349,7 @@ class NodeAgent:
                 )
 
     def _report_unknown_cordons(self, inventory: Inventory) -> None:
-        """Say where the admin's annotation names a card that is not here: a typing error would go unseen."""
+        """Report names in the admin's annotation that no card has: they may be typing errors."""
         names = {word for card in inventory.cards for word in (str(card.index), card.card.uuid)}
         known, self._unknown_cordons = self._unknown_cordons, self._offer.cordoned - names
         if self._unknown_cordons - known:

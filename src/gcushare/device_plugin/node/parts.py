@@ -16,7 +16,7 @@ from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.reconciler import AllocationReconciler, KubeletRecordSource
+from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, Patcher
 from gcushare.kube.clock import Clock
@@ -55,7 +55,7 @@ class Parts:
 
 def make_parts(
     settings: PluginSettings,
-    source: KubeletRecordSource,
+    source: AllocationsSource,
     patcher: Patcher,
     announcer: Announcer,
     clock: Clock,

@@ -1,4 +1,4 @@
-"""What the records of this node's pods must say: derived from what the plugin knows of each. Pure."""
+"""Computes which annotations must be written on a pod so that its record is right. Pure."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gcushare.wire.annotations.record import PodRecord, encode_record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordWrite:
-    """Annotations to write on one pod. ``corrected_from`` are the cards that the record named wrongly, else empty."""
+    """Annotations to write on one pod. ``corrected_from`` are the cards that the record wrongly named, if any."""
 
     pod: PodRef
     annotations: Mapping[str, str]
     cards: tuple[int, ...]
     assigned: bool
-    """False for a pod that still waits and whose cards were exchanged for another pod's."""
+    """False for a waiting pod that exchanged its cards with another pod."""
     corrected_from: tuple[int, ...] = ()
     placed_here: bool = False
-    """The pod had no record at all: it was placed by this plugin."""
+    """Whether the pod had no record: this plugin chose its cards."""
     repaired: str = ""
-    """Why the record that this one replaces could not be read; "" where it could, or where there was none."""
+    """Why the record that is replaced could not be read; "" if it could, or if there was none."""
 
 
 def compute_write(
     entry: PodEntry, vendor: Vendor, uuids: Mapping[int, str], units: CardCounts, now_ns: int
 ) -> RecordWrite | None:
-    """What one pod's record must say; None where it says the truth, or where that is not known yet.
+    """Compute one pod's record; None if it is right, or if the right one is not known yet.
 
-    Due are pods served completely whose record does not say so, and waiting ones whose kept cards were exchanged. Of a
-    pod that the kubelet forgot no one knows better than its record.
+    Due are served pods whose record does not say so, and waiting pods that exchanged their cards. The record of a pod
+    that the kubelet forgot is left as it is: nothing else says which cards the pod has.
     """
     if entry.state is PodState.FORGOTTEN:
         return None
@@ -90,9 +90,9 @@ def expect_write(
 
 
 def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:
-    """The units that a served pod has on each of its cards, where they are not an equal split; else empty.
+    """The units that a served pod has on each of its cards, if they are not an equal split; else empty.
 
-    Those of ordinary init containers are not shown: where what is shown is not all, an equal split is the best guess.
+    Units of ordinary init containers are not shown. If the shown ones are not all, an equal split is the best guess.
     """
     if entry.is_whole or len(cards) < 2:
         return ()

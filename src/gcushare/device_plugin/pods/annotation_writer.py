@@ -1,7 +1,7 @@
-"""Writes on this node's pods what their records must say: each pod at a pace of its own.
+"""Writes records on this node's pods, each pod at its own pace.
 
-A pod whose write fails waits alone, the longer the more often it failed; the records of all others go on being written
-at once. Writes are derived from the pod store each time, so nothing is lost while the API server is away.
+A pod whose write fails is retried alone, with growing delays; other pods' records are written at once. What to write is
+computed from the pod store each time, so nothing is lost while the API server is away.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 60.0
-"""The store is looked through this often even though no change was reported."""
+POLL_S = 60.0
+"""The store is searched for due writes this often even if no change was reported."""
 CALM_S = 0.5
-"""Without allocations for this long, exchanged cards of waiting pods are written: within a batch they change often."""
+"""Exchanged cards of waiting pods are written after this time without allocations: in a batch they change often."""
 RESEND_S = 10.0
-"""A record that was written and has not come back by the watch in this time is written again."""
+"""A written record that the watch does not show in this time is written again."""
 LEAST_INTERVAL_S = 1.0
-"""Between two equal writes on one pod, so that a fight over its record with another program stays a quiet one."""
+"""Between two equal writes on one pod, if another program keeps changing its record."""
 RETRY = BackoffPolicy(first_s=0.2, cap_s=30.0)
 """After a failure that passes: no answer, or a conflict."""
 REFUSED = BackoffPolicy(first_s=20.0, cap_s=180.0)
@@ -49,7 +49,7 @@ _WRITERS = 8
 
 @dataclass(slots=True)
 class WriteCounters:
-    """What became of the writes since the start."""
+    """Counts of writes since the start."""
 
     writes: int = 0
     failed_writes: int = 0
@@ -68,9 +68,9 @@ class _Attempt:
     sent_at_s: float = float("-inf")
     due_at_s: float = 0.0
     is_open: bool = True
-    """Under way: the API server has not answered."""
+    """Whether the API server has not answered yet."""
     is_echoed: bool = False
-    """The watch has shown the record as it was written; where it differs now, somebody else has changed it since."""
+    """Whether the watch has shown the record as written; if it differs now, another program has changed it since."""
     is_refused: bool = False
     error: str = ""
 
@@ -84,7 +84,7 @@ class _Attempt:
 
 
 class RecordWriter:
-    """Writes what the pod store says is due; ``run`` is its owner task. ``on_written`` is called after each write."""
+    """Writes the records that the pod store says are due; ``run`` is its task. ``on_written`` is called after each write."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class RecordWriter:
 
     @property
     def problem(self) -> str:
-        """Which pods' records cannot be written, and why; "" where all can, or where it failed a few times only."""
+        """Which pods' records cannot be written, and why; "" if all can, or if only a few attempts failed."""
         failed = sorted(
             (each for each in self._attempts.values() if each.is_reported),
             key=lambda each: (str(each.pod), each.pod.uid),
@@ -126,12 +126,12 @@ class RecordWriter:
         self._inventory = inventory
         self._soon.set()
 
-    def note_allocation(self) -> None:
-        """Take in that something was allocated now: a batch of pods is being admitted."""
+    def on_allocate(self) -> None:
+        """Store when the last allocation was made: a batch of pods is being admitted."""
         self._allocated_at_s = self._clock()
 
-    def note_pod(self, uid: str) -> None:
-        """Take in that the watch has shown a pod: perhaps the echo of a write, after which others may change it."""
+    def on_pod_update(self, uid: str) -> None:
+        """Check whether the watch shows a pod's record as it was last written."""
         entry, attempt = self._store.entries.get(uid), self._attempts.get(uid)
         if entry is None or attempt is None or entry.record is None:
             return
@@ -141,25 +141,25 @@ class RecordWriter:
                 attempt.due_at_s = min(attempt.due_at_s, attempt.sent_at_s + LEAST_INTERVAL_S)
 
     def write_soon(self) -> None:
-        """Have due records written now: a pod's record changed."""
+        """Have due records written now: a pod or its record changed."""
         self._soon.set()
 
     async def run(self) -> None:
-        """Write due records, each pod's again after a failure, later and later, until cancelled."""
+        """Write due records until cancelled."""
         async with asyncio.TaskGroup() as writers:
             while True:
                 pause_s = self.start_due(writers)
                 await wait_and_clear(self._soon, pause_s)
 
     def start_due(self, writers: asyncio.TaskGroup) -> float:
-        """Start everything that is due now; returns in how many seconds the next write will be due."""
+        """Start all writes that are due; returns in how many seconds the next one will be due."""
         if self._inventory is None:
-            return LOOK_S
+            return POLL_S
         uuids = {card.index: card.card.uuid for card in self._inventory.cards}
         writes = self._store.writes(uuids, self._inventory.units_by_card, self._wall_clock_ns())
         self._forget_done({write.pod.uid for write in writes})
         now_s = self._clock()
-        next_s = now_s + LOOK_S
+        next_s = now_s + POLL_S
         for write in writes:
             due_at_s = self._due_at_s(write)
             if due_at_s <= now_s:
@@ -169,18 +169,18 @@ class RecordWriter:
         return next_s - now_s
 
     def _due_at_s(self, write: RecordWrite) -> float:
-        """When it may be written; never while another write on that pod is under way, whose end wakes us."""
+        """When it may be written; never while another write on the pod is open, whose end wakes ``run``."""
         attempt = self._attempts.get(write.pod.uid)
         calm_at_s = float("-inf") if write.assigned else self._allocated_at_s + CALM_S
         if attempt is None:
             return calm_at_s
         if attempt.is_open:
             return float("inf")
-        is_news = not attempt.says(write.cards, assigned=write.assigned)
-        return calm_at_s if is_news else max(calm_at_s, attempt.due_at_s)
+        is_equal = attempt.says(write.cards, assigned=write.assigned)
+        return max(calm_at_s, attempt.due_at_s) if is_equal else calm_at_s
 
     def _forget_done(self, due: set[str]) -> None:
-        """Forget attempts that nothing depends on any more; a fresh echo is kept, so that fights stay quiet."""
+        """Drop attempts that no later write depends on; a fresh one delays the next equal write, so it stays."""
         now_s = self._clock()
         self._attempts = {
             uid: attempt
@@ -207,16 +207,16 @@ class RecordWriter:
             try:
                 await self._patcher.patch_record(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:
-                # Gone, or another pod of that name: the watch will say so, and the record dies with its pod.
+                # Deleted, or another pod of that name: the watch will show it, and the record goes with its pod.
                 logger.info("pod is gone, its record is not written %s", fields(pod=write.pod, error=error))
                 self._wait_after(attempt, error, attempt.retries)
             except GcushareError as error:
-                self._note_failure(attempt, error)
+                self._on_failure(attempt, error)
             else:
-                self._note_success(attempt, write)
+                self._on_success(attempt, write)
         self._soon.set()
 
-    def _note_success(self, attempt: _Attempt, write: RecordWrite) -> None:
+    def _on_success(self, attempt: _Attempt, write: RecordWrite) -> None:
         attempt.is_open, attempt.is_refused, attempt.error = False, False, ""
         attempt.retries.reset()
         attempt.refusals.reset()
@@ -226,8 +226,8 @@ class RecordWriter:
         _log_write(write)
         self._on_written(write)
 
-    def _note_failure(self, attempt: _Attempt, error: GcushareError) -> None:
-        """Decide when the pod is tried again; the log hears of each cause once."""
+    def _on_failure(self, attempt: _Attempt, error: GcushareError) -> None:
+        """Decide when the write is tried again; each cause is logged as a warning once."""
         self.counters.failed_writes += 1
         level = logging.DEBUG if attempt.error == str(error) else logging.WARNING
         attempt.is_refused = not isinstance(error, RetryableError)
@@ -257,7 +257,7 @@ def _log_write(write: RecordWrite) -> None:
 
 
 async def wait_and_clear(event: asyncio.Event, timeout_s: float) -> bool:
-    """Wait for the event and clear it; False where the time ran out first."""
+    """Wait for the event and clear it; False if the time runs out before."""
     try:
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -1,10 +1,10 @@
-"""Pods that went away without having been seen to end: their containers may run on, so their cards are not free yet.
+"""Deleted pods whose containers may still run, and whose cards are therefore not free yet.
 
-A forced deletion removes a pod's object at once, whatever its containers do. The kubelet's own record does not say
-when these end: podresources forgets such a pod as soon as the kubelet has heard of the deletion, the checkpoint when
-the next pod with devices is admitted, both while containers still run. So a card is free when the pod's own time to end
-is over, counted from the moment in which the kubelet does not show the pod any more. That time is a number that the
-pod's author wrote, so it counts up to a limit. Where the machine's processes can be seen, they decide instead.
+A forced deletion removes a pod's object at once, whatever its containers do. The kubelet does not say when these end:
+podresources drops such a pod as soon as the kubelet knows of the deletion, the checkpoint when the next pod with
+devices is admitted, both while containers still run. So a card is free when the pod's grace period is over, counted
+from the moment in which the kubelet does not show the pod any more. The pod's author wrote that period, so it counts up
+to a limit. If the machine's processes can be read, they decide instead.
 
 Source: the kubelet's device manager, podresources and pod workers, 1.20 to 1.36.
 """
@@ -19,26 +19,26 @@ from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S
 
 KILL_MARGIN_S = 10.0
-"""Beyond a pod's own time to end: the runtime kills, and waits for the processes to go."""
+"""Added to a pod's grace period: the runtime kills the containers and waits for their processes to end."""
 
 
 @dataclass(slots=True)
 class ForceDeletedPod:
-    """One of them. ``until_s``: when its cards open at the latest, by the wall clock; 0 where that cannot be said."""
+    """One such pod. ``until_s``: when its cards open at the latest, by the wall clock; 0 if that is not known."""
 
     ref: PodRef
     uids: frozenset[str]
-    """Its own, and where it was a static pod's mirror the one by which the machine knows it."""
+    """Its own, and for the mirror of a static pod the uid of that pod on the machine."""
     cards: frozenset[int]
     is_whole: bool
     grace_s: float
     since_s: float | None = None
-    """Since when the kubelet does not show it; None while it does, or where it was not asked yet."""
+    """Since when the kubelet does not show it; None while it does, or before the first read."""
     until_s: int = 0
 
 
 class ForceDeletedPods:
-    """The pods of one node that are gone and whose containers may still run. ``longest_wait_s`` limits their grace."""
+    """All such pods of one node. ``longest_wait_s`` limits their grace periods."""
 
     def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
         self._longest_wait_s = longest_wait_s
@@ -50,23 +50,23 @@ class ForceDeletedPods:
 
     @property
     def pods(self) -> tuple[ForceDeletedPod, ...]:
-        """Each of them, in no particular order."""
+        """The pods, in no particular order."""
         return tuple(self._pods.values())
 
     def add(
         self, ref: PodRef, cards: Collection[int], *, is_whole: bool, grace_s: float, machine_uid: str = ""
     ) -> None:
-        """Keep these cards for a pod that went away and whose author gives its containers ``grace_s`` to end."""
+        """Keep the cards of a deleted pod, whose author gives its containers ``grace_s`` to end."""
         waited_s = min(max(0.0, grace_s), self._longest_wait_s)
         uids = frozenset({ref.uid, machine_uid} - {""})
         self._pods[ref.uid] = ForceDeletedPod(ref, uids, frozenset(cards), is_whole, waited_s)
 
     def discard(self, uid: str) -> None:
-        """Let a pod go that has ended, or is here again."""
+        """Free the cards of a pod that has ended or is here again."""
         self._pods.pop(uid, None)
 
     def is_named(self, name: str) -> bool:
-        """Whether one of them had this ``namespace/name``."""
+        """Whether one of the pods had this ``namespace/name``."""
         return any(str(gone.ref) == name for gone in self._pods.values())
 
     def cards(self, *, whole: bool) -> frozenset[int]:
@@ -74,18 +74,18 @@ class ForceDeletedPods:
         return frozenset(index for gone in self._pods.values() if gone.is_whole == whole for index in gone.cards)
 
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
-        """Their names, for messages."""
+        """The names of the pods on a card, for messages."""
         return [str(gone.ref) for gone in self._pods.values() if gone.is_whole == whole and card_index in gone.cards]
 
     def end(
         self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
     ) -> list[PodRef]:
-        """Let those go, and return them, whose containers have ended, or must have been killed by now.
+        """Remove and return the pods whose containers have ended, or must have been killed by now.
 
-        ``shown`` are the pods, by uid or name, of which the kubelet says that it has them. A checkpoint says no such
-        thing: it is not brought up to date when a pod goes. ``running`` are the uids of the pods that have processes on
-        this machine, None where that cannot be seen; a pod without any is not believed to have ended while the kubelet
-        may still be starting its containers, for as long as it takes to kill them.
+        ``shown`` are the pods that the kubelet has, by uid or name. Leave out those of a checkpoint: it is not updated
+        when a pod ends. ``running`` are the uids of the pods that have processes on this machine, None if that is not
+        known. A pod without processes counts as ended only after ``KILL_MARGIN_S``: the kubelet may just be starting
+        its containers.
         """
         killed: list[PodRef] = []
         for uid, gone in list(self._pods.items()):

@@ -1,7 +1,6 @@
-"""What the kubelet's own record shows: which pod holds what, by podresources or by its checkpoint.
+"""The kubelet's allocations: which pod holds which ids, by podresources or by the kubelet's checkpoint. Pure.
 
-This is the truth that records on pods are corrected by. Both sources name ids of other layouts as they are; those are
-counted apart and never read as cards of ours.
+Records on pods are corrected by them. Ids of other plugins' layouts are listed apart and never count as cards.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from gcushare.wire.kubelet.device_lists import DeviceIds
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, is_whole_card_id
 
 CHECKPOINT = "checkpoint"
-"""The source of what comes from there."""
+"""The ``source`` of allocations that were read from the checkpoint."""
 ContainerKey = tuple[str, str, bool]
-"""A container that is shown: its pod's key, its name, and whether what it holds are whole cards."""
+"""A container that holds ids: its pod's key, its name, and whether it holds whole cards."""
 Holdings = dict[str, Mapping[str, CardCounts]]
 """A pod's key -> container name -> units per card, or 1 per whole card."""
 
@@ -33,14 +32,14 @@ class ForeignHolding:
 
 @dataclass(slots=True)
 class KubeletAllocations:
-    """Memory and whole cards by pod: its uid, or ``namespace/name`` where the source has no uids; and ids not ours."""
+    """Memory and whole cards by pod: its uid, or ``namespace/name`` if the source is podresources; and foreign ids."""
 
     source: str = ""
     memory: Holdings = field(default_factory=dict)
     whole: Holdings = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
     completed: set[str] = field(default_factory=set)
-    """The uids of pods of which it is known that nothing is hidden; a checkpoint hides nothing of any."""
+    """The uids of pods of which nothing is hidden. A checkpoint hides nothing of any pod."""
     _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
 
     def add(self, pod: str, container: str, ids: DeviceIds) -> None:
@@ -61,8 +60,8 @@ class KubeletAllocations:
         if cards:
             self.whole[pod] = {**self.whole.get(pod, {}), container: cards}
 
-    def fill_in(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
-        """Take what another record shows of these pods, where this one shows nothing of them."""
+    def add_missing(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
+        """Add what another source shows of these pods, if this one shows nothing of them."""
         here = self.pods
         for pod in pods:
             if pod not in here:
@@ -70,10 +69,10 @@ class KubeletAllocations:
                 self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
                 self._held |= {pod: other._held[pod]} if pod in other._held else {}
 
-    def take_hidden(self, checkpoint: KubeletAllocations, pods: Iterable[str]) -> None:
-        """Take the ids of memory that a checkpoint names of these pods: podresources hides init containers' ids.
+    def add_hidden(self, checkpoint: KubeletAllocations, pods: Iterable[str]) -> None:
+        """Add the ids of memory that a checkpoint names of these pods: podresources hides those of init containers.
 
-        A pod that it does not name is no further known: the kubelet has a uid of its own for some static pods.
+        Of a pod that the checkpoint does not name, ids may stay hidden: it knows static pods by another uid.
         """
         for pod in pods:
             if pod in checkpoint._held:
@@ -86,13 +85,13 @@ class KubeletAllocations:
 
     @property
     def whole_cards(self) -> frozenset[int]:
-        """The cards whose whole device somebody holds."""
+        """The cards that a pod holds whole."""
         return frozenset(
             index for containers in self.whole.values() for cards in containers.values() for index in cards
         )
 
     def held_ids(self, card_index: int) -> frozenset[str]:
-        """The ids of one card that somebody holds; made when asked for, since a node may have hundreds of thousands."""
+        """The held ids of one card, as text. They are made here and not stored: a node may have hundreds of thousands."""
         return frozenset(
             entry[2:].decode()
             for of_pod in self._held.values()
@@ -111,7 +110,7 @@ class KubeletAllocations:
         return self._of_kind(is_whole=is_whole)[pod][container]
 
     def held_by(self, entry: PodEntry, *, by_name: bool = True) -> dict[str, CardCounts]:
-        """What a pod's asking containers hold; ``by_name`` False where its name may stand for another pod."""
+        """What a pod's asking containers hold; ``by_name`` False if its name may stand for an earlier pod."""
         kind = self._of_kind(is_whole=entry.is_whole)
         for key in entry.keys if by_name else entry.uids:
             if found := kind.get(key):
@@ -119,7 +118,7 @@ class KubeletAllocations:
         return {}
 
     def cards(self, *, whole: bool, without: Collection[str]) -> frozenset[int]:
-        """The cards whose memory, or whose whole device, somebody holds; ``without`` what these pods hold."""
+        """The cards of which a pod holds memory, or which it holds whole; ``without`` are pods to leave out."""
         return frozenset(
             index
             for key, containers in self._of_kind(is_whole=whole).items()
@@ -129,9 +128,9 @@ class KubeletAllocations:
         )
 
     def not_in(self, before: KubeletAllocations, names: Mapping[str, str]) -> list[ContainerKey]:
-        """The containers that an earlier record did not show, sorted, each once.
+        """The containers that an earlier read did not show, sorted, each once.
 
-        ``names`` by uid of the pods that are known: one source names a pod by its uid, the other by its name.
+        ``names`` are known pods' names by uid: one source names a pod by its uid, the other by its name.
         """
         known = {_by_name(key, names) for key in before._keys()}
         new: dict[ContainerKey, ContainerKey] = {}

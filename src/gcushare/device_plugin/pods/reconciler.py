@@ -1,7 +1,6 @@
-"""Keeps the pod store true: what differs from the kubelet's record is corrected, first here and then on the pods.
+"""Reads the kubelet's allocations and corrects the pod store by them; a ``RecordWriter`` then corrects the pods.
 
-One task asks the kubelet's record soon after each Allocate, at every pod's end, and once a minute; what the pods'
-records must say then is written by a ``RecordWriter``.
+One task reads them soon after each Allocate, when a pod comes or ends, and once a minute.
 """
 
 from __future__ import annotations
@@ -24,50 +23,62 @@ from gcushare.runtime.logs import fields
 logger = logging.getLogger(__name__)
 
 CHECK_DELAYS_S = (0.008, 0.01, 0.015, 0.025, 0.05, 0.1, 0.2, 0.5)
-"""Waits between looks while an allocation is not shown yet: podresources shows it 6 to 25 ms after Allocate."""
-MAX_LOOKS = 60
-"""Looks in a row, half a second apart, for pods that podresources does not show; then every minute."""
+"""Delays between reads while an allocation is not shown yet: podresources shows it 6 to 25 ms after Allocate."""
+MAX_READS = 60
+"""Reads in a row, half a second apart, for pods that podresources does not show; then every minute."""
 PERIOD_S = 60.0
 CHANGING_PERIOD_S = 5.0
-"""Between looks while time alone changes something: the cards of pods that are gone are free once their containers
-cannot run any more, and a holder that stays unknown has to be published."""
+"""Between reads while time alone changes something: the cards of deleted pods become free once their containers cannot
+run any more, and a holder that stays unknown has to be published."""
 PATIENCE_S = 2.0
-"""How long an allocation may stay unseen in the kubelet's record before it is ended."""
+"""An allocation that the kubelet does not show after this time is ended."""
 
 
-class KubeletRecordSource(Protocol):
-    """Who reads the kubelet's record."""
+class AllocationsSource(Protocol):
+    """Reads the kubelet's allocations."""
 
-    async def fetch(self) -> KubeletAllocations: ...
+    async def fetch(self) -> KubeletAllocations:
+        """Read podresources, or the checkpoint if it does not answer.
 
-    async def fetch_checkpoint(self) -> KubeletAllocations: ...
+        Raises:
+            RetryableError: neither can be read.
+        """
+        ...
+
+    async def fetch_checkpoint(self) -> KubeletAllocations:
+        """Read the checkpoint.
+
+        Raises:
+            DeviceError: it cannot be read.
+        """
+        ...
 
 
 class RunningPods(Protocol):
-    """Who sees the machine's processes. It may block for a moment: it is called off the event loop."""
+    """Reads the machine's processes. It may block for a moment, so it is called off the event loop."""
 
     def running_pods(self) -> frozenset[str] | None:
-        """The uids of the pods that have processes here; None where that cannot be said."""
+        """The uids of the pods that have processes here; None if that is not known."""
 
 
 @dataclass(slots=True)
 class CheckCounters:
-    """How often the kubelet's record was looked at since the start."""
+    """How often the kubelet's allocations were read since the start, and how often that failed."""
 
     checks: int = 0
     failed_checks: int = 0
 
 
 class AllocationReconciler:
-    """Owns the truth about who holds what; ``run_checks`` is its task, and its ``writer`` has another.
+    """Keeps the pod store in line with the kubelet. ``run_checks`` is its task; its ``writer`` has another.
 
-    ``on_read`` is called with what the kubelet shows after each look that succeeded.
+    ``on_read`` is called with the kubelet's allocations after each read that succeeded.
     """
 
     def __init__(
         self,
         store: PodStore,
-        source: KubeletRecordSource,
+        source: AllocationsSource,
         patcher: PodPatcher,
         *,
         clock: Callable[[], float],
@@ -90,62 +101,62 @@ class AllocationReconciler:
         self.writer = RecordWriter(
             store, patcher, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
         )
-        self.problem = "the kubelet's record was not read yet"
+        self.problem = "the kubelet's allocations were not read yet"
         self.counters = CheckCounters()
 
-    def note_allocation(self) -> None:
-        """Have the kubelet's record read soon: something was allocated."""
-        self.writer.note_allocation()
+    def on_allocate(self) -> None:
+        """Have the kubelet read soon: something was allocated."""
+        self.writer.on_allocate()
         self._check_soon.set()
 
     def check_soon(self) -> None:
-        """Have the kubelet's record read soon: a pod came or ended, or the plugin was registered."""
+        """Have the kubelet read soon: a pod came or ended, or the plugin was registered."""
         self._check_soon.set()
 
     def want_hidden_ids_of(self, pods: Collection[str]) -> None:
-        """Have every look from now on bring all ids of these pods, by uid, of which podresources does not show all."""
+        """Have every read from now on include all ids of these pods, by uid, some of which podresources hides."""
         wanted = frozenset(pods)
         if wanted - self._hidden:
             self._check_soon.set()
         self._hidden = wanted
 
     async def run_checks(self) -> None:
-        """Read the kubelet's record when it may have changed, and every minute."""
-        looks = 0
+        """Read the kubelet when its allocations may have changed, and every minute."""
+        reads = 0
         while True:
             await self.check()
-            is_pending = self._store.pending_allocations > 0 or (self._missing > 0 and looks < MAX_LOOKS)
+            is_pending = self._store.pending_allocations > 0 or (self._missing > 0 and reads < MAX_READS)
             is_changing = bool(self._store.gone.uids) or self._store.unrecorded.is_young(self._clock())
             calm_s = CHANGING_PERIOD_S if is_changing else PERIOD_S
-            delay_s = CHECK_DELAYS_S[min(looks, len(CHECK_DELAYS_S) - 1)] if is_pending else calm_s
-            looks = looks + 1 if is_pending else 0
+            delay_s = CHECK_DELAYS_S[min(reads, len(CHECK_DELAYS_S) - 1)] if is_pending else calm_s
+            reads = reads + 1 if is_pending else 0
             if await wait_and_clear(self._check_soon, delay_s):
-                looks = 0
+                reads = 0
                 await asyncio.sleep(CHECK_DELAYS_S[0])
 
     async def check(self) -> bool:
-        """Read the kubelet's record once and bring the store in line; False where it could not be read.
+        """Read the kubelet once and correct the store; False if it cannot be read.
 
-        One look at a time: an older result must not come in after a newer one.
+        One read at a time: an older result must not arrive after a newer one.
         """
         async with self._checking:
             self.counters.checks += 1
             try:
-                record = await self._source.fetch()
+                allocations = await self._source.fetch()
             except RetryableError as error:
                 self.counters.failed_checks += 1
                 self._store.end_pending(self._clock() - PATIENCE_S, is_readable=False)
                 await self._end_gone(())
-                self._note(str(error))
+                self._update_problem(str(error))
             else:
-                self._note("")
-                await self._end_gone(() if record.source == CHECKPOINT else record.pods)
+                self._update_problem("")
+                await self._end_gone(() if allocations.source == CHECKPOINT else allocations.pods)
                 known = frozenset(self._store.entries)
-                await self._fill_in(record)
-                self._store.on_kubelet_read(record, asked=known)
+                await self._complete(allocations)
+                self._store.on_kubelet_read(allocations, asked=known)
                 self._store.end_pending(self._clock() - PATIENCE_S, is_readable=True)
                 self._store.find_unrecorded(self._clock())
-                self._on_read(record)
+                self._on_read(allocations)
         self.writer.write_soon()
         return not self.problem
 
@@ -155,29 +166,29 @@ class AllocationReconciler:
             running = await asyncio.to_thread(self._running.running_pods)
         self._store.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
 
-    async def _fill_in(self, record: KubeletAllocations) -> None:
-        """Ask the checkpoint about what podresources does not show: pods that have their cards, and more of others.
+    async def _complete(self, allocations: KubeletAllocations) -> None:
+        """Add from the checkpoint what podresources does not show of pods that have cards.
 
-        Taking the former for pods without cards would offer a card that is in whole use, or turn held ids unhealthy, in
-        the very moment in which the kubelet admits them again.
+        If such a pod counted as one without cards, a card in whole use could be offered, or held ids turn unhealthy, in
+        the moment in which the kubelet admits the pod again.
         """
-        missing, hidden = self._store.missing_from(record.pods), self._hidden
+        missing, hidden = self._store.missing_from(allocations.pods), self._hidden
         self._missing = len(missing)
-        asked = frozenset((*missing, *self._store.partly_shown_in(record.pods)))
-        if record.source != CHECKPOINT and (asked or hidden):
+        asked = frozenset((*missing, *self._store.partly_shown_in(allocations.pods)))
+        if allocations.source != CHECKPOINT and (asked or hidden):
             try:
                 checkpoint = await self._source.fetch_checkpoint()
             except DeviceError as error:
                 pods = len(asked | hidden)
                 logger.warning("the kubelet shows less than it gave out, and %s", fields(pods=pods, error=error))
             else:
-                record.fill_in(checkpoint, sorted(asked))
-                record.take_hidden(checkpoint, hidden)
+                allocations.add_missing(checkpoint, sorted(asked))
+                allocations.add_hidden(checkpoint, hidden)
 
-    def _note(self, problem: str) -> None:
+    def _update_problem(self, problem: str) -> None:
         if problem != self.problem:
             if problem:
-                logger.warning("the kubelet's record cannot be read %s", fields(error=problem))
+                logger.warning("the kubelet's allocations cannot be read %s", fields(error=problem))
             elif self.counters.failed_checks:
-                logger.info("the kubelet's record can be read again")
+                logger.info("the kubelet's allocations can be read again")
             self.problem = problem

@@ -1,7 +1,7 @@
-"""Who holds cards beside the pods whose records say so: what the kubelet gave out counts, whoever has it. Pure.
+"""Holders of cards that no pod's record names, which the node's inventory publishes instead. Pure.
 
-A pod may hold ids although its request is none that is granted, or although this plugin has never seen it. No record on
-a pod names such a holder, so the node's inventory does, after a moment: the pod may be about to come by the watch.
+A pod may hold ids although the extender would refuse its request, or although the watch never showed it. Such a holder
+is published after a moment only: the watch may be about to show its pod.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 
 PATIENCE_S = 2.0
-"""A holder that is not known by then is no pod whose watch event is late."""
+"""A holder that the watch does not show by then is published."""
 OTHERS = "others"
-"""What holders are called that are too many to be named one by one."""
+"""The name of the holders that are too many to be named one by one."""
 
 
 def make_holder(pod: str, memory: Iterable[CardCounts], whole: Iterable[CardCounts]) -> UnrecordedHolder:
@@ -33,7 +33,7 @@ def make_holder(pod: str, memory: Iterable[CardCounts], whole: Iterable[CardCoun
 def find_unrecorded(
     shown: KubeletAllocations, known: Collection[str], names: Mapping[str, str]
 ) -> dict[str, UnrecordedHolder]:
-    """The holders that are shown and are not ``known``, by the kubelet's key; ``names`` of pods by uid."""
+    """Find the holders that the kubelet shows and that are not ``known``, by key; ``names`` are pods' names by uid."""
     return {
         key: make_holder(names.get(key, key), shown.memory.get(key, {}).values(), shown.whole.get(key, {}).values())
         for key in shown.pods.difference(known)
@@ -41,9 +41,9 @@ def find_unrecorded(
 
 
 def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set[str]:
-    """The uids by which a checkpoint knows static pods, of whose cards their mirrors' records say as much as it does.
+    """Find the uids that a checkpoint has for static pods whose mirrors' records name the same cards.
 
-    Any author may write this annotation, so it is believed only where it hides nothing.
+    Any author may write the mirror's annotation, so it counts only if it hides none of the held cards and units.
     """
     found: set[str] = set()
     for entry in entries:
@@ -61,23 +61,23 @@ def mirrored_keys(entries: Iterable[PodEntry], shown: KubeletAllocations) -> set
 
 @dataclass(slots=True)
 class UnrecordedHolders:
-    """The holders that no pod's record names, by the kubelet's key, and since when each was seen."""
+    """The holders of one node that no pod's record names, by the kubelet's key, and since when each is known."""
 
     now: Mapping[str, UnrecordedHolder] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
 
     def update(self, holders: Mapping[str, UnrecordedHolder], now_s: float) -> None:
-        """Take in who they are now."""
+        """Replace the holders by those of the newest read."""
         self.now = holders
         self._since = {key: self._since.get(key, now_s) for key in holders}
 
     def drop(self, keys: Collection[str]) -> None:
-        """Take in that some are known now, or have ended."""
+        """Remove holders that are known pods now, or have ended."""
         if not self.now.keys().isdisjoint(keys):
             self.now = {key: holder for key, holder in self.now.items() if key not in keys}
 
     def units(self, sizes: CardCounts) -> dict[int, int]:
-        """Units per card that they hold; of a whole card all of its ``sizes``."""
+        """Units per card that they hold; ``sizes`` are the units of whole cards."""
         held: dict[int, int] = {}
         for holder in self.now.values():
             for index, units in (*holder.units.items(), *((index, sizes.get(index, 0)) for index in holder.whole)):
@@ -85,15 +85,15 @@ class UnrecordedHolders:
         return held
 
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
-        """The names of those that hold a card, for messages."""
+        """The names of the holders of a card, for messages."""
         return [h.pod for h in self.now.values() if card_index in (h.whole if whole else h.units)]
 
     def is_young(self, now_s: float) -> bool:
-        """Whether some were not seen for long enough to be published."""
+        """Whether some are not known for long enough to be published."""
         return any(now_s - self._since[key] < PATIENCE_S for key in self.now)
 
     def lasting(self, now_s: float) -> tuple[UnrecordedHolder, ...]:
-        """Those to publish, by name; the last of too many stand for all the others."""
+        """The holders to publish, by name; of too many, the last one stands for all the others."""
         by_pod: dict[str, list[UnrecordedHolder]] = {}
         for key, holder in self.now.items():
             if now_s - self._since[key] >= PATIENCE_S:
@@ -104,13 +104,13 @@ class UnrecordedHolders:
 
 
 def _add_up(pod: str, holders: Sequence[UnrecordedHolder]) -> UnrecordedHolder:
-    """One holder with what all of these have."""
+    """Make one holder of several."""
     whole = (dict.fromkeys(holder.whole, 1) for holder in holders)
     return make_holder(pod, (holder.units for holder in holders), whole)
 
 
 def closures_of(card_index: int, gone: Iterable[ForceDeletedPod], modes: Collection[str]) -> tuple[Closure, ...]:
-    """What keeps a card closed to one use: of the pods that are gone, for each use the one that ends last."""
+    """Find what keeps a card closed: for each use the deleted pod whose containers may run longest."""
     last: dict[str, Closure] = {}
     for pod in gone:
         use = SERVES_MEMORY if pod.is_whole else SERVES_WHOLE
@@ -121,5 +121,5 @@ def closures_of(card_index: int, gone: Iterable[ForceDeletedPod], modes: Collect
 
 
 def _end(closure: Closure) -> tuple[bool, int, str, str]:
-    """A sort key: an end that is not known is the last."""
+    """A sort key; an unknown end is the last."""
     return (not closure.until, closure.until, closure.pod, closure.use)

@@ -58,7 +58,7 @@ KUBELET = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Looks at the kubelet's record",
+            title="Reads of the kubelet's allocations",
             about="podresources, or the checkpoint. Without them, which pod holds which card is a guess.",
             queries=(
                 Query(increase("gcushare_plugin_kubelet_record_reads_total"), "looks {{vendor}}"),
@@ -69,7 +69,7 @@ KUBELET = Row(
         Panel(
             kind=Kind.LINES,
             title="Open questions",
-            about="Allocations that the kubelet's record has not shown yet, and containers with ids of another plugin.",
+            about="Allocations that the kubelet has not shown yet, and containers with ids of another plugin.",
             queries=(
                 Query(in_all("gcushare_plugin_unconfirmed_allocations"), "unconfirmed {{vendor}}"),
                 Query(in_all("gcushare_plugin_foreign_containers"), "foreign {{vendor}}"),

@@ -75,7 +75,7 @@ class World:
             self.believed[resource].append(healthy_ids(table.message))
 
     def show_record(self) -> None:
-        """Let the plugin read the kubelet's record, as checkpoints tell it: by uid."""
+        """Let the plugin read the kubelet's allocations, as checkpoints tell it: by uid."""
         record = KubeletAllocations("checkpoint")
         for uid, ids in self.held.items():
             if any(each.startswith("card-") for each in ids):
@@ -129,7 +129,7 @@ class World:
         return pod
 
     def _end(self, uid: str) -> None:
-        """End a pod; the watch says so, the kubelet's record only when it is read the next time."""
+        """End a pod; the watch says so, the kubelet's allocations only when it is read the next time."""
         self.held.pop(uid, None)
         self.forced.discard(uid)
         pod = self.pods.pop(uid, None)

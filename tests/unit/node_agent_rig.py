@@ -50,7 +50,7 @@ class Heard:
 
 
 class Away:
-    """The API server and the kubelet's record, neither of which answers; ``asked``: records that were to be written."""
+    """The API server and the kubelet's allocations, which do not answer; ``asked``: records that were to be written."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[str, str | None]] = []
@@ -100,7 +100,7 @@ class Rig:
         return len(devices), sum(device.health == "Healthy" for device in devices)
 
     def hold(self, **pods: list[str]) -> None:
-        """Have the kubelet's record say that these pods hold these ids."""
+        """Have the kubelet's allocations say that these pods hold these ids."""
         record = KubeletAllocations("podresources")
         for name, ids in pods.items():
             record.add(f"d/{name}", "c0", device_ids(ids))

@@ -1,4 +1,4 @@
-"""What the kubelet's record shows, written down in one line."""
+"""What the kubelet shows, written down in one line."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def shown(memory: Shown, whole: Shown | None = None) -> KubeletAllocations:
 def reconcile(
     store: PodStore, memory: Shown, whole: Shown | None = None, *, asked: Collection[str] | None = None
 ) -> None:
-    """Have a pod store take what the kubelet's record shows."""
+    """Have a pod store take what the kubelet shows."""
     store.on_kubelet_read(shown(memory, whole), asked=asked)

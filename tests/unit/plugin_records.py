@@ -1,4 +1,4 @@
-"""The kubelet's record, the API server and the clock that tests of the plugin's records set."""
+"""The kubelet's allocations, the API server and the clock that tests of the plugin's records set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CARDS = Inventory(
 
 @dataclass
 class World:
-    """The kubelet's record, the API server and the clock, as a test sets them; ``failures`` are by the pod's name."""
+    """The kubelet's allocations, the API server and the clock, as a test sets them; ``failures`` are by pod name."""
 
     now_s: float = 100.0
     record: KubeletAllocations | None = field(default_factory=lambda: KubeletAllocations("podresources"))
@@ -59,7 +59,7 @@ class World:
         self.patched.append((pod.name, annotations["enflame.com/gcu-device-id"]))
 
     def hold(self, name: str, card: int, units: int = 4) -> None:
-        """Have the kubelet's record show that a pod holds units of a card."""
+        """Have the kubelet's allocations show that a pod holds units of a card."""
         assert self.record is not None
         self.record.memory[f"d/{name}"] = {"c0": {card: units}}
 

@@ -1,7 +1,7 @@
 """Matching against a kubelet that admits in another order than pods were bound in, in every mixture of steps.
 
 The kubelet here is a dictionary of who holds which ids. It asks as the stock one does: one pod at a time, container by
-container, naming no pod. What the store believes after a look at the kubelet's record must be what the dictionary says.
+container, naming no pod. After each read of the kubelet, the store must say what the dictionary says.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Matching(RuleBasedStateMachine):
         self.made = 0
         self.is_settled = True
         self.was_cut_short = False
-        """Whether a pod ended before the kubelet's record showed what it was given."""
+        """Whether a pod ended before the kubelet's allocations showed what it was given."""
         self.was_mixed_up = False
         """Whether a pod was served as one of another request: only pods of equal requests can change places."""
 
@@ -120,7 +120,7 @@ class Matching(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        """The plugin reads the kubelet's record, long enough after the last call to believe what is not in it."""
+        """The plugin reads the kubelet's allocations, long enough after the last call to believe what is not in it."""
         reconcile(self.store, {f"d/{each.name}": each.counts() for each in self.pods.values() if each.ids})
         assert self.was_cut_short or self.store.pending_allocations == 0, "all that was handed out is shown"
         self.store.end_pending(1.0, is_readable=True)
@@ -149,7 +149,7 @@ class Matching(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """A new plugin knows nothing but the API server and the kubelet's record."""
+        """A new plugin knows nothing but the API server and the kubelet's allocations."""
         self.store = PodStore(ENFLAME)
         for each in self.pods.values():
             self.show(each)

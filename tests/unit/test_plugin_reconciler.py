@@ -1,4 +1,4 @@
-"""When the kubelet's record is asked, and what follows from it, against a kubelet that may not answer."""
+"""When the kubelet's allocations is asked, and what follows from it, against a kubelet that may not answer."""
 
 import pytest
 

@@ -28,7 +28,7 @@ def test_a_card_is_in_use_from_the_moment_it_is_handed_out_until_its_pod_has_end
     assert in_use(store) == ({0}, {1})
     store.on_pod_delete("uid-a", is_over=True)
     store.on_pod_delete("uid-w", is_over=True)
-    assert in_use(store) == (set(), set()), "the kubelet's record shows a pod that has ended until the next admission"
+    assert in_use(store) == (set(), set()), "the kubelet shows a pod that has ended until the next admission"
 
 
 def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_for_each_other() -> None:
@@ -97,7 +97,7 @@ def both(tmp_path: Path) -> Rig:
 
 
 def show(rig: Rig, memory: dict[str, list[str]] | None = None, whole: dict[str, list[str]] | None = None) -> None:
-    """Have the kubelet's record say that these pods hold these ids."""
+    """Have the kubelet's allocations say that these pods hold these ids."""
     record = KubeletAllocations("podresources")
     for name, ids in (memory or {}).items():
         record.add(f"d/{name}", "c0", device_ids(ids))

@@ -18,7 +18,7 @@ from gcushare.runtime.settings.serving import ServeSettings
 
 
 class AllocationsReader(AllocationsSource, Protocol):
-    """Reads the kubelet's record; `kubelet.podresources.PodResourcesReader` is one."""
+    """Reads the kubelet's allocations; `kubelet.podresources.PodResourcesReader` is one."""
 
     async def close(self) -> None:
         """Give everything back."""

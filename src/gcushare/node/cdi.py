@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 CDI_VERSION = "0.6.0"
 STANDARD_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where runtimes look for specifications. Of a name that is defined in both, the second's definition counts."""
+"""The directories that runtimes read. If both define a name, the definition in the second one counts."""
 _SPEC_SUFFIXES = (".json", ".yaml")
 _NAME = re.compile("[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 """A device's name by the specification; one that is none makes the whole file unusable."""
@@ -67,7 +67,7 @@ class CdiSpecFile:
         logger.info("wrote the CDI specification %s", fields(file=self.path, cards=len(inventory.cards)))
 
     def remove(self) -> bool:
-        """Remove the file; False where there was none.
+        """Remove the file; False if there was none.
 
         Raises:
             DeviceError: the directory cannot be written.
@@ -125,7 +125,7 @@ class CdiSpecFile:
 class CdiSpecPublisher:
     """Keeps the file as the strategy wants it; ``problem`` says why it cannot be, and is empty otherwise.
 
-    Where a toolkit has written a file of our kind, ours stays away. In one directory two definitions of a name make
+    If a toolkit has written a file of our kind, ours is not written. In one directory two definitions of a name make
     both unusable, and ours in a later directory would hide the toolkit's, which brings the driver's files with it.
     """
 
@@ -142,7 +142,7 @@ class CdiSpecPublisher:
         self._holders = pods
 
     def offer(self, inventory: Inventory) -> bool:
-        """Bring the file in line with the cards; True where that failed just now, for another reason than before."""
+        """Update the file; True if that failed now, for another reason than before."""
         before = self.problem
         try:
             if self._is_wanted:
@@ -157,7 +157,7 @@ class CdiSpecPublisher:
         return bool(self.problem) and self.problem != before
 
     def _write(self, inventory: Inventory) -> None:
-        """Write the file, or leave it to another's; nothing where neither the cards nor the directory changed.
+        """Write the file, or leave it to a toolkit's; nothing is done if neither cards nor directory changed.
 
         On the event loop, and before the kubelet can hear of the cards: a container must not be given a name that
         is not defined yet.
@@ -178,7 +178,7 @@ class CdiSpecPublisher:
 
 
 def cdi_name(vendor: Vendor, card: Card) -> str:
-    """What a card is called in specifications: its uuid where the vendor's toolkit has it, else its index."""
+    """A card's name in specifications: its uuid if the vendor's toolkit uses it, else its index."""
     return card.uuid if vendor.visible_by_uuid and _NAME.fullmatch(card.uuid) else str(card.index)
 
 

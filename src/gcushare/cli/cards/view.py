@@ -22,7 +22,7 @@ DOCUMENT_VERSION = 1
 
 
 class HolderState(enum.Enum):
-    """How far a pod is: the kubelet's record shows it, will show it, or has not admitted it yet."""
+    """How far a pod is: the kubelet shows it, will show it, or has not admitted it yet."""
 
     HOLDS = "holds"
     UNCONFIRMED = "unconfirmed"

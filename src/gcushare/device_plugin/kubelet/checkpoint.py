@@ -1,4 +1,4 @@
-"""The kubelet's checkpoint of its device manager: who holds which ids, and what was registered.
+"""Reads the kubelet's checkpoint of its device manager: which pod holds which ids, and which ids were registered.
 
 Source: Kubernetes ``pkg/kubelet/cm/devicemanager/checkpoint``.
 """
@@ -34,7 +34,7 @@ class _Checkpoint(msgspec.Struct):
 
 
 MAX_CHECKPOINT_BYTES = 64 * 1024 * 1024
-"""A node of 262,144 units that are all held has some 6 MB in it, and other plugins' devices are few."""
+"""A node of 262,144 units that are all held needs some 6 MB; other plugins' devices are few."""
 CHECKPOINT_FILE = BoundedJsonDecoder(_Checkpoint, "it", limit_bytes=MAX_CHECKPOINT_BYTES, max_depth=None)
 
 
@@ -44,23 +44,23 @@ def read_checkpoint(path: Path, resource: str, whole: str = "") -> KubeletAlloca
     Raises:
         DeviceError: the file is missing, unreadable or not a checkpoint.
     """
-    record = KubeletAllocations(CHECKPOINT)
+    allocations = KubeletAllocations(CHECKPOINT)
     for entry in _decode_checkpoint(path).entries or []:
         if not entry.device_ids or entry.resource not in (resource, whole):
             continue
         ids = entry.device_ids
         flat = ids if isinstance(ids, list) else [i for of_numa in ids.values() for i in of_numa]
         if entry.resource == resource:
-            record.add(entry.pod_uid, entry.container, device_ids(flat))
+            allocations.add(entry.pod_uid, entry.container, device_ids(flat))
         else:
-            record.add_whole(entry.pod_uid, entry.container, flat)
-    return record
+            allocations.add_whole(entry.pod_uid, entry.container, flat)
+    return allocations
 
 
 def read_registered(path: Path, resource: str) -> tuple[str, ...] | None:
-    """Read from the checkpoint which healthy ids the kubelet was last sent for a resource, by whatever plugin.
+    """Read from the checkpoint which healthy ids any plugin last sent to the kubelet for a resource.
 
-    None where the kubelet knows of no plugin for it: it forgets one five minutes after its end.
+    None if the kubelet knows no plugin for it: it drops a plugin five minutes after its end.
 
     Raises:
         DeviceError: the file is missing, unreadable or not a checkpoint.

@@ -46,7 +46,7 @@ class ConflictingPluginWatch:
         """No other plugin served it at the last check, so what the kubelet was sent since comes from here."""
 
     async def find(self) -> str:
-        """Say who serves the resource, and what to do; "" where none seems to."""
+        """Say which other plugin serves the resource, and what to do; "" if none seems to."""
         try:
             ids = await asyncio.to_thread(read_registered, self._checkpoint, self._resource)
         except DeviceError as error:

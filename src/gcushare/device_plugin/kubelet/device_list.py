@@ -1,4 +1,4 @@
-"""The device lists as the kubelet gets them: encoded once per state, sent to every open ListAndWatch stream."""
+"""The device lists that the kubelet gets: encoded once per change, sent to every open ListAndWatch stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_list
 
 
 class DeviceList:
-    """One resource's list, and who reads it: wakes the streams when the list changes.
+    """One resource's list, which wakes its streams when it changes.
 
     ``size`` is how many devices are listed, sick and closed ones included; ``streams`` how many read the list now.
     """
@@ -32,7 +32,7 @@ class DeviceList:
         return self._message
 
     def hang_up(self) -> None:
-        """End the streams that are open: the kubelet drops the plugin, or dials it again after a registration."""
+        """End all open streams: the kubelet drops the plugin, or connects again after a registration."""
         self._generation += 1
         self._wake()
 
@@ -53,7 +53,7 @@ class DeviceList:
             self.streams -= 1
 
     def _set_message(self, message: bytes) -> bool:
-        """Set the list; False where it is as it was."""
+        """Set the list; False if it is unchanged."""
         if message == self._message:
             return False
         self._message = message
@@ -68,8 +68,8 @@ class DeviceList:
 class MemoryDeviceList(DeviceList):
     """The units of memory.
 
-    A sick card's units are all unhealthy. A closed card's (cordoned, or in use as a whole) are unhealthy only where
-    no pod holds them: a held id that turns unhealthy makes the re-admission of its pod fail after a kubelet restart.
+    A sick card's units are all unhealthy. A closed card's (cordoned, or in whole use) are unhealthy only if no pod
+    holds them: a held id that turns unhealthy makes the re-admission of its pod fail after a kubelet restart.
     """
 
     def __init__(self, message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> None:
@@ -78,10 +78,10 @@ class MemoryDeviceList(DeviceList):
         self._offered: tuple[Inventory, Mapping[int, frozenset[str]]] | None = None
 
     def offer(self, inventory: Inventory, held: Mapping[int, frozenset[str]]) -> bool:
-        """Set the list from an inventory; False where nothing changed for the kubelet. About 60 ms at 262,144 units.
+        """Set the list from an inventory; False if nothing changed for the kubelet. About 60 ms at 262,144 units.
 
-        ``held``: the closed cards, with the ids of each that pods hold.
-        Card by card: an object per id of the whole node would stay in the process's memory as its high-water mark.
+        ``held``: the closed cards, each with the ids that pods hold. The list is encoded card by card: objects for all
+        ids of the node at once would stay in the process's memory.
         """
         if self._offered == (inventory, held):
             return False
@@ -97,13 +97,13 @@ class MemoryDeviceList(DeviceList):
 
 
 class WholeCardDeviceList(DeviceList):
-    """The whole cards, each with its NUMA node where that is known.
+    """The whole cards, each with its NUMA node if that is known.
 
-    A sick card is unhealthy. A closed one (cordoned, or in shared use) is so only while no pod holds it.
+    A sick card is unhealthy. A closed one (cordoned, or in shared use) is unhealthy only while no pod holds it.
     """
 
     def offer(self, inventory: Inventory, *, closed: Collection[int], held: Collection[int]) -> bool:
-        """Set the list from an inventory; False where nothing changed for the kubelet."""
+        """Set the list from an inventory; False if nothing changed for the kubelet."""
         self.size = len(inventory.cards)
         devices = (
             (card.card, card.health is Health.HEALTHY and (card.index not in closed or card.index in held))
@@ -128,11 +128,11 @@ _ENTRY_HEAD_BYTES = 2
 
 
 class HeldIds:
-    """The held units of memory of closed cards, made once per record: they may be hundreds of thousands.
+    """The held units of memory of closed cards. There may be hundreds of thousands, so they are computed once per read.
 
-    podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only once the
-    kubelet's checkpoint has shown them, for which ``want_hidden`` is called with the pods' uids; until then nothing of
-    it turns unhealthy. Cards without such pods, which are most, cost no look into the checkpoint.
+    podresources hides the ids of ordinary init containers. A card with such a pod on it is closed only after the
+    kubelet's checkpoint has shown them; ``want_hidden`` is called with those pods' uids. Until then none of the card's
+    ids turns unhealthy. For other cards, which are most, the checkpoint is not read.
     """
 
     def __init__(self, store: PodStore, want_hidden: Callable[[Collection[str]], None]) -> None:
@@ -140,17 +140,17 @@ class HeldIds:
         self._want_hidden = want_hidden
         self._made: tuple[KubeletAllocations, frozenset[int], dict[int, frozenset[str]]] | None = None
 
-    def of_cards(self, record: KubeletAllocations, closed: frozenset[int]) -> dict[int, frozenset[str]]:
-        """The held ids of each of these cards; those of which not all are known yet are left out."""
+    def of_cards(self, shown: KubeletAllocations, closed: frozenset[int]) -> dict[int, frozenset[str]]:
+        """The held ids of each of these cards; cards with ids that are not known yet are left out."""
         hidden = self._store.with_hidden_ids(closed)
         self._want_hidden(hidden.keys())
-        known = closed.difference(*(cards for pod, cards in hidden.items() if record.hides_ids_of(pod)))
-        if self._made is None or self._made[0] is not record or self._made[1] != known:
-            self._made = (record, known, {index: record.held_ids(index) for index in known})
+        known = closed.difference(*(cards for pod, cards in hidden.items() if shown.hides_ids_of(pod)))
+        if self._made is None or self._made[0] is not shown or self._made[1] != known:
+            self._made = (shown, known, {index: shown.held_ids(index) for index in known})
         return self._with_fresh(self._made[2])
 
     def _with_fresh(self, held: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:
-        """Add what was handed out since the record was made."""
+        """Add what was given out since that read."""
         fresh = self._store.fresh_ids()
         if not fresh:
             return held

@@ -1,4 +1,4 @@
-"""Asks the kubelet who holds which ids: by podresources, or in its checkpoint where that does not answer."""
+"""Reads the kubelet's allocations: by podresources, or from its checkpoint if that does not answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 LIST_TIMEOUT_S = 2.0
 QUIET_S = 60.0
-"""After podresources did not answer, the checkpoint is read at once for this long before it is asked again."""
+"""After podresources did not answer, only the checkpoint is read for this long."""
 
 
 class PodResourcesReader:
-    """Reads the record of one vendor's two resources. ``fetch`` never waits longer than ``LIST_TIMEOUT_S``."""
+    """Reads the allocations of one vendor's two resources. ``fetch`` waits at most ``LIST_TIMEOUT_S``."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PodResourcesReader:
         self._failure = ""
 
     async def fetch(self, *, timeout_s: float = LIST_TIMEOUT_S) -> KubeletAllocations:
-        """Read who holds what.
+        """Read which pod holds what.
 
         Raises:
             RetryableError: neither source can be read; says why.
@@ -59,11 +59,11 @@ class PodResourcesReader:
             except RetryableError as error:
                 self._failure, self._ask_again_at = str(error), self._clock() + QUIET_S
         try:
-            record = await self.fetch_checkpoint()
+            allocations = await self.fetch_checkpoint()
         except DeviceError as broken:
-            raise RetryableError(f"the kubelet's record cannot be read: {self._failure}; {broken}") from broken
+            raise RetryableError(f"the kubelet's allocations cannot be read: {self._failure}; {broken}") from broken
         logger.debug("read the checkpoint instead %s", fields(reason=self._failure))
-        return record
+        return allocations
 
     async def fetch_checkpoint(self) -> KubeletAllocations:
         """Read the kubelet's checkpoint, by pod uid; it is complete at every moment, also while the kubelet starts.
@@ -91,14 +91,14 @@ class PodResourcesReader:
             ]
             self._channel = grpc.aio.insecure_channel(f"unix:{self._socket}", options=options)
         call = self._channel.unary_unary(services.POD_RESOURCES_LIST)
-        record = KubeletAllocations("podresources")
+        allocations = KubeletAllocations("podresources")
         try:
             for found in decode_holdings(await call(b"", timeout=timeout_s), self._resource, self._whole):
-                record.add(found.pod, found.container, found.ids)
-                record.add_whole(found.pod, found.container, found.whole_ids)
+                allocations.add(found.pod, found.container, found.ids)
+                allocations.add_whole(found.pod, found.container, found.whole_ids)
         except grpc.aio.AioRpcError as error:
             await self.close()
             raise RetryableError(f"podresources at {self._socket}: {error.code().name} {error.details()}") from error
         except RemoteContractError as error:
             raise RetryableError(f"podresources at {self._socket}: {error}") from error
-        return record
+        return allocations

@@ -1,8 +1,8 @@
-"""One resource's place with the kubelet: its socket, its registration, and both again whenever the kubelet restarts.
+"""Serves and registers one resource with the kubelet, and does so again after every restart of the kubelet.
 
-The kubelet removes every socket in its directory when it starts and forgets all plugins, without notice. What shows it
-is a new ``kubelet.sock`` or the loss of our own socket, which two ``stat`` calls twice a second find out: cheaper than
-anything cleverer, and right on file systems without notifications.
+When the kubelet starts, it removes every socket in its directory and forgets all plugins, without notice. A new
+``kubelet.sock`` or the loss of our own socket shows it. Two ``stat`` calls twice a second find either: that is cheap,
+and works on file systems without notifications.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 KUBELET_SOCKET = "kubelet.sock"
 POLL_S = 0.5
 CLOSE_GRACE_S = 1.0
-"""For calls under way when the socket closes; streams are ended by us."""
+"""For open calls when the socket closes; streams are ended by the plugin."""
 STREAM_GRACE_S = 3.0
 """A registered plugin whose list is not read for this long was replaced or dropped, and registers again."""
 RETRY = BackoffPolicy(first_s=0.5, cap_s=5.0)
@@ -37,10 +37,10 @@ RETRY = BackoffPolicy(first_s=0.5, cap_s=5.0)
 class Endpoint:
     """Serves one resource to the kubelet and keeps it registered. ``run`` is its owner task.
 
-    The kubelet listens in ``directory``, where the plugin's socket goes, too. ``problem`` says why the resource is not
-    registered now, and is empty when the kubelet reads its list. ``pulse`` beats at every turn of the owner task, at
-    least once in some seconds, as the proof of its progress. ``find_conflict`` says why another plugin seems to serve
-    the resource, which is then left to it; "" where none does.
+    The kubelet listens in ``directory``, where the plugin's socket is created too. ``problem`` says why the resource is
+    not registered now, and is empty while the kubelet reads its list. ``pulse`` beats at every turn of ``run``, at
+    least every few seconds, and shows that it makes progress. ``find_conflict`` says why another plugin seems to serve
+    the resource, which is then left to that plugin; "" if none does.
     """
 
     def __init__(
@@ -98,20 +98,20 @@ class Endpoint:
         return not self.problem and self._table.streams > 0
 
     async def probe(self) -> str | None:
-        """Call our own socket as the kubelet does; None where it answers, else why not."""
+        """Call our own socket as the kubelet does; None if it answers, else why not."""
         if self._server is None:
             return self.problem or "the plugin's socket is not served"
         return await self._sockets.probe(self._socket)
 
     async def close(self) -> None:
-        """Stop serving; calls under way may end. The socket file goes, so that the kubelet dials no dead one."""
+        """Stop serving; open calls may end. The socket file is removed, so that the kubelet connects to no dead one."""
         if self._server is None:
             return
         self._table.hang_up()
-        # Only then is it none any more: where the shutdown cuts this, the call after it goes through with it.
+        # Cleared only now: if the shutdown cancels the stop, the next call repeats it.
         await self._server.stop(grace=CLOSE_GRACE_S)
         self._server = None
-        # gRPC removes the file by its name; one that another plugin put there meanwhile is its own to remove.
+        # gRPC removes the file by its name. A file that another plugin created meanwhile is not ours to remove.
         if self._sockets.identity(self._socket) == self._own:
             self._sockets.remove(self._socket)
 

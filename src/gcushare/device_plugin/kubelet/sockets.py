@@ -28,7 +28,7 @@ _OPTIONS = (
 )
 
 Identity: TypeAlias = tuple[int, int] | None
-"""Distinguishes a socket file from its successor of the same name: inode and change time; None where there is none."""
+"""Distinguishes a socket file from a later one of the same name: inode and change time; None if there is none."""
 
 
 class ServedSocket(Protocol):
@@ -43,11 +43,11 @@ class KubeletSockets(Protocol):
     """Both ends of the conversation with the kubelet, by the paths of their sockets."""
 
     def identity(self, path: Path) -> Identity:
-        """Which socket stands at a path; None where there is none."""
+        """The identity of the socket at a path; None if there is none."""
         ...
 
     async def probe(self, socket: Path) -> str | None:
-        """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
+        """Call a plugin's socket as the kubelet does; None if it answers, else why not."""
         ...
 
     async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
@@ -133,7 +133,7 @@ class UnixSockets:
 
 
 async def probe_plugin(socket: Path) -> str | None:
-    """Call a plugin's socket as the kubelet does; None where it answers, else why not."""
+    """Call a plugin's socket as the kubelet does; None if it answers, else why not."""
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
             await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=PROBE_TIMEOUT_S)
@@ -143,7 +143,7 @@ async def probe_plugin(socket: Path) -> str | None:
 
 
 def _check_directory(directory: Path) -> None:
-    """Whoever can write beside the kubelet's socket can answer in our place; the kubelet's own is for root alone.
+    """Any user who can write in this directory could answer in our place; the kubelet's own directory allows only root.
 
     Raises:
         RetryableError: others can write there.

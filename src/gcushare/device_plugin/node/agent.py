@@ -112,7 +112,7 @@ class NodeAgent:
     def on_allocate(self) -> None:
         """Close a card that is shared now to pods that want it whole, and the other way round.
 
-        It does not wait until the kubelet shows the allocation: the kubelet should offer the card as briefly as possible.
+        It does not wait until the kubelet shows the allocation, for until then the kubelet goes on offering the card.
         """
         self._has_allocated = True
         self.parts.reconciler.on_allocate()

@@ -1,4 +1,4 @@
-"""From the cards that a node has to the units that it offers: unit, reserve, cordons, and what the kubelet can take."""
+"""Plans the units that a node offers of its cards: unit, reserve, cordons, and the kubelet's message limit. Pure."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
 
 
 def keep_inventory(before: Inventory, found: CardsSnapshot, offer: Offer) -> Inventory:
-    """What goes on being offered where no inventory of all cards can be: those of before, as they are now.
+    """Plan the inventory if none of all cards is possible: the cards that are offered already, in their present state.
 
-    Their units stay. A card that was replaced, or is gone, is unhealthy; a card that was added is not offered.
+    Their units stay. A card that was replaced or removed is unhealthy; a card that was added is not offered.
     """
     now = {(each.index, each.card.uuid): each for each in found.cards}
     cards = tuple(_keep_card(each, now.get((each.index, each.card.uuid)), offer) for each in before.cards)
@@ -97,7 +97,7 @@ MAX_NAMES = 10
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """The pods that hold units of memory; None where that is not known, and why."""
+    """The pods that hold units of memory; None if that is not known, and why."""
 
     pods: Collection[str] | None
     unknown: str = ""
@@ -125,23 +125,23 @@ def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
 
 
 class UnitDoubt:
-    """The unit of a plugin before this one, where it became known only after a list in another unit was sent.
+    """The unit of the plugin that ran before, if it became known only after a list in another unit was sent.
 
-    Nothing new may be given out then until it is known that no pod holds units of that one. None: there is no doubt.
+    Then nothing may be given out until it is known that no pod holds units of that one. None: there is no doubt.
     """
 
     def __init__(self) -> None:
         self.unit: str | None = None
 
     def begin(self, former: Inventory | None, offered: Inventory | None) -> bool:
-        """Take in what the Node said of before when it was first seen; True where that is another unit than offered."""
+        """Compare the inventory that the Node had at first with the offered one; True if the units differ."""
         if former is None or offered is None or is_same_unit(former.unit.name, offered.unit.name):
             return False
         self.unit = former.unit.name
         return True
 
     def resolve(self, offered: Inventory, holders: Holders) -> str:
-        """Say why there is still a doubt; "" where there is none, or none any more."""
+        """Say why there is still a doubt; "" if there is none."""
         try:
             check_unit_change(self.unit, offered.unit.name, holders)
         except Refused as refusal:

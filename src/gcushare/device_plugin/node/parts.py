@@ -1,4 +1,4 @@
-"""What serves one node's cards, built once from the settings; the agent keeps it up to date."""
+"""Builds the parts that serve one node's cards from the settings; the agent keeps them up to date."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NodeEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the agent keeps up to date."""
+    """The parts that the agent keeps up to date."""
 
     store: PodStore
     pods: PodChanges

@@ -1,6 +1,6 @@
-"""What this node says of its cards on its Node object: their count in the capacity, their inventory as an annotation.
+"""Publishes this node's cards on its Node object: their count in the capacity, their inventory as an annotation.
 
-The Node is watched, so that what the kubelet zeroes at a registration, or what somebody removed, is written again.
+The Node is watched: what the kubelet zeroes at a registration, or another client removes, is written again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gcushare.wire.objects import Node
 logger = logging.getLogger(__name__)
 
 LEAST_INTERVAL_S = 0.5
-"""Between two writes, so that a fight over the Node with another program stays a quiet one."""
+"""Between two writes, if another program keeps changing the Node."""
 RETRY = BackoffPolicy(first_s=0.5, cap_s=30.0)
 """After a write that failed."""
 
@@ -48,20 +48,20 @@ class Publisher:
         self._patcher = patcher
         self._pods_per_count = vendor.pods_per_count if pods_per_count is None else pods_per_count
         self.wanted: Inventory | None = None
-        """What is to stand on the Node; None before there is anything, and after a withdrawal."""
+        """The inventory that the Node must have; None before the first one, and after a withdrawal."""
         self._node: Node | None = None
         self._wake = asyncio.Event()
         self._published: Inventory | None = None
-        """What the Node says now."""
+        """The inventory that the Node has now."""
         self.former: Inventory | None = None
-        """What the Node said when it was first seen: the inventory of a plugin before this one."""
+        """The inventory that the Node had when it was first read: that of the plugin that ran before."""
         self._failure = ""
         self.unreadable = ""
-        """Why the inventory on the Node cannot be read, whoever wrote it: it is written again. "" where it can."""
+        """Why the inventory on the Node cannot be read; "" if it can. It is then written again."""
 
     @property
     def problem(self) -> str:
-        """Why the Node does not say what it should; "" where it does, or will in a moment."""
+        """Why the Node does not have its inventory; "" if it does, or will in a moment."""
         if self.wanted is not None and self._node is None:
             return "the Node was not seen yet, and is not written before; see the log for the API server's answer"
         return self._failure
@@ -74,11 +74,11 @@ class Publisher:
         return parse_card_words(self._node.metadata.annotations.get(self._vendor.cordon_annotation, ""))
 
     def published_unit(self) -> str | None:
-        """The unit of the inventory on the Node, perhaps by a plugin before this one; None where none is readable."""
+        """The unit of the inventory on the Node, which an earlier plugin may have written; None if none is readable."""
         return self._published.unit.name if self._published is not None else None
 
     def counts(self, resource: str) -> ResourceCounts | None:
-        """How many of a resource the Node counts; None where it was not seen yet or its figures are unreadable."""
+        """How many of a resource the Node counts; None before it was read, or if its figures are unreadable."""
         if self._node is None:
             return None
         try:
@@ -99,16 +99,16 @@ class Publisher:
         return self._node is not None
 
     def publish(self, inventory: Inventory) -> None:
-        """Have this inventory written, once the Node was seen."""
+        """Have this inventory written, once the Node was read."""
         self.wanted = inventory
         self._wake.set()
 
     def withdraw(self) -> None:
-        """Have nothing written until there is another inventory; what stands on the Node stays."""
+        """Have nothing written until the next inventory; the one on the Node stays."""
         self.wanted = None
 
     def on_node_update(self, node: Node) -> None:
-        """Take the Node's new state in."""
+        """Use the Node's newest state."""
         is_first = self._node is None
         self._node = node
         self._published = self._read_inventory(node)
@@ -149,9 +149,9 @@ class Publisher:
                     await asyncio.sleep(LEAST_INTERVAL_S)
 
     async def _write(self) -> bool:
-        """Write what differs; False where nothing did.
+        """Write what differs; False if nothing does.
 
-        Nothing before the Node was seen: what stands there says which unit the pods of before were given.
+        Nothing is written before the Node was read: its inventory says in which unit running pods hold memory.
         """
         if self.wanted is None or self._node is None:
             return False

@@ -84,7 +84,7 @@ class _Attempt:
 
 
 class RecordWriter:
-    """Writes the records that the pod store says are due; ``run`` is its task. ``on_written`` is called after each write."""
+    """Writes the records that the pod store says are due. ``run`` is its task; ``on_written`` is called for each."""
 
     def __init__(
         self,

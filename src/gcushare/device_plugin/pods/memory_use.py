@@ -1,6 +1,6 @@
-"""How much memory of the cards each pod really uses: a card's processes, and the pods that they belong to.
+"""Finds how much memory of the cards each pod really uses, by the cards' processes and the pods that these belong to.
 
-After every look at the cards; what was found stands until the next look, as the cards' other readings do.
+It does so after every poll of the cards; the result is valid until the next poll, like the cards' other readings.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Processes = Mapping[int, int]
 class PodUse:
     """Bytes in use by pod uid and card index, and by card those of processes that belong to no pod with cards.
 
-    A card that is in neither is one whose library does not list processes, or whose use was not read. ``ours``: those
-    of ``unattributed`` that the plugin's own pod has, an MPS server say. ``peaks``: the most that one process of a pod
-    had since the look before, where the library keeps accounts; the pod had no less.
+    A card that is in neither has a library that lists no processes, or its use was not read. ``ours``: the part of
+    ``unattributed`` that the plugin's own pod has, for example an MPS server. ``peaks``: the most that one process of a
+    pod had since the poll before, if the library keeps accounts; the pod had at least that.
     """
 
     by_pod: Mapping[str, Mapping[int, int]]
@@ -40,7 +40,7 @@ class PodUse:
 
 
 class Looks(Protocol):
-    """The cards as they were seen last."""
+    """The last poll of the cards."""
 
     @property
     def snapshot(self) -> CardsSnapshot: ...
@@ -49,13 +49,13 @@ class Looks(Protocol):
 
 
 def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: Iterable[PodEntry]) -> PodUse:
-    """Add each pod's processes up, by card; ``owners`` are pods' uids by process id.
+    """Add up each pod's processes, by card; ``owners`` are pods' uids by process id.
 
-    A pod that has a card and no process on it uses none of it; one that uses a card of others is reported too.
+    A pod that has a card and no process on it uses none of it. A pod that uses a card it does not have is listed too.
     """
     entries = tuple(pods)
     known = {entry.machine_uid: entry.ref.uid for entry in entries if entry.machine_uid}
-    # An author may write any annotation, another pod's uid too: the real one counts.
+    # An author may write any annotation, even another pod's uid: the real uid counts.
     known |= {entry.ref.uid: entry.ref.uid for entry in entries}
     by_pod: dict[str, dict[int, int]] = {
         entry.ref.uid: {index: 0 for index in entry.taken_cards if index in cards} for entry in entries
@@ -72,7 +72,7 @@ def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: 
 
 
 def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int]:
-    """The bytes that a pod may use of each card that it holds; of a whole card also what no unit stands for."""
+    """The bytes that a pod may use of each card that it holds; of a whole card all of its memory."""
     if inventory is None:
         return {}
     cards = {card.index: card for card in inventory.cards}
@@ -82,7 +82,7 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
 
 
 class PodMemoryMonitor:
-    """Keeps what pods use. ``problem`` is why it is unknown, with ``latest`` None then as before the first look."""
+    """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll."""
 
     def __init__(self, looks: Looks, store: PodStore, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
         self._looks = looks
@@ -95,7 +95,7 @@ class PodMemoryMonitor:
 
     @property
     def latest(self) -> PodUse | None:
-        """What was found last, of pods that are still here."""
+        """The last result, of pods that are still here."""
         if self._latest is None:
             return None
         by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._store.entries}
@@ -110,9 +110,9 @@ class PodMemoryMonitor:
             on_refresh()
 
     async def refresh(self) -> None:
-        """Look up whose the processes of now are.
+        """Find the pods of the present processes.
 
-        The files of /proc are read in a thread: the kernel may make their reader wait for its lock on control groups.
+        /proc is read in a thread: the kernel may block a reader on its lock of control groups.
         """
         uses = self._looks.snapshot.uses
         cards = {index: use.processes for index, use in uses.items() if use.processes is not None}
@@ -135,10 +135,10 @@ class PodMemoryMonitor:
         self._latest = replace(found, ours=ours, peaks=self._find_peaks(owners))
 
     def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:
-        """By pod uid and card, the most that a process had since the look before.
+        """The most that one process had since the poll before, by pod uid and card.
 
-        Accounts know the most of a process's whole life: where that grew, it was reached since then. On a card that the
-        look before did not read, or where there was none, it is not known when.
+        Accounts have the peak of a process's whole life. If it grew since the poll before, it was reached since then.
+        For a card that the poll before did not read, the time of the peak is unknown, and it is left out.
         """
         highest: dict[int, dict[int, tuple[str, int]]] = {}
         found: dict[str, dict[int, int]] = {}

@@ -302,7 +302,7 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         ("gcushare_plugin_pods", "Pods of this node that ask for cards.", len(observed.store.entries)),
         (
             "gcushare_plugin_unconfirmed_allocations",
-            "Allocations that the kubelet's record has not shown yet.",
+            "Allocations that the kubelet has not shown yet.",
             observed.store.pending_allocations,
         ),
         (

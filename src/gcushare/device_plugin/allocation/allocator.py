@@ -14,7 +14,7 @@ from dataclasses import astuple
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
-from gcushare.core.wording import index_text, some_names
+from gcushare.core.wording import index_text
 from gcushare.device_plugin.allocation.preference import (
     NodeUse,
     Preference,
@@ -39,7 +39,7 @@ MOST_IDS_LOGGED = 64
 """Ids of one container in one debug line; a large pod has thousands."""
 
 MOST_PODS_LOGGED = 20
-"""Pods of one card in one line; with the finest units a card may have hundreds."""
+"""Pods in one line; with the finest units a card may have hundreds."""
 
 SHOWN_PATIENCE_S = 0.15
 """How long a call waits until the kubelet shows the grant before it, if both may be for one pod. It shows a grant after
@@ -180,16 +180,18 @@ class CardAllocator:
             card_uuid=",".join(card.card.uuid for card in grant.cards),
             units=grant.units,
             whole=grant.whole,
-            card_pods="; ".join(self._describe_users(card, of_several=len(grant.cards) > 1) for card in grant.cards),
+            card_pods=self._describe_others(grant, candidate),
             old_annotations=json.dumps(old),
             new_annotations=json.dumps(new),
         )
 
-    def _describe_users(self, card: InventoryCard, *, of_several: bool) -> str:
-        """Name the pods on a card with their units, those of this grant included."""
-        units = self._store.users_with_units(card.index, card.units)
-        text = some_names([f"{name} {count}" for name, count in sorted(units.items())], MOST_PODS_LOGGED)
-        return f"card {card.index}: {text}" if of_several else text
+    def _describe_others(self, grant: Grant, candidate: Candidate | None) -> str:
+        """Name the other pods on the cards of a grant with their units, as the extender does when it binds."""
+        own = str(candidate.pod) if candidate is not None else ""
+        users = (self._store.users_with_units(card.index, card.units) for card in grant.cards)
+        others = sorted(f"{name}:{units}" for of_card in users for name, units in of_card.items() if name != own)
+        more = f" and {len(others) - MOST_PODS_LOGGED} more" if len(others) > MOST_PODS_LOGGED else ""
+        return ",".join(others[:MOST_PODS_LOGGED]) + more
 
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
         store = self._store

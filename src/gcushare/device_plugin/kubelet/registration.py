@@ -15,10 +15,10 @@ from pathlib import Path
 
 import grpc
 
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket
-from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
 

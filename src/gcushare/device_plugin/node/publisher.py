@@ -10,11 +10,11 @@ import logging
 import random
 from dataclasses import dataclass
 
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.device_plugin.ports import NodePatcher
-from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory

@@ -55,16 +55,16 @@ class PodEntry:
     """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
     """Whether the kubelet's allocations were read since this pod is known."""
-    reuses_name: bool = False
-    """Whether what the kubelet shows under its name may be of an earlier pod. It is not after the next read."""
     grace_s: float = DEFAULT_GRACE_S
     """How long its containers may take to end."""
     ends_at_s: float | None = None
     """When its containers have to end, in seconds since the epoch; None if its deletion was not requested."""
     deletion_grace_s: float = 0.0
     """How long before ``ends_at_s`` its deletion was requested. The client of that request chose this time."""
+    shown: Mapping[str, CardCounts] = field(default_factory=dict)
+    """What the kubelet shows that its containers hold."""
     held: dict[str, CardCounts] = field(default_factory=dict)
-    """What its containers hold, by the kubelet's allocations and the pending ones."""
+    """What its containers hold: ``shown``, and what was given to it since."""
     unconfirmed: set[str] = field(default_factory=set)
     """The containers in ``held`` that the kubelet does not show yet."""
     state: PodState = PodState.UNPLACED
@@ -141,8 +141,8 @@ class PodEntry:
 
         A container that holds ids proves that all before it were served: podresources never shows init containers.
         """
-        positions = [at for at, container in enumerate(self.request.containers, start=1) if container.name in self.held]
-        return max(positions, default=0)
+        containers = self.request.containers
+        return next((at for at in range(len(containers), 0, -1) if containers[at - 1].name in self.held), 0)
 
     def is_init(self, name: str) -> bool:
         """Whether a container is an ordinary init container."""

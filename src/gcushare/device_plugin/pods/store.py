@@ -75,12 +75,13 @@ class PodStore:
             entry = self._make_entry(pod, record)
             if entry is None:
                 return False
-            entry.reuses_name = reuses_name
             self._entries[ref.uid] = entry
         entry.on_record_update(record, pod.metadata.annotations, error=record_error)
         entry.ends_at_s = deletion_time_s(pod)
         entry.deletion_grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
         if is_new:
+            # Without it a running pod would look like a waiting one, and the next call would seem to be for it.
+            entry.shown = self._shown.held_by(entry, by_name=not reuses_name)
             self.unrecorded.drop(entry.keys)
         self._compute_states()
         return is_new
@@ -142,7 +143,7 @@ class PodStore:
         self._ended &= shown.pods
         self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown.pods))
         for entry in entries:
-            entry.reuses_name = False
+            entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
         self._compute_states()
         exchange_promises(entries)
@@ -236,7 +237,8 @@ class PodStore:
     def users_with_units(self, card_index: int, size: int) -> dict[str, int]:
         """The names of the pods that have a card, with their units of it; ``size`` are the card's, if held whole."""
         sizes = {card_index: size}
-        found = {str(e.ref): peak_per_card(e, sizes).get(card_index, 0) for e in self._entries.values()}
+        having = (entry for entry in self._entries.values() if card_index in entry.taken_cards)
+        found = {str(entry.ref): peak_per_card(entry, sizes).get(card_index, 0) for entry in having}
         for holder in self.unrecorded.now.values():
             found[holder.pod] = holder.units.get(card_index, 0) + size * (card_index in holder.whole)
         return {name: units for name, units in found.items() if units}
@@ -307,8 +309,7 @@ class PodStore:
         """Compute what every pod holds and its state, from the three inputs."""
         entries = self._entries.values()
         for entry in entries:
-            entry.held = self._shown.held_by(entry, by_name=not entry.reuses_name)
-            entry.unconfirmed = set()
+            entry.held, entry.unconfirmed = dict(entry.shown), set()
         for pending in self._pending.accepted:
             self._place(pending)
         misplaced = [pending for pending in self._pending if not self._place(pending, is_confirmed=False)]

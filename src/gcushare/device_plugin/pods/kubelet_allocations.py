@@ -91,7 +91,7 @@ class KubeletAllocations:
         )
 
     def held_ids(self, card_index: int) -> frozenset[str]:
-        """The held ids of one card, as text. They are made here and not stored: a node may have hundreds of thousands."""
+        """The held ids of one card, as text. Not stored: a node may have hundreds of thousands."""
         return frozenset(
             entry[2:].decode()
             for of_pod in self._held.values()

@@ -32,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     extenders.check_watches,
     extenders.check_versions,
     plugins.check_plugins,
+    plugins.check_kubelets,
     plugins.check_leftovers,
     inventories.check_readable,
     inventories.check_message_limit,

@@ -48,6 +48,11 @@ class PciBus:
             return None
         return node if node >= 0 else None  # the kernel writes -1 where the firmware does not say
 
+    def root(self, address: str) -> str:
+        """The root complex that a card is below, such as ``pci0000:3a``; "" where the machine does not say."""
+        bridges = self._bridges(address)
+        return bridges[0] if bridges else ""
+
     def link_level(self, address_a: str, address_b: str) -> LinkLevel | None:
         """How near two cards are, by the bridges their sysfs paths share."""
         paths = [self._bridges(address) for address in (address_a, address_b)]

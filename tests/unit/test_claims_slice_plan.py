@@ -78,8 +78,9 @@ def test_eight_cards_of_192_gib_are_listed_in_mib() -> None:
     found = devices(inventory(*[192] * 8, unit="MiB"))
     assert len(found) == 16
     assert parse_count(found[0].capacity[MEMORY].value) == 192 * GIB
-    assert found[0].capacity[MEMORY].request_policy is not None
-    assert found[0].capacity[MEMORY].request_policy.default == "1Mi"
+    policy = found[0].capacity[MEMORY].request_policy
+    assert policy is not None
+    assert policy.default == "1Mi"
 
 
 def test_many_cards_are_divided_so_that_no_slice_passes_the_api_servers_limits() -> None:

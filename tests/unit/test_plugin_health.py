@@ -1,6 +1,6 @@
 """Liveness by progress: a counter that stands still for too long."""
 
-from gcushare.device_plugin.reporting.health import Progress
+from gcushare.runtime.health import Progress
 
 
 async def test_a_counter_that_moves_is_alive_and_one_that_stands_still_is_named() -> None:

@@ -44,6 +44,25 @@ class Heartbeat:
         return f"task {self._task!r} made no progress for {age_s:.1f}s; allowed {self._max_age_s:g}s"
 
 
+class Progress:
+    """A counter that must move: its standing still for ``max_age_s`` is what a restart would help against."""
+
+    def __init__(
+        self, task: str, read: Callable[[], int], max_age_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._heartbeat = Heartbeat(task, max_age_s, clock)
+        self._last = read()
+
+    async def check(self) -> str | None:
+        """Name the task whose counter stands still."""
+        now = self._read()
+        if now != self._last:
+            self._last = now
+            self._heartbeat.beat()
+        return await self._heartbeat.check()
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The outcome of a set of checks, by name; None is well."""

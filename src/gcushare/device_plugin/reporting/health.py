@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from gcushare.device_plugin.pods.reconciler import PERIOD_S
 from gcushare.device_plugin.reporting.metrics import Observed
 from gcushare.device_plugin.reporting.status import POD_RECORDS, problems
-from gcushare.runtime.health import Health, Heartbeat
+from gcushare.runtime.health import Health, Progress
 
 REGISTRATION_AGE_S = 60.0
 """The registration's task goes round twice a second, and waits at most some seconds for the kubelet's answer."""
 RECORD_AGE_S = 3 * PERIOD_S
 LOOK_GRACE_S = 300.0
 """A library may take a minute to open, and rests between attempts."""
-
-
-class Progress:
-    """A counter that must move: its standing still for ``max_age_s`` is what a restart would help against."""
-
-    def __init__(
-        self, task: str, read: Callable[[], int], max_age_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._read = read
-        self._heartbeat = Heartbeat(task, max_age_s, clock)
-        self._last = read()
-
-    async def check(self) -> str | None:
-        """Name the task whose counter stands still."""
-        now = self._read()
-        if now != self._last:
-            self._last = now
-            self._heartbeat.beat()
-        return await self._heartbeat.check()
 
 
 def make_health(observed: Observed, *, card_looks: Callable[[], int], poll_interval_s: float) -> Health:

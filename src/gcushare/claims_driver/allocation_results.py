@@ -1,0 +1,114 @@
+"""From a claim's allocation to the devices that are prepared for it: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gcushare.claims_driver.slice_plan import parse_device_name
+from gcushare.core.cards import BOTH_MODES, Inventory
+from gcushare.core.claims import unit_bytes
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.quantities import parse_count
+from gcushare.core.units import MemoryUnit
+from gcushare.core.wording import index_text, some_names
+from gcushare.node.grants import Grant
+from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice
+from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+
+_MAX_NAMES = 5
+
+
+def read_devices(claim: ResourceClaim, uid: str, driver: str, pool: str) -> tuple[PreparedDevice, ...]:
+    """Read what a claim was allocated of this driver on this node.
+
+    ``uid`` is that of the claim that the kubelet means.
+
+    Raises:
+        Refused: it is another claim of that name, is not allocated, or not to this node.
+        RemoteContractError: a result cannot be read.
+    """
+    if claim.metadata.uid != uid:
+        raise Refused(
+            f"the claim has uid {claim.metadata.uid!r} now, not {uid!r}: it was deleted and made again; delete the pod"
+        )
+    results = claim.results_of(driver)
+    if not results:
+        raise Refused(f"the claim has no devices of {driver}: it is not allocated, or was deallocated")
+    devices = tuple(_read_result(each, pool) for each in results)
+    if len({each.whole for each in devices}) > 1:
+        raise Refused("the claim holds memory of one card and another card whole: make a claim for each of them")
+    return devices
+
+
+def _read_result(result: AllocationResult, pool: str) -> PreparedDevice:
+    if result.pool != pool:
+        raise Refused(f"device {result.device!r} is in pool {result.pool!r}, and this node serves {pool!r} alone")
+    device = parse_device_name(result.device)
+    if device is None:
+        raise RemoteContractError(f"device {result.device!r} is none of this node: expected card-N or card-N-whole")
+    consumed = result.consumed_memory()
+    if not device.whole and consumed is None:
+        raise RemoteContractError(f"device {result.device!r} was allocated without an amount of memory")
+    return PreparedDevice(
+        # An alternative of a request is REQUEST/ALTERNATIVE; the kubelet knows the request.
+        request=result.request.partition("/")[0],
+        device=result.device,
+        index=device.index,
+        memory_bytes=0 if device.whole else parse_count(consumed),
+        whole=device.whole,
+        share_id=result.share_id,
+    )
+
+
+def assignment_of(claim: PreparedClaim, unit: MemoryUnit, node: str) -> Assignment:
+    """A prepared claim as the ledger counts it; its bytes rounded up to whole units, as the scheduler rounds."""
+    step = unit_bytes(unit)
+    grants: dict[int, CardGrant] = {}
+    for each in claim.devices:
+        units = -(-each.memory_bytes // step)
+        before = grants[each.index].units if each.index in grants else 0
+        grants[each.index] = CardGrant(each.index, before + units, each.whole)
+    reference = PodRef(claim.uid, claim.namespace, claim.name)
+    return Assignment(reference, node, tuple(grants[index] for index in sorted(grants)), assigned=True)
+
+
+def check_room(
+    wanted: Assignment, inventory: Inventory, others: Iterable[Assignment], names: Mapping[str, str]
+) -> None:
+    """Check that the cards of a claim are on this node and have room beside the claims that are prepared already.
+
+    The scheduler has checked it; this is what holds if two of them, or a claim's forged status, say otherwise.
+    ``names`` are the other claims' for the message, by uid.
+
+    Raises:
+        Refused: a card is not here, or is taken; names the claims that hold it.
+    """
+    node = NodeState(wanted.node)
+    node.set_cards(inventory.cards, inventory.unit, BOTH_MODES)
+    for other in others:
+        node.add(other)
+    for grant in wanted.grants:
+        card = node.cards.get(grant.index)
+        if card is None or card.card is None:
+            known = index_text(each.index for each in inventory.cards)
+            raise Refused(f"card {grant.index} is not on this node any more; its cards are {known}")
+        holders = [
+            names[uid]
+            for uid, other in node.assignments.items()
+            if any(each.index == grant.index for each in other.grants)
+        ]
+        if (grant.whole and holders) or (not grant.whole and card.free < grant.units):
+            asked = "the whole card" if grant.whole else f"{grant.units} units"
+            raise Refused(
+                f"card {grant.index} has {card.free} of {card.total} units free, and the claim holds {asked}: claims "
+                f"{some_names(sorted(holders), _MAX_NAMES) or 'none'} hold the rest; delete the pod to have it placed "
+                "again"
+            )
+
+
+def grant_of(assignment: Assignment, inventory: Inventory) -> Grant:
+    """What each container of the claim is given: all its cards, and the sum of its units."""
+    cards = {card.index: card for card in inventory.cards}
+    whole = assignment.grants[0].whole
+    return Grant(tuple(cards[grant.index] for grant in assignment.grants), assignment.units, whole=whole)

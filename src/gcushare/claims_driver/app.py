@@ -1,0 +1,255 @@
+"""The driver's wiring: parts built once from the settings, their tasks owned by one group."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import web
+
+from gcushare._version import __version__
+from gcushare.cards.libraries import PCI_DEVICES
+from gcushare.cards.pci import PciBus
+from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
+from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.node_agent import NodeAgent, Offer
+from gcushare.claims_driver.plugin_holdings import wait_until_free
+from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
+from gcushare.claims_driver.registration import Registration
+from gcushare.claims_driver.reporting import POLL_GRACE_S, DriverMetrics, Observed, describe, make_health
+from gcushare.claims_driver.service import ClaimsService
+from gcushare.claims_driver.slice_plan import SlicePlan
+from gcushare.claims_driver.slice_publisher import SlicePublisher
+from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
+from gcushare.core.units import MemoryUnit, parse_memory_unit
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.pacing import Backoff, BackoffPolicy
+from gcushare.kube.reflector import Reflector
+from gcushare.kube.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
+from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.node.choices import AUTO_UNIT, Strategy
+from gcushare.node.monitor import open_monitor
+from gcushare.runtime.health import Heartbeat, Progress
+from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.logs import fields
+from gcushare.runtime.metrics import CertificateCollector, metrics_route
+from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.slices import RESOURCE_SLICE
+from gcushare.wire.objects import NODE, ObjectReference
+
+logger = logging.getLogger(__name__)
+
+DRAIN_S = 3.0
+EVENTS_DRAIN_S = 1.0
+"""Below the root tasks' own drain time, after which they are cancelled."""
+REGISTRATION_AGE_S = 60.0
+
+
+class ApiClaims:
+    """Reads claims from the API server."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def get_claim(self, namespace: str, name: str) -> ResourceClaim:
+        """Read one claim."""
+        return await self._client.get(RESOURCE_CLAIMS, name, namespace=namespace)
+
+    async def list_claims(self, driver: str, pool: str) -> list[ResourceClaim]:
+        """All claims that are allocated devices of one pool and reserved for a pod; a list of the whole cluster."""
+        return [
+            claim
+            for claim in await self._client.list_all(RESOURCE_CLAIMS)
+            if claim.status.reserved_for and any(each.pool == pool for each in claim.results_of(driver))
+        ]
+
+
+class ClaimsDriverApp:
+    """One node's driver for one vendor; ``server`` is set once it listens."""
+
+    def __init__(
+        self, settings: ClaimsDriverSettings, client: KubeClient, metrics: DriverMetrics | None = None
+    ) -> None:
+        self._settings = settings
+        self._vendor = vendor = settings.cards.vendor
+        self._driver = driver = vendor.claims.driver
+        self._node_name = node = settings.node.node_name
+        self._kubelet_dir = settings.node.kubelet_dir
+        self._claims = ApiClaims(client)
+        self._recorder = EventRecorder(client, COMPONENT, host=node)
+        self._recovery = "the checkpoint was not read yet"
+        self.metrics = metrics or DriverMetrics()
+        self.server: RunningServer | None = None
+        rng = random.Random()
+        form = GrantForm(vendor, settings.node.device_list_strategy, settings.node.driver_dirs)
+        cdi_files = ClaimCdiFiles(settings.node.cdi_dir, driver)
+        directory = self._kubelet_dir / "plugins" / driver
+        self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
+        self._publisher = SlicePublisher(client, driver, node, rng)
+        self._health = HealthStream(node, time.time)
+        wants_cdi = Strategy.CDI in settings.node.device_list_strategy
+        self._cdi = CdiSpecPublisher(CdiSpecFile(settings.node.cdi_dir, vendor), is_wanted=wants_cdi)
+        self._agent = NodeAgent(
+            Offer(_unit_of(settings), settings.cards.reserve, settings.cards.card_policy),
+            SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
+            self._prepared,
+            self._publisher,
+            self._health,
+            self._cdi,
+        )
+        self._monitor = open_monitor(settings.cards, settings.health, self._agent.on_cards, time.monotonic)
+        service = ClaimsService(
+            self._prepared,
+            self._claims,
+            self._health,
+            inventory=lambda: self._agent.inventory,
+            pool=node,
+            clock=time.perf_counter,
+            observe=self.metrics.observe_call,
+        )
+        self._registration = Registration(
+            driver,
+            socket=directory / "dra.sock",
+            registry_socket=self._kubelet_dir / "plugins_registry" / f"{driver}-reg.sock",
+            handlers=service.handlers(),
+            pulse=Heartbeat("registration", REGISTRATION_AGE_S),
+        )
+        self._node_watch = Reflector(
+            client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
+        )
+        own_slices = Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
+        self._slice_watch = Reflector(
+            client, RESOURCE_SLICES, self._publisher, decode=RESOURCE_SLICE.read, selector=own_slices, rng=rng
+        )
+        self.observed = Observed(
+            vendor=vendor.name,
+            node=node,
+            agent=self._agent,
+            prepared=self._prepared,
+            publisher=self._publisher,
+            registration=self._registration,
+            cdi=self._cdi,
+            cards=lambda: self._monitor.snapshot,
+            recovery=lambda: self._recovery,
+        )
+        self.metrics.follow(self.observed)
+
+    async def run(self, shutdown: Shutdown) -> int:
+        """Run until the shutdown; returns the exit code."""
+        server = self.server = await start_server(self._web(), self._settings.serve)
+        self.metrics.registry.register(CertificateCollector([server]))
+        logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
+        try:
+            async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
+                self._start(tasks, shutdown)
+        finally:
+            await server.stop(DRAIN_S)
+        return 0
+
+    def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:
+        tasks.start("node watch", self._node_watch.run())
+        tasks.start("slice watch", self._slice_watch.run())
+        tasks.start("slices", self._publisher.run())
+        tasks.start("events", self._recorder.run())
+        tasks.start("last events", self._drain(shutdown), drains=True)
+        tasks.start("driver", self._serve_claims())
+
+    async def _drain(self, shutdown: Shutdown) -> None:
+        """End the health streams, and let events that were recorded before the stop be posted."""
+        await shutdown.wait()
+        self._health.hang_up()
+        await self._recorder.drain(EVENTS_DRAIN_S)
+
+    async def _serve_claims(self) -> None:
+        """Serve only what is known: the checkpoint first, then the cards, then registration and slices."""
+        await self._load_checkpoint()
+        await self._monitor.look()
+        if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
+            raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
+        self._agent.on_cards(self._monitor.snapshot)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._monitor.run(), name="cards")
+            group.create_task(self._registration.run(), name="registration")
+            group.create_task(self._wait_for_plugin_pods(), name="plugin's holdings")
+
+    async def _load_checkpoint(self) -> None:
+        """Read the checkpoint; one that cannot be understood is made of the API server's claims, however long it takes.
+
+        Until then nothing is served: the kubelet waits for a driver that is away.
+        """
+        backoff = Backoff(BackoffPolicy(), random.Random())
+        while True:
+            try:
+                await self._load_or_rebuild()
+            except GcushareError as error:
+                delay_s = backoff.next_delay_s(error)
+                self._recovery = str(error)
+                logger.error("claims not known; will retry %s", fields(reason=error, delay_s=round(delay_s, 1)))
+                self._registration.pulse.beat()
+                await asyncio.sleep(delay_s)
+            else:
+                self._recovery = ""
+                return
+
+    async def _load_or_rebuild(self) -> None:
+        try:
+            self._prepared.load()
+        except RemoteContractError as error:
+            self._announce("CheckpointUnreadable", f"{error}; it is made again of the claims on this node")
+            found = await self._claims.list_claims(self._driver, self._node_name)
+            aside = self._prepared.rebuild(found)
+            logger.error(
+                "the checkpoint was unreadable and was made again %s",
+                fields(reason=error, copy=aside, claims=len(self._prepared.claims)),
+            )
+
+    async def _wait_for_plugin_pods(self) -> None:
+        socket = self._kubelet_dir / "pod-resources" / "kubelet.sock"
+
+        def on_read(pods: Sequence[str]) -> None:
+            self._agent.on_plugin_pods(pods)
+            if pods:
+                self._announce("DevicePluginPodsRunning", self._agent.problem)
+
+        await wait_until_free(socket, self._vendor, on_read)
+
+    def _announce(self, reason: str, message: str) -> None:
+        # The kubelet's own events name a node by its name in place of the uid; `kubectl describe node` finds these.
+        about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name, api_version="v1")
+        logger.warning("%s", message)
+        self._recorder.record(about, reason, message, warning=True)
+
+    def _web(self) -> web.Application:
+        app = web.Application()
+        age_s = 3 * self._settings.cards.poll_interval + POLL_GRACE_S
+        cards = Progress("cards", lambda: self._monitor.looks, age_s)
+        app.add_routes(make_health(self.observed, cards.check).routes())
+        app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
+        return app
+
+    async def _get_status(self, _request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(describe(self.observed)), content_type="application/json")
+
+
+def _unit_of(settings: ClaimsDriverSettings) -> MemoryUnit:
+    vendor, name = settings.cards.vendor, settings.cards.memory_unit
+    if name == AUTO_UNIT:
+        return max(map(parse_memory_unit, vendor.auto_units), key=lambda unit: unit.per_gib)
+    return parse_memory_unit(name or vendor.default_unit)
+
+
+async def run_claims_driver(settings: ClaimsDriverSettings, shutdown: Shutdown) -> int:
+    """Run the driver of this node until the shutdown."""
+    metrics = DriverMetrics()
+    limits = Limits(request_s=settings.kube.kube_api_timeout)
+    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
+    async with KubeClient(config, program=COMPONENT, limits=limits, observer=metrics.observe_request) as client:
+        return await ClaimsDriverApp(settings, client, metrics).run(shutdown)

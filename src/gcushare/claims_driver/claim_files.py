@@ -1,0 +1,174 @@
+"""The two kinds of files that a prepared claim needs: the driver's checkpoint, and a CDI specification per claim.
+
+Both are small and written at once, on the event loop: a call of the kubelet that is cancelled in the middle must not
+leave a thread behind that still writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gcushare.core.errors import DeviceError, RemoteContractError
+from gcushare.node.cdi import CDI_VERSION
+from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, remove_file
+from gcushare.wire.dra.checkpoint import (
+    CHECKPOINT,
+    CHECKPOINT_NAME,
+    CHECKPOINT_VERSION,
+    MAX_CHECKPOINT_BYTES,
+    Checkpoint,
+    PreparedClaim,
+)
+from gcushare.wire.untrusted_json import read_bounded
+
+_UID = re.compile("[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
+_ROOT_ALONE = Attributes(mode=0o600)
+
+
+class CheckpointFile:
+    """``checkpoint.json`` in the driver's own directory, replaced in one step."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / CHECKPOINT_NAME
+
+    def read(self) -> dict[str, PreparedClaim]:
+        """The prepared claims by uid; none if there is no file.
+
+        Raises:
+            RemoteContractError: it cannot be understood; keep it aside, and make another.
+            DeviceError: it cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                content = read_bounded(file, MAX_CHECKPOINT_BYTES, str(self.path))
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise DeviceError(f"the checkpoint {self.path} cannot be read: {error}") from error
+        checkpoint = CHECKPOINT.read(content)
+        if checkpoint.version != CHECKPOINT_VERSION:
+            raise RemoteContractError(
+                f"the checkpoint {self.path} has version {checkpoint.version}; this driver reads {CHECKPOINT_VERSION}"
+            )
+        return checkpoint.claims
+
+    def write(self, claims: dict[str, PreparedClaim]) -> None:
+        """Replace the file.
+
+        Raises:
+            DeviceError: it cannot be written; the old one is as it was.
+        """
+        content = msgspec.json.encode(Checkpoint(version=CHECKPOINT_VERSION, claims=claims), order="sorted")
+        try:
+            with open_directory(self.path.parent, make=True) as directory:
+                directory.write(self.path.name, content, _ROOT_ALONE, f"{self.path.name}.tmp")
+        except (OSError, UnsafePathError) as error:
+            raise DeviceError(f"the checkpoint {self.path} cannot be written: {error}") from error
+
+    def copy_aside(self) -> Path:
+        """Copy a file that cannot be understood, for a person to examine; returns the copy.
+
+        The file itself stays until it is replaced: without any, a start would take the node for one without claims.
+
+        Raises:
+            DeviceError: it cannot be copied.
+        """
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(MAX_CHECKPOINT_BYTES)
+            with open_directory(self.path.parent) as directory:
+                number = sum(name.startswith(f"{self.path.name}.unreadable-") for name in directory.names()) + 1
+                aside = f"{self.path.name}.unreadable-{number}"
+                directory.write(aside, content, _ROOT_ALONE, f"{self.path.name}.tmp")
+        except (OSError, UnsafePathError) as error:
+            raise DeviceError(f"the checkpoint {self.path} cannot be copied: {error}") from error
+        return self.path.with_name(aside)
+
+
+class ClaimCdiFiles:
+    """A CDI specification per claim, ``<driver>-claim-<uid>.json``, with one device of the claim's uid."""
+
+    def __init__(self, directory: Path, driver: str) -> None:
+        self._directory = directory
+        self._prefix = f"{driver}-claim-"
+        self._kind = f"{driver}/claim"
+
+    def cdi_name(self, claim: PreparedClaim) -> str | None:
+        """The name by which the runtime finds a claim's device; None if its containers get nothing by it."""
+        return f"{self._kind}={claim.uid}" if _edits_of(claim) else None
+
+    def write(self, claim: PreparedClaim) -> None:
+        """Write a claim's file; repeatable, and nothing if it is there already.
+
+        Raises:
+            DeviceError: it cannot be written.
+            RemoteContractError: the uid is no name of a file.
+        """
+        edits = _edits_of(claim)
+        name = self._file_name(claim.uid)
+        if not edits:
+            return
+        specification = {
+            "cdiVersion": CDI_VERSION,
+            "kind": self._kind,
+            "devices": [{"name": claim.uid, "containerEdits": edits}],
+        }
+        content = msgspec.json.format(msgspec.json.encode(specification), indent=2)
+        try:
+            with open_directory(self._directory, make=True) as directory:
+                if not directory.holds(name, content):
+                    # Without one of the suffixes that runtimes read.
+                    directory.write(name, content, Attributes(), f"{name}.tmp")
+        except (OSError, UnsafePathError) as error:
+            raise DeviceError(f"the CDI file {self._directory / name} cannot be written: {error}") from error
+
+    def remove(self, uid: str) -> None:
+        """Remove a claim's file; nothing if there is none.
+
+        Raises:
+            DeviceError: it cannot be removed.
+            RemoteContractError: the uid is no name of a file.
+        """
+        path = self._directory / self._file_name(uid)
+        try:
+            remove_file(path)
+        except (OSError, UnsafePathError) as error:
+            raise DeviceError(f"the CDI file {path} cannot be removed: {error}") from error
+
+    def remove_others(self, uids: Iterable[str]) -> int:
+        """Remove the files of claims that are not among ``uids``; returns how many.
+
+        Raises:
+            DeviceError: one cannot be removed.
+        """
+        kept = {self._file_name(uid) for uid in uids}
+        try:
+            with open_directory(self._directory, make=True) as directory:
+                stale = [name for name in directory.names() if name.startswith(self._prefix) and name not in kept]
+                return sum(directory.remove(name) for name in stale)
+        except (OSError, UnsafePathError) as error:
+            raise DeviceError(f"CDI files of claims in {self._directory} cannot be removed: {error}") from error
+
+    def _file_name(self, uid: str) -> str:
+        if _UID.fullmatch(uid) is None:
+            raise RemoteContractError(f"{uid[:80]!r} is no uid of a claim: expected letters, digits and '-'")
+        return f"{self._prefix}{uid}.json"
+
+
+def _edits_of(claim: PreparedClaim) -> dict[str, Any]:
+    """The specification's ``containerEdits``; empty if there are none, which no device may have."""
+    edits = claim.edits
+    found: dict[str, Any] = {}
+    if edits.variables:
+        found["env"] = [f"{name}={value}" for name, value in sorted(edits.variables.items())]
+    if edits.device_nodes:
+        found["deviceNodes"] = [{"path": path, "permissions": "rw"} for path in edits.device_nodes]
+    if edits.mounts:
+        options = ["ro", "nosuid", "nodev", "rbind"]
+        found["mounts"] = [{"hostPath": path, "containerPath": path, "options": options} for path in edits.mounts]
+    return found

@@ -1,0 +1,126 @@
+"""Where the node's facts meet: cards, cordons, prepared claims, the plugin's pods; out come slices and health."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gcushare.cards.health import CardsSnapshot
+from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.prepared_claims import PreparedClaims
+from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
+from gcushare.claims_driver.slice_publisher import SlicePublisher
+from gcushare.core.cards import BOTH_MODES, Inventory
+from gcushare.core.units import MemoryUnit
+from gcushare.node.cdi import CdiSpecPublisher
+from gcushare.node.choices import Reserve
+from gcushare.node.offer import offer_card
+from gcushare.runtime.logs import fields
+from gcushare.wire.nodes import parse_card_words
+from gcushare.wire.objects import Node
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """How the cards are offered: ``card_policy`` is the placement policy that orders them."""
+
+    unit: MemoryUnit
+    reserve: Reserve
+    card_policy: str
+
+
+class NodeAgent:
+    """One vendor's cards of this node; each ``on_...`` brings everything that follows from a fact up to date.
+
+    ``problem`` says why nothing, or not everything, is offered, and is "" if all is.
+    """
+
+    def __init__(
+        self,
+        offer: Offer,
+        plan: SlicePlan,
+        prepared: PreparedClaims,
+        publisher: SlicePublisher,
+        health: HealthStream,
+        cdi: CdiSpecPublisher,
+    ) -> None:
+        self._offer = offer
+        self._plan = plan
+        self._prepared = prepared
+        self._publisher = publisher
+        self._health = health
+        self._cdi = cdi
+        self._cards: CardsSnapshot | None = None
+        self._node: Node | None = None
+        self._plugin_pods: Sequence[str] | None = None
+        self.inventory: Inventory | None = None
+        self.order: tuple[int, ...] = ()
+        prepared.on_change = self._update
+
+    def on_cards(self, cards: CardsSnapshot) -> None:
+        """Use what the source of cards reports."""
+        self._cards = cards
+        self._update()
+
+    def on_plugin_pods(self, pods: Sequence[str]) -> None:
+        """Use what the kubelet's record says of pods that hold the device plugin's units."""
+        self._plugin_pods = pods
+        self._update()
+
+    def applied(self, obj: Node) -> None:
+        """Use the Node's newest state: its uid and its cordons."""
+        self._node = obj
+        self._update()
+
+    def deleted(self, obj: Node) -> None:
+        """Wait for it to come back: the kubelet creates its Node again."""
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Nothing else is watched."""
+
+    @property
+    def problem(self) -> str:
+        if self._cards is None:
+            return "the cards were not polled yet"
+        if not self._cards.cards:
+            return self._cards.problem or "this node has no card"
+        if self._node is None:
+            return "the Node was not read yet; see the log for the API server's answer"
+        if self._plugin_pods is None:
+            return "the kubelet's record of pods that hold the device plugin's units was not read yet"
+        if self._plugin_pods:
+            return (
+                f"pods of this node hold units of {self._plan.vendor.memory_resource} or "
+                f"{self._plan.vendor.whole_card_resource}, which the device plugin gave them "
+                f"({', '.join(self._plugin_pods)}): its cards are offered to claims once these pods have ended"
+            )
+        return ""
+
+    def _update(self) -> None:
+        if self._cards is None or not self._cards.cards:
+            return
+        self.inventory = self._count(self._cards)
+        self._health.offer(self.inventory)
+        self._cdi.note_holders(len(self._prepared.claims))
+        self._cdi.offer(self.inventory)
+        if self._node is None or self._plugin_pods is None:
+            return
+        self.order = order_cards(self.inventory, self._prepared.assignments(self.inventory), self._offer.card_policy)
+        specs = () if self._plugin_pods else self._plan.build(self.inventory, self.order)
+        self._publisher.publish(specs, self._node.metadata.uid)
+
+    def _count(self, cards: CardsSnapshot) -> Inventory:
+        cordoned: frozenset[str] = frozenset()
+        if self._node is not None:
+            words = self._node.metadata.annotations.get(self._plan.vendor.cordon_annotation, "")
+            cordoned = parse_card_words(words)
+        unit = self._offer.unit
+        offered = tuple(offer_card(card, unit, reserve=self._offer.reserve, cordoned=cordoned) for card in cards.cards)
+        before = {card.index: card for card in self.inventory.cards} if self.inventory else {}
+        for card in offered:
+            if card.index in before and before[card.index].cordoned != card.cordoned:
+                logger.info("card %s %s", "cordoned" if card.cordoned else "uncordoned", fields(card=card.index))
+        return Inventory(unit=unit, cards=offered, driver=cards.driver, left_out=cards.left_out, modes=BOTH_MODES)

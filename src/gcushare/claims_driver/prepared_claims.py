@@ -1,0 +1,183 @@
+"""The claims that are prepared on this node: what is granted to each, its files, and the order of the steps.
+
+Prepare writes the checkpoint's entry, then the CDI file, then the entry as complete. Unprepare removes the file, then
+the entry. So every prefix is safe: a file always has an entry, and an entry that is not complete is prepared again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gcushare.claims_driver.allocation_results import assignment_of, check_room, grant_of, read_devices
+from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.nodes import Assignment
+from gcushare.core.wording import index_text
+from gcushare.node.cdi import cdi_name
+from gcushare.node.choices import Strategy
+from gcushare.node.grants import Grant, container_variables, device_paths
+from gcushare.runtime.logs import fields
+from gcushare.vendors import Vendor
+from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim
+from gcushare.wire.dra.claims import ResourceClaim
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GrantForm:
+    """How containers get their cards; ``driver_dirs`` are mounted with the strategy ``devices``."""
+
+    vendor: Vendor
+    strategies: Collection[Strategy]
+    driver_dirs: tuple[Path, ...] = ()
+
+    def edits(self, grant: Grant, inventory: Inventory) -> ContainerEdits:
+        """What the claim's own CDI device brings."""
+        with_devices = Strategy.DEVICES in self.strategies
+        return ContainerEdits(
+            variables=dict(container_variables(self.vendor, self.strategies, grant, inventory.unit)),
+            device_nodes=device_paths(self.vendor, grant) if with_devices else (),
+            mounts=tuple(map(str, self.driver_dirs)) if with_devices else (),
+        )
+
+    def cdi_names(self, grant: Grant) -> tuple[str, ...]:
+        """Devices of the vendor's own CDI specification."""
+        if Strategy.CDI not in self.strategies:
+            return ()
+        return tuple(f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card.card)}" for card in grant.cards)
+
+
+class PreparedClaims:
+    """What is prepared. Every change is one synchronous call, so that none is left half done by a cancelled one.
+
+    ``on_change`` is called after each change of what the cards hold.
+    """
+
+    def __init__(self, form: GrantForm, node: str, checkpoint: CheckpointFile, cdi: ClaimCdiFiles) -> None:
+        self._form = form
+        self._node = node
+        self._checkpoint = checkpoint
+        self._cdi = cdi
+        self.claims: Mapping[str, PreparedClaim] = {}
+        self.on_change: Callable[[], None] = lambda: None
+
+    def load(self) -> None:
+        """Read the checkpoint, and bring the CDI files in line with it: a restart of the machine removes them.
+
+        Raises:
+            RemoteContractError: the checkpoint cannot be understood.
+            DeviceError: a file cannot be read or written.
+        """
+        self.claims = self._checkpoint.read()
+        self._repair_files()
+        if self.claims:
+            logger.info("read the checkpoint %s", fields(claims=len(self.claims)))
+
+    def rebuild(self, found: Iterable[ResourceClaim]) -> Path:
+        """Replace the unreadable checkpoint by the claims that the API server shows on this node; returns its copy.
+
+        None of them counts as complete: the kubelet's next call writes its files again. Files that are there stay,
+        because containers that restart need them.
+
+        Raises:
+            DeviceError: a file cannot be written; can be repeated.
+        """
+        driver = self._form.vendor.claims.driver
+        claims: dict[str, PreparedClaim] = {}
+        for claim in found:
+            metadata = claim.metadata
+            try:
+                devices = read_devices(claim, metadata.uid, driver, self._node)
+            except (Refused, RemoteContractError) as error:
+                facts = fields(claim=f"{metadata.namespace}/{metadata.name}", reason=error)
+                logger.warning("a claim is left out of the new checkpoint %s", facts)
+                continue
+            entry = PreparedClaim(uid=metadata.uid, namespace=metadata.namespace, name=metadata.name, devices=devices)
+            claims[entry.uid] = entry
+        aside = self._checkpoint.copy_aside()
+        self._save(claims)
+        self._repair_files()
+        return aside
+
+    def complete(self, uid: str) -> PreparedClaim | None:
+        """A claim that is prepared, with its file in place; None if it has to be prepared.
+
+        Raises:
+            DeviceError: its file is missing and cannot be written.
+        """
+        claim = self.claims.get(uid)
+        if claim is None or not claim.is_complete:
+            return None
+        self._cdi.write(claim)
+        return claim
+
+    def prepare(self, claim: ResourceClaim, uid: str, inventory: Inventory) -> PreparedClaim:
+        """Prepare an allocated claim; repeatable.
+
+        Raises:
+            Refused, RemoteContractError: it is not allocated here, or its cards are taken.
+            DeviceError: a file cannot be written; the kubelet calls again.
+        """
+        if (done := self.complete(uid)) is not None:
+            return done
+        driver, metadata = self._form.vendor.claims.driver, claim.metadata
+        devices = read_devices(claim, uid, driver, self._node)
+        entry = PreparedClaim(uid=uid, namespace=metadata.namespace, name=metadata.name, devices=devices)
+        wanted = assignment_of(entry, inventory.unit, self._node)
+        others = [each for each in self.assignments(inventory) if each.pod.uid != uid]
+        check_room(wanted, inventory, others, {each: claim.key for each, claim in self.claims.items()})
+        grant = grant_of(wanted, inventory)
+        entry = msgspec.structs.replace(
+            entry, edits=self._form.edits(grant, inventory), cdi_names=self._form.cdi_names(grant)
+        )
+        self._save({**self.claims, uid: entry})
+        self._cdi.write(entry)
+        entry = msgspec.structs.replace(entry, is_complete=True)
+        self._save({**self.claims, uid: entry})
+        cards = index_text(each.index for each in wanted.grants)
+        logger.info(
+            "prepared %s",
+            fields(claim=entry.key, uid=uid, card=cards, units=wanted.units, whole=wanted.grants[0].whole),
+        )
+        return entry
+
+    def unprepare(self, uid: str) -> None:
+        """Give a claim's devices back; repeatable, and nothing for a claim that is not known.
+
+        Raises:
+            RemoteContractError: the uid is none.
+            DeviceError: a file cannot be removed or written; the kubelet calls again.
+        """
+        self._cdi.remove(uid)
+        if uid in self.claims:
+            key = self.claims[uid].key
+            self._save({each: claim for each, claim in self.claims.items() if each != uid})
+            logger.info("unprepared %s", fields(claim=key, uid=uid))
+
+    def cdi_ids(self, claim: PreparedClaim) -> tuple[str, ...]:
+        """All CDI devices of a claim, for the kubelet's answer."""
+        own = self._cdi.cdi_name(claim)
+        return (own, *claim.cdi_names) if own else claim.cdi_names
+
+    def assignments(self, inventory: Inventory) -> list[Assignment]:
+        """What the claims hold, as the ledger counts it."""
+        return [assignment_of(claim, inventory.unit, self._node) for claim in self.claims.values()]
+
+    def _save(self, claims: dict[str, PreparedClaim]) -> None:
+        self._checkpoint.write(claims)
+        self.claims = claims
+        self.on_change()
+
+    def _repair_files(self) -> None:
+        for claim in self.claims.values():
+            if claim.is_complete:
+                self._cdi.write(claim)
+        if removed := self._cdi.remove_others(self.claims):
+            logger.info("removed CDI files of claims that are not prepared %s", fields(files=removed))

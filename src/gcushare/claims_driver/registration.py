@@ -1,0 +1,192 @@
+"""The driver's two sockets: its own, which the kubelet calls, and the one by which the kubelet finds it.
+
+The kubelet watches ``plugins_registry``: a socket that appears there is asked who it is, and one that was there before
+the kubelet started too. So a restart of the kubelet needs nothing from us; a socket that somebody removed does, which
+two ``stat`` calls twice a second find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from gcushare.core.errors import RetryableError
+from gcushare.runtime.health import Heartbeat
+from gcushare.runtime.logs import fields
+from gcushare.runtime.safe_directory import UnsafePathError, open_directory
+from gcushare.wire.protos import plugin_registration_pb2 as pb
+from gcushare.wire.protos import services
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+RETRY_S = 5.0
+CLOSE_GRACE_S = 1.0
+PROBE_TIMEOUT_S = 0.5
+"""Below the time that a health check may take; a socket that is not served answers at once."""
+UNCONFIRMED = "the kubelet has not registered the driver yet"
+
+_OPTIONS = (
+    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+class Registration:
+    """Keeps a driver's sockets served; ``run`` is its owner task.
+
+    ``problem`` says why the kubelet does not know the driver, and is "" once it has registered it. ``pulse`` beats at
+    every turn of the task.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        *,
+        socket: Path,
+        registry_socket: Path,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        pulse: Heartbeat,
+    ) -> None:
+        self._driver = driver
+        self._socket = socket
+        self._registry_socket = registry_socket
+        self._handlers = handlers
+        self.pulse = pulse
+        self._servers: dict[Path, tuple[grpc.aio.Server, _Identity]] = {}
+        self.problem = UNCONFIRMED
+        self.registrations = 0
+
+    async def run(self) -> None:
+        """Serve now, and again whenever a socket is lost, until cancelled; then close both."""
+        try:
+            while True:
+                self.pulse.beat()
+                try:
+                    await self._serve()
+                except RetryableError as error:
+                    await self._pause(str(error))
+                else:
+                    await self._until_lost()
+        finally:
+            await self.close()
+
+    async def probe(self) -> str | None:
+        """Call our own registration socket as the kubelet does; None if it answers as ours, else why not."""
+        name = await _ask_name(self._registry_socket)
+        return None if name == self._driver else f"{self._registry_socket} does not answer as {self._driver}"
+
+    async def close(self) -> None:
+        """Stop serving, first the registration: the kubelet then knows that the driver has gone."""
+        for path in (self._registry_socket, self._socket):
+            if path in self._servers:
+                server, identity = self._servers.pop(path)
+                await server.stop(grace=CLOSE_GRACE_S)
+                # gRPC removes the file by its name; one that another driver put there meanwhile is not ours.
+                if _identity(path) == identity:
+                    path.unlink(missing_ok=True)
+
+    def registration_handler(self) -> grpc.GenericRpcHandler:
+        """Return the handler of the socket in ``plugins_registry``."""
+        unary = grpc.unary_unary_rpc_method_handler
+        return grpc.method_handlers_generic_handler(
+            services.PLUGIN_REGISTRATION_SERVICE,
+            {
+                services.short_name(services.GET_INFO): unary(self._get_info),
+                services.short_name(services.NOTIFY_REGISTRATION_STATUS): unary(self._notify),
+            },
+        )
+
+    async def _get_info(self, _request: bytes, _context: object) -> bytes:
+        return pb.PluginInfo(
+            type=services.DRA_PLUGIN_TYPE,
+            name=self._driver,
+            endpoint=str(self._socket),
+            supported_versions=list(services.DRA_SERVICES),
+        ).SerializeToString()
+
+    async def _notify(self, request: bytes, _context: object) -> bytes:
+        status = pb.RegistrationStatus.FromString(request)
+        if status.plugin_registered:
+            self.problem = ""
+            self.registrations += 1
+            logger.info("registered with the kubelet %s", fields(driver=self._driver))
+        else:
+            self.problem = f"the kubelet refused the driver: {status.error or 'without a reason'}"
+            logger.error("not registered %s", fields(driver=self._driver, reason=status.error))
+        return pb.RegistrationStatusResponse().SerializeToString()
+
+    async def _serve(self) -> None:
+        """Serve both sockets, the driver's own first, because the kubelet calls it as soon as it finds the other.
+
+        Raises:
+            RetryableError: another driver of this name answers, or a socket cannot be created.
+        """
+        await self.close()
+        if (name := await _ask_name(self._registry_socket)) is not None:
+            raise RetryableError(
+                f"another driver, {name}, serves {self._registry_socket}: two would take each other's claims; stop "
+                "that one. Waiting until it ends"
+            )
+        self.problem = UNCONFIRMED
+        await self._listen(self._socket, self._handlers)
+        await self._listen(self._registry_socket, (self.registration_handler(),))
+
+    async def _listen(self, path: Path, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers(tuple(handlers))
+        try:
+            with open_directory(path.parent, make=True) as directory:
+                directory.remove(path.name)
+                server.add_insecure_port(f"unix:{path}")
+                await server.start()
+        except (OSError, RuntimeError, UnsafePathError) as error:  # RuntimeError is gRPC's for a socket it cannot bind
+            await server.stop(grace=None)
+            raise RetryableError(f"the socket {path} cannot be served: {error}") from error
+        self._servers[path] = (server, _identity(path))
+
+    async def _pause(self, problem: str) -> None:
+        if problem != self.problem:
+            logger.warning("not served; will retry %s", fields(driver=self._driver, reason=problem, delay_s=RETRY_S))
+        self.problem = problem
+        loop = asyncio.get_running_loop()
+        until = loop.time() + RETRY_S
+        while loop.time() < until:
+            self.pulse.beat()
+            await asyncio.sleep(POLL_S)
+
+    async def _until_lost(self) -> None:
+        while all(_identity(path) == identity for path, (_, identity) in self._servers.items()):
+            await asyncio.sleep(POLL_S)
+            self.pulse.beat()
+        logger.warning("a socket was removed; serving again %s", fields(driver=self._driver))
+
+
+_Identity = tuple[int, int] | None
+
+
+def _identity(path: Path) -> _Identity:
+    """What tells a socket file from its successor of the same name; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+async def _ask_name(registry_socket: Path) -> str | None:
+    """The name of the driver that answers at a registration socket; None if none does."""
+    if _identity(registry_socket) is None:
+        return None
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{registry_socket}", options=_OPTIONS) as channel:
+            answer = await channel.unary_unary(services.GET_INFO)(b"", timeout=PROBE_TIMEOUT_S)
+    except grpc.aio.AioRpcError:
+        return None
+    return str(pb.PluginInfo.FromString(answer).name)

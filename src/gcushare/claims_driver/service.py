@@ -1,0 +1,149 @@
+"""The kubelet's calls on ``dra.sock``: prepare and unprepare claims, in both versions, and follow the cards' health.
+
+Each claim of a call has its own answer: one that cannot be prepared is reported as its error and keeps no other back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+import grpc
+
+from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.prepared_claims import PreparedClaims
+from gcushare.core.cards import Inventory
+from gcushare.core.errors import GcushareError, NotFoundError, Refused, RetryableError
+from gcushare.runtime.logs import fields
+from gcushare.wire.dra.checkpoint import PreparedClaim
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.protos import dra_pb2 as pb
+from gcushare.wire.protos import services
+
+logger = logging.getLogger(__name__)
+
+CALLS = (services.NODE_PREPARE_RESOURCES, services.NODE_UNPREPARE_RESOURCES)
+"""The kubelet's calls that are timed and counted, each claim of them by itself."""
+
+
+class ClaimReader(Protocol):
+    """Reads claims from the API server; raises the errors of ``gcushare.kube.errors``."""
+
+    async def get_claim(self, namespace: str, name: str) -> ResourceClaim: ...
+
+
+class CallObserver(Protocol):
+    """Called for each claim of a call: the call's name, seconds, and the error's class name, "" on success."""
+
+    def __call__(self, call: str, seconds: float, error: str) -> None: ...
+
+
+class ClaimsService:
+    """The services of one driver on one node. ``inventory`` answers with the cards, None before they are known."""
+
+    def __init__(
+        self,
+        prepared: PreparedClaims,
+        reader: ClaimReader,
+        health: HealthStream,
+        *,
+        inventory: Callable[[], Inventory | None],
+        pool: str,
+        clock: Callable[[], float],
+        observe: CallObserver,
+    ) -> None:
+        self._prepared = prepared
+        self._reader = reader
+        self._health = health
+        self._inventory = inventory
+        self._pool = pool
+        self._clock = clock
+        self._observe = observe
+
+    def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Return the handlers to add to a server."""
+        unary = grpc.unary_unary_rpc_method_handler
+        calls = {
+            services.NODE_PREPARE_RESOURCES: unary(self._node_prepare_resources),
+            services.NODE_UNPREPARE_RESOURCES: unary(self._node_unprepare_resources),
+        }
+        watch = grpc.unary_stream_rpc_method_handler(self._node_watch_resources)
+        return (
+            *(grpc.method_handlers_generic_handler(name, calls) for name in services.DRA_SERVICES.values()),
+            grpc.method_handlers_generic_handler(
+                services.DRA_HEALTH_SERVICE, {services.short_name(services.NODE_WATCH_RESOURCES): watch}
+            ),
+        )
+
+    async def _node_prepare_resources(self, request: bytes, _context: object) -> bytes:
+        response = pb.NodePrepareResourcesResponse()
+        claims = pb.NodePrepareResourcesRequest.FromString(request).claims
+        outcomes = await asyncio.gather(
+            *(self._answer(services.NODE_PREPARE_RESOURCES, claim, self._prepare) for claim in claims)
+        )
+        for claim, (prepared, error) in zip(claims, outcomes, strict=True):
+            answer = response.claims[claim.uid]
+            answer.error = error
+            if prepared is not None:
+                self._describe(prepared, answer)
+        return response.SerializeToString()
+
+    async def _node_unprepare_resources(self, request: bytes, _context: object) -> bytes:
+        response = pb.NodeUnprepareResourcesResponse()
+        for claim in pb.NodeUnprepareResourcesRequest.FromString(request).claims:
+            _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, self._unprepare)
+            response.claims[claim.uid].error = error
+        return response.SerializeToString()
+
+    async def _node_watch_resources(self, _request: bytes, _context: object) -> AsyncIterator[bytes]:
+        async for message in self._health.follow():
+            yield message
+
+    async def _prepare(self, claim: pb.Claim) -> PreparedClaim:
+        """Prepare one claim; one that is prepared needs neither the API server nor the cards."""
+        if (done := self._prepared.complete(claim.uid)) is not None:
+            return done
+        try:
+            found = await self._reader.get_claim(claim.namespace, claim.name)
+        except NotFoundError as error:
+            raise Refused("the claim does not exist any more; delete the pod") from error
+        inventory = self._inventory()
+        if inventory is None:
+            raise RetryableError("this node's cards are not known yet; the kubelet calls again")
+        return self._prepared.prepare(found, claim.uid, inventory)
+
+    async def _unprepare(self, claim: pb.Claim) -> None:
+        self._prepared.unprepare(claim.uid)
+
+    async def _answer(
+        self, call: str, claim: pb.Claim, work: Callable[[pb.Claim], Awaitable[PreparedClaim | None]]
+    ) -> tuple[PreparedClaim | None, str]:
+        """Do the work of one claim; returns its result and "", or None and why it failed."""
+        started = self._clock()
+        try:
+            result = await work(claim)
+        except GcushareError as error:
+            self._observe(call, self._clock() - started, type(error).__name__)
+            facts = fields(claim=f"{claim.namespace}/{claim.name}", uid=claim.uid, reason=error)
+            logger.warning("%s refused %s", call, facts)
+            return None, f"claim {claim.namespace}/{claim.name}: {error}"
+        except Exception:
+            self._observe(call, self._clock() - started, "defect")
+            raise  # gRPC logs it and answers the kubelet.
+        self._observe(call, self._clock() - started, "")
+        return result, ""
+
+    def _describe(self, claim: PreparedClaim, answer: pb.NodePrepareResourceResponse) -> None:
+        # Every device names all of the claim's CDI devices: a container may use one request of the claim alone, and the
+        # runtime takes a name that comes twice once.
+        names = self._prepared.cdi_ids(claim)
+        for device in claim.devices:
+            answer.devices.add(
+                request_names=[device.request],
+                pool_name=self._pool,
+                device_name=device.device,
+                cdi_device_ids=names,
+                share_id=device.share_id,
+            )

@@ -1,0 +1,191 @@
+"""Keeps the node's ResourceSlices as they should be, whoever changes or deletes them.
+
+The kubelet deletes all slices of its node when it starts, and a driver's when that has been away for a while; the watch
+brings that here and they are written again. All slices of a pool carry one generation, and a reader uses none of them
+until it has all of the newest: so they are written together, and only if what they say changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.pacing import Backoff, BackoffPolicy
+from gcushare.kube.patches import Patch, PatchKind, Precondition
+from gcushare.kube.resource_versions import is_at_least
+from gcushare.kube.resources import RESOURCE_SLICES
+from gcushare.runtime.logs import fields
+from gcushare.wire.dra.slices import ResourceSlice, SliceSpec, new_slice
+from gcushare.wire.objects import ObjectMeta, OwnerReference
+
+logger = logging.getLogger(__name__)
+
+LEAST_INTERVAL_S = 0.5
+"""Between two rounds of writes, so that a burst of pods costs a few rounds and not one for each."""
+_MAX_NODE_CHARS = 180
+"""Of a node's name in a slice's: names may have 253 characters in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceWrites:
+    """What has to be written: each list by name. ``generation`` is that of all slices then."""
+
+    generation: int
+    creates: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.creates or self.updates or self.deletes)
+
+
+def slice_name(node: str, driver: str, number: int) -> str:
+    """The name of a node's slice; slices sort by their number. A long node name is cut, and a hash keeps it unique."""
+    if len(node) > _MAX_NODE_CHARS:
+        node = f"{node[:_MAX_NODE_CHARS].rstrip('-.')}-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
+    return f"{node}-{driver}-{number:02d}"
+
+
+def plan_writes(wanted: Mapping[str, SliceSpec], known: Mapping[str, ResourceSlice]) -> SliceWrites:
+    """Compare what should stand there with what does; both by the slice's name."""
+    newest = max((each.spec.pool.generation for each in known.values()), default=0)
+    deletes = tuple(sorted(known.keys() - wanted.keys()))
+    as_known = {name: _with_generation(spec, newest) for name, spec in wanted.items()}
+    if not deletes and as_known == {name: each.spec for name, each in known.items()}:
+        return SliceWrites(newest)
+    return SliceWrites(
+        newest + 1,
+        creates=tuple(sorted(wanted.keys() - known.keys())),
+        updates=tuple(sorted(wanted.keys() & known.keys())),
+        deletes=deletes,
+    )
+
+
+class SlicePublisher:
+    """Writes one driver's slices of one node; a handler of the watch of those slices. ``run`` is its owner task.
+
+    ``problem`` says why the slices are not as they should be, and is "" if they are or soon will be.
+    """
+
+    def __init__(self, client: KubeClient, driver: str, node: str, rng: random.Random) -> None:
+        self._client = client
+        self._driver = driver
+        self._node = node
+        self._owner: tuple[OwnerReference, ...] = ()
+        self._wanted: dict[str, SliceSpec] | None = None
+        self._known: dict[str, ResourceSlice] = {}
+        self._is_listed = False
+        self._wake = asyncio.Event()
+        self._backoff = Backoff(BackoffPolicy(), rng)
+        self.problem = ""
+        self.rounds = 0
+        """Rounds of writes that were done, for metrics."""
+
+    @property
+    def published(self) -> int:
+        """Slices that stand there now."""
+        return len(self._known)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the slices say what they should."""
+        return self._wanted is not None and self._is_listed and not plan_writes(self._wanted, self._known)
+
+    def publish(self, specs: Sequence[SliceSpec], node_uid: str) -> None:
+        """Have these slices stand there, and no others; the Node of this uid owns them."""
+        self._wanted = {slice_name(self._node, self._driver, number): spec for number, spec in enumerate(specs)}
+        self._owner = (OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node_uid),)
+        self._wake.set()
+
+    def applied(self, obj: ResourceSlice) -> None:
+        """Learn a slice's state; an older one than what we wrote is left out."""
+        known = self._known.get(obj.metadata.name)
+        if known is None or is_at_least(obj.metadata.resource_version, known.metadata.resource_version):
+            self._known[obj.metadata.name] = obj
+            self._wake.set()
+
+    def deleted(self, obj: ResourceSlice) -> None:
+        """Learn that a slice is gone."""
+        known = self._known.get(obj.metadata.name)
+        if known is not None and known.metadata.uid == obj.metadata.uid:
+            del self._known[obj.metadata.name]
+            self._wake.set()
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Learn that a full list ended; what was created after it is known from our own write."""
+        self._known = {
+            name: each
+            for name, each in self._known.items()
+            if each.metadata.uid in uids or not is_at_least(version, each.metadata.resource_version)
+        }
+        self._is_listed = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what differs, whenever something changed, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._wanted is None or not self._is_listed:
+                continue
+            writes = plan_writes(self._wanted, self._known)
+            if not writes:
+                self.problem = ""
+                continue
+            try:
+                await self._write(writes, self._wanted)
+            except GcushareError as error:
+                delay_s = self._backoff.next_delay_s(error)
+                self.problem = f"the ResourceSlices could not be written: {error}"
+                logger.warning("slices not written; will retry %s", fields(error=error, delay_s=round(delay_s, 1)))
+                await asyncio.sleep(delay_s)
+                self._wake.set()
+            else:
+                self._backoff.reset()
+                self.problem = ""
+                self.rounds += 1
+                await asyncio.sleep(LEAST_INTERVAL_S)
+
+    async def _write(self, writes: SliceWrites, wanted: Mapping[str, SliceSpec]) -> None:
+        for name in writes.updates:
+            spec = _with_generation(wanted[name], writes.generation)
+            try:
+                self.applied(await self._client.patch(RESOURCE_SLICES, name, self._patch_of(spec, self._known[name])))
+            except NotFoundError:
+                self._known.pop(name, None)
+                self.applied(await self._create(name, spec))
+        for name in writes.creates:
+            self.applied(await self._create(name, _with_generation(wanted[name], writes.generation)))
+        for name in writes.deletes:
+            try:
+                await self._client.delete(RESOURCE_SLICES, name)
+            except NotFoundError:
+                logger.debug("a slice to delete was gone already %s", fields(slice=name))
+            self._known.pop(name, None)
+        logger.info(
+            "published the slices %s",
+            fields(slices=len(wanted), generation=writes.generation, deleted=len(writes.deletes)),
+        )
+
+    async def _create(self, name: str, spec: SliceSpec) -> ResourceSlice:
+        metadata = ObjectMeta(name=name, owner_references=self._owner)
+        return await self._client.create(RESOURCE_SLICES, new_slice(metadata, spec))
+
+    def _patch_of(self, spec: SliceSpec, known: ResourceSlice) -> Patch:
+        # A merge patch: lists are replaced whole, and the version keeps a second driver from being overwritten.
+        metadata = Precondition(resource_version=known.metadata.resource_version).metadata()
+        body = {"devices": [], "sharedCounters": [], **msgspec.to_builtins(spec)}
+        dropped = {key: None for key, value in body.items() if value == []}
+        return Patch(PatchKind.MERGE, {"metadata": metadata, "spec": {**body, **dropped}})
+
+
+def _with_generation(spec: SliceSpec, generation: int) -> SliceSpec:
+    return msgspec.structs.replace(spec, pool=msgspec.structs.replace(spec.pool, generation=generation))

@@ -1,0 +1,67 @@
+"""The claims driver's own record of what it has prepared on its node, as a file beside its socket.
+
+The device plugin reads it too: it offers nothing while claims hold the node's cards.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from gcushare.wire.dra import DraObject
+from gcushare.wire.untrusted_json import MAX_DEPTH, BoundedJsonDecoder, Count, Int
+
+CHECKPOINT_NAME = "checkpoint.json"
+CHECKPOINT_VERSION = 1
+MAX_CHECKPOINT_BYTES = 8 * 1024 * 1024
+"""Some 5,000 claims; a node runs hundreds of pods."""
+
+
+class PreparedDevice(DraObject, frozen=True):
+    """One device that a claim holds: ``memory_bytes`` of a card, or all of it."""
+
+    request: str
+    device: str
+    index: Count
+    memory_bytes: Count = 0
+    whole: bool = False
+    share_id: str | None = None
+
+
+class ContainerEdits(DraObject, frozen=True):
+    """What a container of the claim gets: variables, device nodes, and paths of the host that are mounted read-only."""
+
+    variables: dict[str, str] = field(default_factory=dict)
+    device_nodes: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+
+
+class PreparedClaim(DraObject, frozen=True):
+    """A claim whose preparation was begun, and is done if ``is_complete``.
+
+    ``cdi_names`` are devices of other CDI specifications that its containers get beside our own.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    devices: tuple[PreparedDevice, ...]
+    edits: ContainerEdits = ContainerEdits()
+    cdi_names: tuple[str, ...] = ()
+    is_complete: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, for messages."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Checkpoint(DraObject, frozen=True):
+    """The file: the claims by uid. Another ``version`` than ours cannot be read."""
+
+    version: Int
+    claims: dict[str, PreparedClaim] = field(default_factory=dict)
+
+
+CHECKPOINT = BoundedJsonDecoder(
+    Checkpoint, "the checkpoint of prepared claims", limit_bytes=MAX_CHECKPOINT_BYTES, max_depth=MAX_DEPTH
+)

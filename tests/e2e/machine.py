@@ -52,6 +52,11 @@ class Machine:
     def plugins(self) -> Path:
         return self.root / "device-plugins"
 
+    @property
+    def cdi(self) -> Path:
+        """Where containerd reads CDI specifications."""
+        return self.root / "cdi"
+
     async def __aenter__(self) -> Self:
         """Start containerd with the tests' image, then the kubelet, and wait for the Node."""
         try:
@@ -186,6 +191,9 @@ state = "{root}/containerd-state"
   sandbox_image = "{NAME}"
   # Without the right to lower a process's OOM score, as in many containers, every pod would fail otherwise.
   restrict_oom_score_adj = true
+  # What claims are given; containerd 1.6 has no such setting and passes over it.
+  enable_cdi = true
+  cdi_spec_dirs = ["{self.cdi}"]
   stream_server_address = "127.0.0.1"
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "{root}/cni"

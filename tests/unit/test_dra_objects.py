@@ -42,10 +42,13 @@ def test_a_quantity_is_written_in_its_shortest_form_and_reads_back_as_the_same_a
 
 
 def test_a_slice_is_read_back_as_it_was_written_whatever_the_api_server_adds() -> None:
-    device = Device(name="card-0", attributes={"index": Attribute(int=0)}, taints=(DeviceTaint(key="d/sick"),))
+    device = Device(
+        name="card-0", attributes={"index": Attribute(int=0)}, taints=(DeviceTaint(key="d/sick", effect="NoSchedule"),)
+    )
     spec = SliceSpec(driver="d", node_name="n", pool=ResourcePool(name="n", generation=1), devices=(device,))
     document = msgspec.json.decode(msgspec.json.encode(new_slice(ObjectMeta(name="s"), spec)))
     assert document["spec"]["devices"][0]["attributes"] == {"index": {"int": 0}}
+    assert document["spec"]["devices"][0]["taints"] == [{"key": "d/sick", "effect": "NoSchedule"}]
     document["spec"]["devices"][0]["taints"][0]["timeAdded"] = "2026-01-01T00:00:00Z"
     assert RESOURCE_SLICE.read(msgspec.json.encode(document)).spec == spec
 

@@ -43,6 +43,21 @@ def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
     )
 
 
+def claims_driver_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
+    """``gcushare-claims-driver`` of one node, with its simulated cards."""
+    root = place.kubelet_dir(node)
+    return _command(
+        place,
+        f"gcushare-claims-driver-{node.name}",
+        "gcushare.claims_driver",
+        *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig), "--node-name", node.name),
+        *("--cards", f"simulated:{place.cards_file(node)}", "--memory-unit", plan.unit.name),
+        *("--kubelet-dir", str(root), "--cdi-dir", str(root / "cdi")),
+        *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
+        *plan.driver_flags,
+    )
+
+
 def inspect_words(plan: ClusterPlan, place: Place, extender_url: str) -> tuple[str, ...]:
     """``kubectl-inspect-gcushare`` (or ``-gpushare``), asking the cluster's extender."""
     return (*inspect_program(plan), "--kubeconfig", str(place.kubeconfig), "--extender-url", extender_url)

@@ -63,6 +63,7 @@ class ClusterPlan:
     dashboard: str = "open"
     """Who may see the extender's page; on the loopback address, whoever is on this machine."""
     plugin_flags: tuple[str, ...] = ()
+    driver_flags: tuple[str, ...] = ()
     status_interval_s: float = 0.5
     """How often a kubelet looks at its Node."""
     machine: Mapping[str, str] = field(

@@ -24,6 +24,7 @@ from gcushare.wire.dra.slices import (
     MAX_COUNTERS,
     MAX_DEVICES,
     MEMORY,
+    NO_SCHEDULE,
     PCIE_ROOT,
     Attribute,
     Capacity,
@@ -171,9 +172,9 @@ class SlicePlan:
         driver = self.vendor.claims.driver
         taints = []
         if card.health is Health.UNHEALTHY:
-            taints.append(DeviceTaint(key=f"{driver}/sick", value="true"))
+            taints.append(DeviceTaint(key=f"{driver}/sick", effect=NO_SCHEDULE, value="true"))
         if card.cordoned:
-            taints.append(DeviceTaint(key=f"{driver}/cordoned", value="true"))
+            taints.append(DeviceTaint(key=f"{driver}/cordoned", effect=NO_SCHEDULE, value="true"))
         return tuple(taints)
 
 

@@ -85,8 +85,8 @@ class DeviceTaint(DraObject, frozen=True):
     """Keeps claims that do not tolerate it off a device."""
 
     key: str
+    effect: str  # without a default, which would be left out when it is written
     value: str = ""
-    effect: str = NO_SCHEDULE
 
 
 class Device(DraObject, frozen=True):

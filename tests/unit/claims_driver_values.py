@@ -1,0 +1,68 @@
+"""Cards, claims and prepared claims for tests of the claims driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
+from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.node.choices import Strategy
+from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.claims import (
+    Allocation,
+    AllocationResult,
+    ClaimStatus,
+    ConsumerReference,
+    DeviceAllocation,
+    ResourceClaim,
+)
+from gcushare.wire.objects import ObjectMeta
+
+DRIVER = ENFLAME.claims.driver
+NODE = "node-1"
+
+
+def an_inventory(*sizes_gib: int, unit: str = "1") -> Inventory:
+    """Cards of so many GiB."""
+    memory_unit = parse_memory_unit(unit)
+    cards = tuple(
+        InventoryCard(
+            card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=size * GIB),
+            units=memory_unit.units_in(size * GIB),
+        )
+        for index, size in enumerate(sizes_gib)
+    )
+    return Inventory(unit=memory_unit, cards=cards)
+
+
+def a_result(device: str, gib: int = 0, *, pool: str = NODE, request: str = "card") -> AllocationResult:
+    """A device that a claim was allocated; without memory it is a whole card."""
+    consumed = {"memory": f"{gib}Gi"} if gib else {}
+    return AllocationResult(request=request, driver=DRIVER, pool=pool, device=device, consumed_capacity=consumed)
+
+
+def a_claim(uid: str, *results: AllocationResult) -> ResourceClaim:
+    """A claim that the scheduler has allocated, and reserved for a pod."""
+    status = ClaimStatus(
+        allocation=Allocation(devices=DeviceAllocation(results=results)),
+        reserved_for=(ConsumerReference(resource="pods", name=uid, uid=uid),),
+    )
+    return ResourceClaim(metadata=ObjectMeta(name=uid, namespace="default", uid=uid), status=status)
+
+
+def prepared_claims(
+    root: Path,
+    strategies: tuple[Strategy, ...] = (Strategy.ENV,),
+    *,
+    checkpoint: CheckpointFile | None = None,
+    cdi: ClaimCdiFiles | None = None,
+) -> PreparedClaims:
+    """What a driver that starts on this folder has prepared; nothing is loaded yet."""
+    return PreparedClaims(
+        GrantForm(ENFLAME, strategies),
+        NODE,
+        checkpoint or CheckpointFile(root / "plugin"),
+        cdi or ClaimCdiFiles(root / "cdi", DRIVER),
+    )

@@ -1,0 +1,210 @@
+"""What is granted to claims, what is refused, and the files that say so."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from gcushare.claims_driver.claim_files import CheckpointFile
+from gcushare.core.errors import DeviceError, Refused, RemoteContractError
+from gcushare.core.units import GIB
+from gcushare.node.choices import Strategy
+from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+from tests.unit.claims_driver_values import DRIVER, NODE, a_claim, a_result, an_inventory, prepared_claims
+
+CARDS = an_inventory(16, 16)
+
+
+def cdi_file(root: Path, uid: str) -> Path:
+    return root / "cdi" / f"{DRIVER}-claim-{uid}.json"
+
+
+def variables(root: Path, uid: str) -> dict[str, str]:
+    (device,) = json.loads(cdi_file(root, uid).read_text())["devices"]
+    return dict(each.split("=", 1) for each in device["containerEdits"]["env"])
+
+
+def test_a_share_gets_the_variables_of_allocates_answer(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path)
+    claim = prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
+    assert prepared.cdi_ids(claim) == (f"{DRIVER}/claim=one",)
+    assert variables(tmp_path, "one") == {
+        "ENFLAME_VISIBLE_DEVICES": "1",
+        "ENFLAME_COM_GCU_MEM_IDX": "1",
+        "ENFLAME_COM_GCU_MEM_DEV": "16",
+        "ENFLAME_COM_GCU_MEM_POD": "4",
+        "ENFLAME_COM_GCU_MEM_CONTAINER": "4",
+        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
+        "GCUSHARE_CARD_MEMORY_BYTES": str(16 * GIB),
+    }
+    assert stat.S_IMODE((tmp_path / "plugin" / "checkpoint.json").stat().st_mode) == 0o600
+
+
+def test_several_cards_are_visible_together_and_their_units_add_up(tmp_path: Path) -> None:
+    prepared_claims(tmp_path).prepare(a_claim("two", a_result("card-0", 4), a_result("card-1", 4)), "two", CARDS)
+    found = variables(tmp_path, "two")
+    assert found["ENFLAME_VISIBLE_DEVICES"] == "0,1"
+    assert found["ENFLAME_COM_GCU_MEM_CONTAINER"] == "8"
+
+
+def test_a_whole_card_gets_no_limit(tmp_path: Path) -> None:
+    prepared_claims(tmp_path).prepare(a_claim("all", a_result("card-0-whole")), "all", CARDS)
+    assert variables(tmp_path, "all") == {"ENFLAME_VISIBLE_DEVICES": "0"}
+
+
+def test_the_strategies_bring_device_nodes_and_the_vendors_own_cdi_names(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path, (Strategy.DEVICES, Strategy.CDI))
+    claim = prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
+    assert prepared.cdi_ids(claim) == (f"{DRIVER}/claim=one", "enflame.com/gcu=1")
+    (device,) = json.loads(cdi_file(tmp_path, "one").read_text())["devices"]
+    assert [each["path"] for each in device["containerEdits"]["deviceNodes"]] == ["/dev/gcu1", "/dev/gcuctl"]
+
+
+def test_a_whole_card_by_the_vendors_cdi_alone_needs_no_file_of_ours(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path, (Strategy.CDI,))
+    claim = prepared.prepare(a_claim("all", a_result("card-0-whole")), "all", CARDS)
+    assert prepared.cdi_ids(claim) == ("enflame.com/gcu=0",)
+    assert not cdi_file(tmp_path, "all").exists()
+
+
+def test_amounts_between_two_units_count_as_the_scheduler_rounds_them(tmp_path: Path) -> None:
+    odd = AllocationResult(
+        request="card", driver=DRIVER, pool=NODE, device="card-0", consumed_capacity={"memory": "3500Mi"}
+    )
+    prepared_claims(tmp_path).prepare(a_claim("odd", odd), "odd", CARDS)
+    assert variables(tmp_path, "odd")["ENFLAME_COM_GCU_MEM_CONTAINER"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("claim", "uid", "reason"),
+    [
+        pytest.param(a_claim("new", a_result("card-0", 4)), "old", "made again", id="another claim of that name"),
+        pytest.param(a_claim("c"), "c", "not allocated", id="no result"),
+        pytest.param(ResourceClaim(), "", "not allocated", id="no allocation"),
+        pytest.param(a_claim("c", a_result("card-0", 4, pool="b")), "c", "this node serves 'node-1'", id="other node"),
+        pytest.param(a_claim("c", a_result("card-2", 4)), "c", "not on this node any more", id="unknown card"),
+        pytest.param(a_claim("c", a_result("card-0", 17)), "c", "16 of 16 units free", id="more than the card"),
+        pytest.param(
+            a_claim("c", a_result("card-0", 4), a_result("card-1-whole")), "c", "make a claim for each", id="both uses"
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_granted_is_refused_and_leaves_nothing(
+    tmp_path: Path, claim: ResourceClaim, uid: str, reason: str
+) -> None:
+    prepared = prepared_claims(tmp_path)
+    with pytest.raises(Refused, match=reason):
+        prepared.prepare(claim, uid, CARDS)
+    assert prepared.claims == {}
+    assert not (tmp_path / "cdi").exists()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(a_result("gpu-0", 4), id="a device of another form"),
+        pytest.param(a_result("card-0"), id="a share without an amount"),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_refused(tmp_path: Path, result: AllocationResult) -> None:
+    with pytest.raises(RemoteContractError):
+        prepared_claims(tmp_path).prepare(a_claim("c", result), "c", CARDS)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        pytest.param(a_result("card-0", 13), a_result("card-0", 4), id="no room"),
+        pytest.param(a_result("card-0-whole"), a_result("card-0", 4), id="in use as a whole"),
+        pytest.param(a_result("card-0", 1), a_result("card-0-whole"), id="shared"),
+        pytest.param(a_result("card-0-whole"), a_result("card-0-whole"), id="whole twice"),
+    ],
+)
+def test_a_card_is_never_given_twice_whatever_the_claims_say(
+    tmp_path: Path, held: AllocationResult, wanted: AllocationResult
+) -> None:
+    prepared = prepared_claims(tmp_path)
+    prepared.prepare(a_claim("first", held), "first", CARDS)
+    with pytest.raises(Refused, match=r"claims default/first hold"):
+        prepared.prepare(a_claim("second", wanted), "second", CARDS)
+    prepared.unprepare("first")
+    prepared.prepare(a_claim("second", wanted), "second", CARDS)
+
+
+def test_preparing_again_gives_the_same_answer_though_the_cards_have_changed(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path)
+    first = prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
+    cdi_file(tmp_path, "one").unlink()
+    assert prepared.prepare(a_claim("one"), "one", an_inventory(16)) == first
+    assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "1"
+
+
+def test_unpreparing_is_repeatable_and_knows_no_unknown_claim(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path)
+    prepared.prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
+    for _ in range(2):
+        prepared.unprepare("one")
+        prepared.unprepare("never-heard-of")
+    assert prepared.claims == {}
+    assert list((tmp_path / "cdi").iterdir()) == []
+
+
+@pytest.mark.parametrize("uid", ["../../etc/passwd", "", "a/b", "a b", "x" * 65])
+def test_a_uid_that_is_no_file_name_is_refused(tmp_path: Path, uid: str) -> None:
+    with pytest.raises(RemoteContractError, match="no uid of a claim"):
+        prepared_claims(tmp_path).unprepare(uid)
+
+
+def test_a_link_in_place_of_a_cdi_file_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / "cdi").mkdir()
+    cdi_file(tmp_path, "one").symlink_to(target)
+    prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
+    assert target.read_text() == "precious"
+    assert not cdi_file(tmp_path, "one").is_symlink()
+
+
+def test_nothing_is_written_into_a_folder_that_others_can_write(tmp_path: Path) -> None:
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi").chmod(0o777)
+    with pytest.raises(DeviceError, match="can be written by others"):
+        prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
+
+
+def test_a_start_brings_back_lost_files_and_removes_those_of_no_claim(tmp_path: Path) -> None:
+    prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
+    cdi_file(tmp_path, "one").rename(cdi_file(tmp_path, "stale"))
+    (tmp_path / "cdi" / "nvidia.json").write_text("{}")
+    again = prepared_claims(tmp_path)
+    again.load()
+    assert set(again.claims) == {"one"}
+    assert sorted(each.name for each in (tmp_path / "cdi").iterdir()) == [
+        f"{DRIVER}-claim-one.json",
+        "nvidia.json",
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 2}', '{"version": 1, "claims": {"a": {}}}'])
+def test_an_unreadable_checkpoint_is_kept_aside_and_made_of_the_clusters_claims(tmp_path: Path, content: str) -> None:
+    prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
+    file = CheckpointFile(tmp_path / "plugin")
+    file.path.write_text(content)
+    again = prepared_claims(tmp_path)
+    with pytest.raises(RemoteContractError):
+        again.load()
+    aside = again.rebuild(
+        [a_claim("one", a_result("card-0", 4)), a_claim("elsewhere", a_result("card-0", 4, pool="b"))]
+    )
+    assert aside.read_text() == content
+    assert set(again.claims) == {"one"}
+    assert cdi_file(tmp_path, "one").exists(), "a container that restarts needs it"
+    third = prepared_claims(tmp_path)
+    third.load()
+    assert third.claims == again.claims
+    assert third.complete("one") is None, "the kubelet's next call writes its file again"
+    with pytest.raises(Refused):
+        third.prepare(a_claim("two", a_result("card-0", 13)), "two", CARDS)

@@ -146,6 +146,11 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", create_on_update=True),
     Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", create_on_update=True),
+    Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", subresources=("status",)),
+    Resource(
+        "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False,
+        fields=frozenset({"spec.nodeName", "spec.driver"}),
+    ),
     Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",)),
     Resource("storage.k8s.io", "v1", "CSINode", "csinodes", False),
     Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, ("sc",)),

@@ -21,7 +21,7 @@ class AllocationResult(DraObject, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
-    share_id: str | None = None
+    share_id: str | None = field(default=None, name="shareID")
     consumed_capacity: dict[str, str] = field(default_factory=dict)
 
     def consumed_memory(self) -> str | None:

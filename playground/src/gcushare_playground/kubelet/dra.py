@@ -1,0 +1,136 @@
+"""The kubelet's side of resource claims: finds drivers in ``plugins_registry`` and calls them, lost and repeated too.
+
+As the stock kubelet: every socket in the folder is asked for its driver and gets the outcome; the first service in the
+driver's list that the kubelet knows is the one that is called; its health is followed for as long as it is there.
+Source: pkg/kubelet/pluginmanager and pkg/kubelet/cm/dra of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc.aio
+
+from gcushare.wire.protos import dra_health_pb2, dra_pb2, plugin_registration_pb2, services
+
+CALL_TIMEOUT_S = 45.0
+"""The kubelet's own."""
+_OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRef:
+    """A claim as the kubelet names it."""
+
+    uid: str
+    name: str
+    namespace: str = "default"
+
+    def message(self) -> dra_pb2.Claim:
+        """Build its message."""
+        return dra_pb2.Claim(uid=self.uid, name=self.name, namespace=self.namespace)
+
+
+class DraKubelet:
+    """One kubelet; leaving the block is its end, of which a driver hears nothing but the end of its streams.
+
+    ``known`` are the services that this kubelet calls, as registrations name them.
+    """
+
+    def __init__(self, root: Path, known: Sequence[str] = tuple(services.DRA_SERVICES)) -> None:
+        self.registry = root / "plugins_registry"
+        self.registry.mkdir(parents=True, exist_ok=True)
+        self._known = known
+        self._channel: grpc.aio.Channel | None = None
+        self._service = ""
+        self._follower: asyncio.Task[None] | None = None
+        self.health: dict[str, dra_health_pb2.DeviceHealth] = {}
+        """The last report, by device."""
+        self.reports = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._forget_driver()
+
+    async def find_driver(self) -> plugin_registration_pb2.PluginInfo | None:
+        """Ask the sockets in the registry, register the first driver that answers, and say so; None if none does."""
+        for socket in sorted(self.registry.glob("*.sock")):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+                    answer = await channel.unary_unary(services.GET_INFO)(b"", timeout=1.0)
+                    info = plugin_registration_pb2.PluginInfo.FromString(answer)
+                    error = await self._register(info)
+                    status = plugin_registration_pb2.RegistrationStatus(plugin_registered=not error, error=error)
+                    notify = channel.unary_unary(services.NOTIFY_REGISTRATION_STATUS)
+                    await notify(status.SerializeToString(), timeout=1.0)
+                return info
+        return None
+
+    async def prepare(
+        self, *claims: ClaimRef, timeout_s: float = CALL_TIMEOUT_S
+    ) -> dict[str, dra_pb2.NodePrepareResourceResponse]:
+        """Have claims prepared; the answers by uid.
+
+        Raises:
+            grpc.aio.AioRpcError: the call failed as a whole, or its answer did not come in time.
+        """
+        request = dra_pb2.NodePrepareResourcesRequest(claims=[each.message() for each in claims])
+        answer = await self._call(services.NODE_PREPARE_RESOURCES, request.SerializeToString(), timeout_s)
+        return dict(dra_pb2.NodePrepareResourcesResponse.FromString(answer).claims)
+
+    async def unprepare(self, *claims: ClaimRef, timeout_s: float = CALL_TIMEOUT_S) -> dict[str, str]:
+        """Have claims unprepared; the errors by uid.
+
+        Raises:
+            grpc.aio.AioRpcError: the call failed as a whole, or its answer did not come in time.
+        """
+        request = dra_pb2.NodeUnprepareResourcesRequest(claims=[each.message() for each in claims])
+        answer = await self._call(services.NODE_UNPREPARE_RESOURCES, request.SerializeToString(), timeout_s)
+        found = dra_pb2.NodeUnprepareResourcesResponse.FromString(answer).claims
+        return {uid: each.error for uid, each in found.items()}
+
+    async def prepare_and_lose_the_answer(self, *claims: ClaimRef) -> None:
+        """Have claims prepared and hear nothing of it, as a kubelet that is killed meanwhile."""
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await self.prepare(*claims)
+
+    async def _call(self, method: str, request: bytes, timeout_s: float) -> bytes:
+        assert self._channel is not None, "no driver is registered"
+        call = self._channel.unary_unary(f"/{services.DRA_SERVICES[self._service]}/{method}")
+        answer: bytes = await call(request, timeout=timeout_s)
+        return answer
+
+    async def _register(self, info: plugin_registration_pb2.PluginInfo) -> str:
+        chosen = next((each for each in info.supported_versions if each in self._known), "")
+        if info.type != services.DRA_PLUGIN_TYPE or not chosen:
+            return f"none of {list(info.supported_versions)} is supported by the kubelet ({list(self._known)})"
+        await self._forget_driver()
+        self._service = chosen
+        self._channel = grpc.aio.insecure_channel(f"unix:{info.endpoint}", options=_OPTIONS)
+        self._follower = asyncio.create_task(self._follow_health(self._channel), name="follow health")
+        return ""
+
+    async def _follow_health(self, channel: grpc.aio.Channel) -> None:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            async for message in channel.unary_stream(services.NODE_WATCH_RESOURCES)(b""):
+                devices = dra_health_pb2.NodeWatchResourcesResponse.FromString(message).devices
+                self.health = {each.device.device_name: each for each in devices}
+                self.reports += 1
+
+    async def _forget_driver(self) -> None:
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.wait((self._follower,))
+        if self._channel is not None:
+            await self._channel.close()
+        self._channel = self._follower = None

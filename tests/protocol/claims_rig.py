@@ -1,0 +1,211 @@
+"""The real claims driver in this process, between an API server double and the kubelet's side of claims."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+import grpc
+import grpc.aio
+
+from gcushare.claims_driver.app import ClaimsDriverApp
+from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, ClaimsDriverSettings, NodeSettings
+from gcushare.claims_driver.reporting import DriverMetrics
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.serving import ServeSettings
+from gcushare.runtime.shutdown import Shutdown
+from gcushare.vendors import ENFLAME
+from gcushare.wire.protos import podresources_pb2, services
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
+from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
+
+NODE = "node-1"
+NAMES = ENFLAME.claims
+SLICES = "resourceslices.resource.k8s.io"
+DEADLINE_S = 20.0
+
+
+class ClaimsRig:
+    """Started parts: ``api``, ``kubelet``, its podresources socket, and the driver of ``start`` and ``stop``."""
+
+    def __init__(self, cards: Sequence[int] = (16, 16), **node: Any) -> None:
+        self._sizes = cards
+        self._node_settings = node
+        self._stack = AsyncExitStack()
+        self._shutdown: Shutdown | None = None
+        self._running: asyncio.Task[int] | None = None
+        self.plugin_pods: list[str] = []
+        """Pods that hold units of the device plugin, by podresources."""
+        self.root = Path()
+        self.api: ApiServer
+        self.kubelet: DraKubelet
+        self.app: ClaimsDriverApp
+
+    async def __aenter__(self) -> Self:
+        self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="drv-")))
+        self.write_cards()
+        self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
+        self.api.kubeconfig(self.root / "kubeconfig")
+        self.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}})
+        self.kubelet = await self._stack.enter_async_context(DraKubelet(self.root))
+        await self._serve_pod_resources()
+        self._stack.push_async_callback(self.stop)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def directory(self) -> Path:
+        return self.root / "plugins" / NAMES.driver
+
+    def settings(self) -> ClaimsDriverSettings:
+        return ClaimsDriverSettings(
+            cards=ClaimCardSettings(vendor=ENFLAME, cards=f"simulated:{self.root / 'cards.json'}", poll_interval=0.2),
+            node=NodeSettings(node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings),
+            kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
+            serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
+            log=LogSettings(log_dir=None),
+        )
+
+    async def start(self, *, until_published: bool = True) -> None:
+        """Start the driver; until its slices stand there and the kubelet has registered it."""
+        metrics = DriverMetrics()
+        config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig"))
+        client = KubeClient(config, observer=metrics.observe_request)
+        self.app = ClaimsDriverApp(self.settings(), client, metrics)
+        self._shutdown = Shutdown()
+
+        async def run(shutdown: Shutdown) -> int:
+            async with client:
+                return await self.app.run(shutdown)
+
+        self._running = asyncio.create_task(run(self._shutdown), name="claims driver")
+        if until_published:
+            await self.until(lambda: bool(self.slices()) and self.app.observed.publisher.is_current, "slices stand")
+            await self.until_registered()
+
+    async def stop(self) -> None:
+        """End the driver as its DaemonSet does; nothing if it does not run."""
+        if self._shutdown is None or self._running is None:
+            return
+        self._shutdown.request("the test is over")
+        running, self._running, self._shutdown = self._running, None, None
+        assert await running == 0
+
+    @asynccontextmanager
+    async def another(self) -> AsyncIterator[ClaimsRig]:
+        """Have a second driver for the same node; it ends with the block."""
+        other = ClaimsRig(self._sizes, **self._node_settings)
+        other.root, other.api, other.kubelet = self.root, self.api, self.kubelet
+        try:
+            yield other
+        finally:
+            await other.stop()
+
+    async def until_registered(self) -> None:
+        """Have the kubelet find the driver."""
+
+        async def found() -> bool:
+            return await self.kubelet.find_driver() is not None
+
+        async with asyncio.timeout(DEADLINE_S):
+            while not await found():  # noqa: ASYNC110 - no one over there sets an event of ours
+                await asyncio.sleep(0.02)
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not holds():
+                    self._check_running()
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"not in {DEADLINE_S:g}s: {what}; problems: {self.app.observed.problems()}") from None
+
+    def _check_running(self) -> None:
+        if self._running is not None and self._running.done():
+            self._running.result()
+
+    def write_cards(self, sick: Mapping[int, str] | None = None) -> None:
+        cards = [
+            {"index": index, "uuid": f"uuid-{index}", "memory": f"{size}GiB"}
+            | ({"health": "unhealthy", "reason": sick[index]} if sick and index in sick else {})
+            for index, size in enumerate(self._sizes)
+        ]
+        half = self.root / "cards.half"
+        half.write_text(json.dumps({"cards": cards}))
+        half.replace(self.root / "cards.json")
+
+    def slices(self) -> list[dict[str, Any]]:
+        """The slices that stand there, in the scheduler's order."""
+        return sorted(self.api.store.list(SLICES), key=lambda each: str(each["metadata"]["name"]))
+
+    def devices(self) -> dict[str, dict[str, Any]]:
+        """The devices of all slices, in order."""
+        return {each["name"]: each for found in self.slices() for each in found["spec"].get("devices") or []}
+
+    def allocate(self, name: str, *results: Mapping[str, Any], namespace: str = "default") -> ClaimRef:
+        """Create a claim as the scheduler leaves it."""
+        whole = [{"request": "card", "driver": NAMES.driver, "pool": NODE, **each} for each in results]
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"devices": {"requests": [{"name": "card"}]}},
+            "status": {
+                "allocation": {"devices": {"results": whole}},
+                "reservedFor": [{"resource": "pods", "name": name, "uid": name}],
+            },
+        }
+        created = self.api.registry.put(body)
+        status = {"status": body["status"]}
+        key = Key(namespace, name)
+        self.api.registry.update(
+            BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, status), status_only=True
+        )
+        return ClaimRef(created["metadata"]["uid"], name, namespace)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask the driver's own port."""
+        assert self.app.server is not None
+        async with aiohttp.ClientSession() as session, session.get(f"{self.app.server.url}{path}") as answer:
+            return answer.status, await answer.text()
+
+    async def _serve_pod_resources(self) -> None:
+        async def answer(_request: bytes, _context: object) -> bytes:
+            response = podresources_pb2.ListPodResourcesResponse()
+            for name in self.plugin_pods:
+                container = response.pod_resources.add(name=name, namespace="default").containers.add(name="main")
+                container.devices.add(resource_name=ENFLAME.memory_resource, device_ids=["0"])
+            return response.SerializeToString()
+
+        server = grpc.aio.server()
+        handler = grpc.unary_unary_rpc_method_handler(answer)
+        name = services.short_name(services.POD_RESOURCES_LIST)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(services.POD_RESOURCES_SERVICE, {name: handler}),)
+        )
+        (self.root / "pod-resources").mkdir()
+        server.add_insecure_port(f"unix:{self.root / 'pod-resources' / 'kubelet.sock'}")
+        await server.start()
+        self._stack.push_async_callback(server.stop, None)
+
+
+def share(device: str, gib: int, **more: Any) -> dict[str, Any]:
+    """A share as an allocation's result has it."""
+    return {"device": device, "consumedCapacity": {"memory": f"{gib}Gi"}, "shareID": "b" * 36} | more

@@ -1,0 +1,199 @@
+"""The claims driver over its real wire: the kubelet's calls, registration, slices, health and its own port."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver import Deletion
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.kubelet.dra import ClaimRef, DraKubelet
+from tests.protocol.claims_rig import NAMES, NODE, SLICES, ClaimsRig, share
+
+
+@pytest_asyncio.fixture
+async def rig() -> AsyncIterator[ClaimsRig]:
+    async with ClaimsRig() as running:
+        await running.start()
+        yield running
+
+
+async def test_a_claim_is_prepared_and_unprepared_and_each_call_may_be_repeated(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-1", 4))
+    await rig.kubelet.prepare_and_lose_the_answer(claim)
+    answers = [(await rig.kubelet.prepare(claim))[claim.uid] for _ in range(2)]
+    assert answers[0] == answers[1]
+    (device,) = answers[0].devices
+    assert (device.pool_name, device.device_name, list(device.request_names)) == (NODE, "card-1", ["card"])
+    assert device.share_id == "b" * 36
+    assert list(device.cdi_device_ids) == [f"{NAMES.driver}/claim={claim.uid}"]
+    for _ in range(2):
+        assert await rig.kubelet.unprepare(claim) == {claim.uid: ""}
+    assert list((rig.root / "cdi").iterdir()) == []
+
+
+async def test_an_older_kubelet_is_served_by_v1beta1(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    async with DraKubelet(rig.root, known=("v1beta1.DRAPlugin",)) as older:
+        assert await older.find_driver() is not None
+        assert (await older.prepare(claim))[claim.uid].error == ""
+
+
+async def test_a_kubelet_that_knows_no_version_of_ours_is_reported(rig: ClaimsRig) -> None:
+    async with DraKubelet(rig.root, known=("v2.DRAPlugin",)) as newer:
+        await newer.find_driver()
+    problem = rig.app.observed.problems()["registration"]
+    assert problem.startswith("the kubelet refused the driver: none of ['v1.DRAPlugin', 'v1beta1.DRAPlugin']")
+
+
+async def test_one_claim_that_cannot_be_prepared_keeps_no_other_back(rig: ClaimsRig) -> None:
+    good = rig.allocate("good", share("card-0", 4))
+    elsewhere = rig.allocate("elsewhere", share("card-0", 4, pool="node-2"))
+    gone = ClaimRef("no-such-uid", "gone")
+    answers = await rig.kubelet.prepare(elsewhere, gone, good)
+    assert answers[good.uid].error == ""
+    assert answers[elsewhere.uid].error == (
+        "claim default/elsewhere: device 'card-0' is in pool 'node-2', and this node serves 'node-1' alone"
+    )
+    assert answers[gone.uid].error == "claim default/gone: the claim does not exist any more; delete the pod"
+
+
+async def test_a_prepared_claim_needs_no_api_server(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    first = await rig.kubelet.prepare(claim)
+    await rig.api.stop()
+    assert await rig.kubelet.prepare(claim) == first
+    assert await rig.kubelet.unprepare(claim) == {claim.uid: ""}
+
+
+async def test_a_restarted_driver_knows_its_claims(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    first = await rig.kubelet.prepare(claim)
+    await rig.stop()
+    await rig.start()
+    assert await rig.kubelet.prepare(claim) == first
+
+
+async def test_a_removed_socket_is_served_again(rig: ClaimsRig) -> None:
+    socket = rig.root / "plugins_registry" / f"{NAMES.driver}-reg.sock"
+    socket.unlink()
+    await rig.until(socket.exists, "the registration socket is there again")
+    await rig.until_registered()
+    claim = rig.allocate("one", share("card-0", 4))
+    assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
+
+
+async def test_a_second_driver_waits_until_the_first_has_ended(rig: ClaimsRig) -> None:
+    async with rig.another() as other:
+        await other.start(until_published=False)
+        await other.until(
+            lambda: "another driver" in other.app.observed.problems().get("registration", ""), "it says why it waits"
+        )
+        assert other.app.observed.problems()["registration"].startswith(f"another driver, {NAMES.driver}, serves")
+        assert rig.app.observed.problems() == {}
+        await rig.stop()
+        waiting = "the kubelet has not registered the driver yet"
+        await other.until(lambda: other.app.observed.registration.problem == waiting, "it serves")
+
+
+async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRig) -> None:
+    assert list(rig.devices()) == ["card-0", "card-1", "card-0-whole", "card-1-whole"]
+
+    def taints(device: str) -> list[str]:
+        return [taint["key"] for taint in rig.devices()[device].get("taints", [])]
+
+    rig.write_cards({1: "it smokes"})
+    sick = f"{NAMES.driver}/sick"
+    await rig.until(lambda: taints("card-1") == [sick], "card 1 is tainted")
+    cordon = {"metadata": {"annotations": {ENFLAME.cordon_annotation: "0"}}}
+    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, cordon))
+    cordoned = f"{NAMES.driver}/cordoned"
+    await rig.until(lambda: taints("card-0-whole") == [cordoned], "card 0 is tainted")
+    generations = {each["spec"]["pool"]["generation"] for each in rig.slices()}
+    assert len(generations) == 1
+    uids = {each["metadata"]["uid"] for each in rig.slices()}
+    for each in rig.slices():
+        rig.api.registry.delete(
+            BY_NAME["resourceslices.resource.k8s.io"], Key("", each["metadata"]["name"]), Deletion()
+        )
+    await rig.until(
+        lambda: len(rig.slices()) == 2 and not {each["metadata"]["uid"] for each in rig.slices()} & uids,
+        "the slices are there again",
+    )
+
+
+async def test_the_card_in_use_is_listed_first_and_nothing_is_written_while_the_order_stays(rig: ClaimsRig) -> None:
+    first, second = rig.allocate("one", share("card-1", 4)), rig.allocate("two", share("card-1", 4))
+    await rig.kubelet.prepare(first)
+    await rig.until(lambda: next(iter(rig.devices())) == "card-1", "the card in use comes first")
+    await rig.until(lambda: rig.app.observed.publisher.is_current, "the slices are written")
+    versions = [each["metadata"]["resourceVersion"] for each in rig.slices()]
+    await rig.kubelet.prepare(second)
+    assert rig.app.observed.publisher.is_current
+    assert [each["metadata"]["resourceVersion"] for each in rig.slices()] == versions
+
+
+async def test_slices_belong_to_the_node(rig: ClaimsRig) -> None:
+    node = rig.api.store.get("nodes", NODE, "")
+    assert node is not None
+    for each in rig.slices():
+        (owner,) = each["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", NODE, node["metadata"]["uid"])
+
+
+async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsRig) -> None:
+    kubelet = rig.kubelet
+    await rig.until(lambda: set(kubelet.health) == set(rig.devices()), "every device is reported")
+    rig.write_cards({0: "it smokes"})
+    await rig.until(lambda: kubelet.health["card-0"].message == "it smokes", "the sick card is reported")
+    assert kubelet.health["card-0"].health == kubelet.health["card-0-whole"].health == 2
+    assert kubelet.health["card-1"].health == 1
+
+
+async def test_nothing_is_offered_while_pods_hold_the_device_plugins_units() -> None:
+    async with ClaimsRig() as rig:
+        rig.plugin_pods = ["old-pod"]
+        await rig.start(until_published=False)
+        await rig.until(lambda: "default/old-pod" in rig.app.observed.problems().get("cards", ""), "it names the pod")
+        assert rig.api.store.list(SLICES) == []
+        rig.plugin_pods = []
+        await rig.until(lambda: bool(rig.slices()), "the slices are published")
+
+
+async def test_an_unreadable_checkpoint_is_made_of_the_claims_in_the_cluster(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    await rig.kubelet.prepare(claim)
+    await rig.stop()
+    (rig.directory / "checkpoint.json").write_text("{")
+    await rig.start()
+    assert set(rig.app.observed.prepared.claims) == {claim.uid}
+    assert (rig.directory / "checkpoint.json.unreadable-1").read_text() == "{"
+    await rig.until(
+        lambda: any(each["reason"] == "CheckpointUnreadable" for each in rig.api.store.list("events")), "an event"
+    )
+
+
+async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    await rig.kubelet.prepare(claim)
+    status, text = await rig.get("/status")
+    document = json.loads(text)
+    assert (status, document["problems"]) == (200, {})
+    assert [each["claim"] for each in document["claims"]] == ["default/one"]
+    assert (await rig.get("/healthz"))[0] == (await rig.get("/readyz"))[0] == 200
+    _, metrics = await rig.get("/metrics")
+    assert 'gcushare_claims_driver_prepared_claims{node="node-1",vendor="enflame"} 1.0' in metrics
+    assert 'gcushare_claims_driver_call_seconds_count{call="NodePrepareResources",outcome="ok"} 1.0' in metrics
+    assert "gcushare_claims_driver_card_prepared_bytes" in metrics
+
+
+async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> None:
+    await rig.stop()
+    assert list((rig.root / "plugins_registry").iterdir()) == []
+    assert not (rig.directory / "dra.sock").exists()
+    assert len(rig.slices()) == 2, "the kubelet deletes them if no driver comes back"

@@ -161,6 +161,10 @@ async def test_nothing_is_offered_while_pods_hold_the_device_plugins_units() -> 
         await rig.start(until_published=False)
         await rig.until(lambda: "default/old-pod" in rig.app.observed.problems().get("cards", ""), "it names the pod")
         assert rig.api.store.list(SLICES) == []
+        await rig.until_registered()
+        claim = rig.allocate("early", share("card-0", 4))
+        refused = (await rig.kubelet.prepare(claim))[claim.uid].error
+        assert "hold units of enflame.com/gcu-memory" in refused, "a claim allocated before does not get them either"
         rig.plugin_pods = []
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
 

@@ -44,14 +44,20 @@ from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
+from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
+from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
+from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
 from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
+from gcushare.wire.protos.dra_pb2 import Claim as PrepareClaim
+from gcushare.wire.protos.dra_pb2 import NodePrepareResourcesRequest
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 from gcushare.wire.untrusted_yaml import load_yaml
 from tests.unit.status_documents import FIRST
@@ -209,9 +215,28 @@ def _settings(text: str) -> object:
 
 AN_OVER_USE = {"since": "2026-11-22T03:00:00Z", "cards": {"0": {"used": 2, "granted": 1, "peak": 3}}}
 
+A_RESULT = {"request": "card", "driver": "d", "pool": "n", "device": "card-0", "consumedCapacity": {"memory": "4Gi"}}
+A_CLAIM = {"metadata": {"name": "c"}, "status": {"allocation": {"devices": {"results": [A_RESULT]}}}}
+A_SLICE = {
+    "spec": {
+        "driver": "d",
+        "nodeName": "n",
+        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 2},
+        "devices": [{"name": "card-0", "attributes": {"index": {"int": 0}}, "capacity": {"memory": {"value": "16Gi"}}}],
+    }
+}
+A_PREPARED_DEVICE = {"request": "card", "device": "card-0", "index": 0, "memoryBytes": 1}
+A_CLAIMS_CHECKPOINT = {
+    "version": 1,
+    "claims": {"u": {"uid": "u", "namespace": "d", "name": "c", "devices": [A_PREPARED_DEVICE]}},
+}
+
 JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
     PLUGIN_STATUS: encoded(A_STATUS),
+    CLAIMS_CHECKPOINT: encoded(A_CLAIMS_CHECKPOINT),
+    RESOURCE_CLAIM: encoded(A_CLAIM),
+    RESOURCE_SLICE: encoded(A_SLICE),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),
     POD_DEMAND: encoded(A_POD),
@@ -255,6 +280,10 @@ DECODERS: dict[str, Decoder] = {
     ),
     "kubelet checkpoint": Decoder(_checkpoint, (encoded(CHECKPOINT),), DeviceError),
     "podresources": Decoder(_holdings, (_pod_resources("000", "001", "0é", "card-1"), _pod_resources("000", "0 \t"))),
+    "preparing claims": Decoder(
+        lambda body: read_message(NodePrepareResourcesRequest, body),
+        (NodePrepareResourcesRequest(claims=[PrepareClaim(uid="u", name="n", namespace="d")]).SerializeToString(),),
+    ),
     "preferred allocation": Decoder(decode_preferred_request, (_preferred(),)),
     "allocate": Decoder(decode_allocate_request, (_allocate(),)),
     "filter": Decoder(

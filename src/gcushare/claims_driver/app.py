@@ -110,7 +110,7 @@ class ClaimsDriverApp:
             self._prepared,
             self._claims,
             self._health,
-            inventory=lambda: self._agent.inventory,
+            inventory=self._agent.inventory_to_grant,
             pool=node,
             clock=time.perf_counter,
             observe=self.metrics.observe_call,

@@ -12,6 +12,7 @@ from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
 from gcushare.claims_driver.slice_publisher import SlicePublisher
 from gcushare.core.cards import BOTH_MODES, Inventory
+from gcushare.core.errors import RetryableError
 from gcushare.core.units import MemoryUnit
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.choices import Reserve
@@ -98,6 +99,17 @@ class NodeAgent:
                 f"({', '.join(self._plugin_pods)}): its cards are offered to claims once these pods have ended"
             )
         return ""
+
+    def inventory_to_grant(self) -> Inventory:
+        """The cards, for a claim that is to be prepared.
+
+        Raises:
+            RetryableError: they are not known yet, or pods still hold them through the device plugin.
+        """
+        if problem := self.problem:
+            raise RetryableError(problem)
+        assert self.inventory is not None
+        return self.inventory
 
     def _update(self) -> None:
         if self._cards is None or not self._cards.cards:

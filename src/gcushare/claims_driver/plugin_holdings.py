@@ -7,43 +7,19 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import grpc
-import grpc.aio
-
 from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.node.pod_resources import list_pod_resources
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.pod_resources import decode_holdings
-from gcushare.wire.protos import services
 
 logger = logging.getLogger(__name__)
 
-LIST_TIMEOUT_S = 5.0
 POLL_S = 2.0
 
 
-async def list_plugin_pods(socket: Path, vendor: Vendor) -> tuple[str, ...]:
-    """The pods, ``namespace/name``, whose containers hold memory units or whole cards by the kubelet's own record.
-
-    Raises:
-        RetryableError: podresources does not answer, or with something else.
-    """
-    options = [("grpc.max_receive_message_length", services.POD_RESOURCES_ANSWER_LIMIT_BYTES)]
-    try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
-            body = await channel.unary_unary(services.POD_RESOURCES_LIST)(b"", timeout=LIST_TIMEOUT_S)
-        found = decode_holdings(body, vendor.memory_resource, vendor.whole_card_resource)
-    except grpc.aio.AioRpcError as error:
-        raise RetryableError(f"podresources at {socket}: {error.code().name} {error.details()}") from error
-    except RemoteContractError as error:
-        raise RetryableError(f"podresources at {socket}: {error}") from error
-    return tuple(sorted({holding.pod for holding in found}))
-
-
-async def wait_until_free(
-    socket: Path, vendor: Vendor, on_read: Callable[[Sequence[str]], None], *, poll_s: float = POLL_S
-) -> None:
-    """Report the holding pods at each change until there are none; ``on_read`` is called with none at the end.
+async def wait_until_free(socket: Path, vendor: Vendor, on_read: Callable[[Sequence[str]], None]) -> None:
+    """Report the holding pods, ``namespace/name``, at each change until there are none.
 
     The device plugin offers nothing on a node that serves claims, so once there are none none come back.
     """
@@ -51,15 +27,17 @@ async def wait_until_free(
     failure = ""
     while True:
         try:
-            pods = await list_plugin_pods(socket, vendor)
-        except RetryableError as error:
+            body = await list_pod_resources(socket)
+            found = decode_holdings(body, vendor.memory_resource, vendor.whole_card_resource)
+        except (RetryableError, RemoteContractError) as error:
             if str(error) != failure:
                 logger.warning("the kubelet's record cannot be read; will retry %s", fields(reason=error))
             failure = str(error)
         else:
+            pods = tuple(sorted({holding.pod for holding in found}))
             if pods != before:
                 on_read(pods)
             before, failure = pods, ""
             if not pods:
                 return
-        await asyncio.sleep(poll_s)
+        await asyncio.sleep(POLL_S)

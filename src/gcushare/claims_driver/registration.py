@@ -15,10 +15,11 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from gcushare.core.errors import RetryableError
+from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.logs import fields
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
+from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.protos import plugin_registration_pb2 as pb
 from gcushare.wire.protos import services
 
@@ -112,7 +113,7 @@ class Registration:
         ).SerializeToString()
 
     async def _notify(self, request: bytes, _context: object) -> bytes:
-        status = pb.RegistrationStatus.FromString(request)
+        status = read_message(pb.RegistrationStatus, request)
         if status.plugin_registered:
             self.problem = ""
             self.registrations += 1
@@ -187,6 +188,6 @@ async def _ask_name(registry_socket: Path) -> str | None:
     try:
         async with grpc.aio.insecure_channel(f"unix:{registry_socket}", options=_OPTIONS) as channel:
             answer = await channel.unary_unary(services.GET_INFO)(b"", timeout=PROBE_TIMEOUT_S)
-    except grpc.aio.AioRpcError:
+    except (grpc.aio.AioRpcError, RemoteContractError):
         return None
-    return str(pb.PluginInfo.FromString(answer).name)
+    return str(read_message(pb.PluginInfo, answer).name)

@@ -15,10 +15,11 @@ import grpc
 from gcushare.claims_driver.health_stream import HealthStream
 from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.core.cards import Inventory
-from gcushare.core.errors import GcushareError, NotFoundError, Refused, RetryableError
+from gcushare.core.errors import GcushareError, NotFoundError, Refused
 from gcushare.runtime.logs import fields
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.protos import dra_pb2 as pb
 from gcushare.wire.protos import services
 
@@ -41,7 +42,7 @@ class CallObserver(Protocol):
 
 
 class ClaimsService:
-    """The services of one driver on one node. ``inventory`` answers with the cards, None before they are known."""
+    """The services of one driver on one node. ``inventory`` answers with the cards, or says why none may be given."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class ClaimsService:
         reader: ClaimReader,
         health: HealthStream,
         *,
-        inventory: Callable[[], Inventory | None],
+        inventory: Callable[[], Inventory],
         pool: str,
         clock: Callable[[], float],
         observe: CallObserver,
@@ -79,7 +80,7 @@ class ClaimsService:
 
     async def _node_prepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodePrepareResourcesResponse()
-        claims = pb.NodePrepareResourcesRequest.FromString(request).claims
+        claims = read_message(pb.NodePrepareResourcesRequest, request).claims
         outcomes = await asyncio.gather(
             *(self._answer(services.NODE_PREPARE_RESOURCES, claim, self._prepare) for claim in claims)
         )
@@ -92,7 +93,7 @@ class ClaimsService:
 
     async def _node_unprepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodeUnprepareResourcesResponse()
-        for claim in pb.NodeUnprepareResourcesRequest.FromString(request).claims:
+        for claim in read_message(pb.NodeUnprepareResourcesRequest, request).claims:
             _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, self._unprepare)
             response.claims[claim.uid].error = error
         return response.SerializeToString()
@@ -109,10 +110,7 @@ class ClaimsService:
             found = await self._reader.get_claim(claim.namespace, claim.name)
         except NotFoundError as error:
             raise Refused("the claim does not exist any more; delete the pod") from error
-        inventory = self._inventory()
-        if inventory is None:
-            raise RetryableError("this node's cards are not known yet; the kubelet calls again")
-        return self._prepared.prepare(found, claim.uid, inventory)
+        return self._prepared.prepare(found, claim.uid, self._inventory())
 
     async def _unprepare(self, claim: pb.Claim) -> None:
         self._prepared.unprepare(claim.uid)

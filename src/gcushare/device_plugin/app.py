@@ -25,6 +25,7 @@ from gcushare.device_plugin.api_server import (
     PodHandler,
 )
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
+from gcushare.device_plugin.kubelet.claims_conflict import ClaimsConflict
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
@@ -165,7 +166,13 @@ class PluginApp:
             socket,
             service.handler(),
             devices,
-            find_conflict=conflicts.find if conflicts is not None else None,
+            find_conflict=ClaimsConflict(
+                self._settings.kubelet.pod_resources_socket,
+                vendor.claims.driver,
+                resource,
+                clock=self._adapters.clock.monotonic,
+                then=conflicts.find if conflicts is not None else None,
+            ).find,
             on_registered=parts.reconciler.check_soon,
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),
             sockets=self._adapters.sockets,

@@ -1,0 +1,51 @@
+"""One reading of the kubelet's own record of which container holds what (podresources)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from gcushare.core.errors import RetryableError
+from gcushare.wire.kubelet.messages import read_message
+from gcushare.wire.protos import podresources_pb2 as pb
+from gcushare.wire.protos import services
+
+LIST_TIMEOUT_S = 5.0
+
+
+async def list_pod_resources(socket: Path) -> bytes:
+    """The encoded ListPodResourcesResponse, over a connection of its own.
+
+    Raises:
+        RetryableError: the kubelet does not answer.
+    """
+    options = [("grpc.max_receive_message_length", services.POD_RESOURCES_ANSWER_LIMIT_BYTES)]
+    try:
+        async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
+            body: bytes = await channel.unary_unary(services.POD_RESOURCES_LIST)(b"", timeout=LIST_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        raise RetryableError(f"podresources at {socket}: {error.code().name} {error.details()}") from error
+    return body
+
+
+async def list_claiming_pods(socket: Path, driver: str) -> tuple[str, ...]:
+    """The pods, ``namespace/name``, that hold claims which a driver prepared.
+
+    Raises:
+        RetryableError, RemoteContractError: the kubelet does not answer, or with something else.
+    """
+    response = read_message(pb.ListPodResourcesResponse, await list_pod_resources(socket))
+    return tuple(
+        sorted(
+            f"{pod.namespace}/{pod.name}"
+            for pod in response.pod_resources
+            if any(
+                resource.driver_name == driver
+                for container in pod.containers
+                for claim in container.dynamic_resources
+                for resource in claim.claim_resources
+            )
+        )
+    )

@@ -1,4 +1,4 @@
-"""Our claims driver beside a kubelet: device classes, claims and their pods, and what the containers were given."""
+"""Our claims driver with a kubelet: device classes, claims and their pods, and what the containers were given."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_amounts_between_two_units_count_as_the_scheduler_rounds_them(tmp_path: 
 @pytest.mark.parametrize(
     ("claim", "uid", "reason"),
     [
-        pytest.param(a_claim("new", a_result("card-0", 4)), "old", "made again", id="another claim of that name"),
+        pytest.param(a_claim("new", a_result("card-0", 4)), "old", "recreated", id="another claim of that name"),
         pytest.param(a_claim("c"), "c", "not allocated", id="no result"),
         pytest.param(ResourceClaim(), "", "not allocated", id="no allocation"),
         pytest.param(a_claim("c", a_result("card-0", 4, pool="b")), "c", "this node serves 'node-1'", id="other node"),
@@ -147,7 +147,7 @@ def test_unpreparing_is_repeatable_and_knows_no_unknown_claim(tmp_path: Path) ->
     prepared.prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
     for _ in range(2):
         prepared.unprepare("one")
-        prepared.unprepare("never-heard-of")
+        prepared.unprepare("never-prepared")
     assert prepared.claims == {}
     assert list((tmp_path / "cdi").iterdir()) == []
 

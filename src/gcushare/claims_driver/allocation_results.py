@@ -30,7 +30,7 @@ def read_devices(claim: ResourceClaim, uid: str, driver: str, pool: str) -> tupl
     """
     if claim.metadata.uid != uid:
         raise Refused(
-            f"the claim has uid {claim.metadata.uid!r} now, not {uid!r}: it was deleted and made again; delete the pod"
+            f"the claim has uid {claim.metadata.uid!r} now, not {uid!r}: it was deleted and recreated; delete the pod"
         )
     results = claim.results_of(driver)
     if not results:

@@ -181,7 +181,7 @@ class ClaimsDriverApp:
             group.create_task(self._wait_for_plugin_pods(), name="plugin's holdings")
 
     async def _load_checkpoint(self) -> None:
-        """Read the checkpoint; one that cannot be understood is made of the API server's claims, however long it takes.
+        """Read the checkpoint, or rebuild an unreadable one from the API server's claims, however long that takes.
 
         Until then nothing is served: the kubelet waits for a driver that is away.
         """
@@ -203,11 +203,11 @@ class ClaimsDriverApp:
         try:
             self._prepared.load()
         except RemoteContractError as error:
-            self._announce("CheckpointUnreadable", f"{error}; it is made again of the claims on this node")
+            self._announce("CheckpointUnreadable", f"{error}; it is rebuilt from the claims on this node")
             found = await self._claims.list_claims(self._driver, self._node_name)
             aside = self._prepared.rebuild(found)
             logger.error(
-                "the checkpoint was unreadable and was made again %s",
+                "the checkpoint was unreadable and was rebuilt %s",
                 fields(reason=error, copy=aside, claims=len(self._prepared.claims)),
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gcushare._version import __version__
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings.declare import Program
 
 PROGRAM = Program(
@@ -22,7 +22,7 @@ PROGRAM = Program(
 )
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the command; returns its exit code."""
 
     def start(settings: ClaimsDriverSettings) -> int:
@@ -31,4 +31,4 @@ def main(surroundings: Surroundings | None = None) -> int:
 
         return run(lambda shutdown: run_claims_driver(settings, shutdown))
 
-    return run_program(PROGRAM, start, log_settings=lambda settings: settings.log, surroundings=surroundings)
+    return run_program(PROGRAM, start, log_settings=lambda settings: settings.log, process=process)

@@ -1,4 +1,4 @@
-"""Keeps the node's ResourceSlices as they should be, whoever changes or deletes them.
+"""Keeps the node's ResourceSlices as they should be, also after others change or delete them.
 
 The kubelet deletes all slices of its node when it starts, and a driver's when that has been away for a while; the watch
 brings that here and they are written again. All slices of a pool carry one generation, and a reader uses none of them

@@ -38,7 +38,7 @@ class ClaimRef:
 
 
 class DraKubelet:
-    """One kubelet; leaving the block is its end, of which a driver hears nothing but the end of its streams.
+    """One kubelet; leaving the block ends it, and a driver notices only the end of its streams.
 
     ``known`` are the services that this kubelet calls, as registrations name them.
     """

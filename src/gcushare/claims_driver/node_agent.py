@@ -116,7 +116,7 @@ class NodeAgent:
             return
         self.inventory = self._count(self._cards)
         self._health.offer(self.inventory)
-        self._cdi.note_holders(len(self._prepared.claims))
+        self._cdi.update_holders(len(self._prepared.claims))
         self._cdi.offer(self.inventory)
         if self._node is None or self._plugin_pods is None:
             return

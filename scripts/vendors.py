@@ -26,6 +26,7 @@ BOTH = "both"
 _CHARTS = {
     "gcushare-device-plugin": "gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart",
     "gcushare-scheduler-extender": "gcushare-scheduler-extender/build-and-deploy/gcushare-scheduler-extender-chart",
+    "gcushare-claims": "gcushare/charts/gcushare-claims",
 }
 
 
@@ -55,6 +56,12 @@ def _words(vendor: Vendor) -> dict[str, object]:
         "urlPrefix": vendor.url_prefix,
         "inventory": vendor.inventory_annotation,
         "record": ",".join(astuple(vendor.record)),
+        "claims": {
+            "driver": vendor.claims.driver,
+            "memoryClass": vendor.claims.memory_class,
+            "wholeClass": vendor.claims.whole_class,
+            "templatePrefix": vendor.claims.template_prefix,
+        },
     }
 
 

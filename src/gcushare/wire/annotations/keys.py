@@ -30,5 +30,11 @@ CARDS = "gcushare.io/cards"
 COMPUTE_SHARE = "gcushare.io/compute-share"
 """On the pod, by its author: ``proportional`` asks for compute in proportion to memory, where MPS limits its node."""
 
+CLAIMED_RESOURCE = "gcushare.io/claimed-resource"
+"""On the pod, by the admission policy: the memory resource that it replaced with a claim."""
+CLAIMED_UNITS = "gcushare.io/claimed-units"
+"""On the pod, by the admission policy: the units per container that it replaced, ``main=3,helper=2`` in the pod's order
+with init containers first. The sum that holds is in the template's name (``core.claims``)."""
+
 PROPORTIONAL = "proportional"
 MODE_WHOLE = "whole"

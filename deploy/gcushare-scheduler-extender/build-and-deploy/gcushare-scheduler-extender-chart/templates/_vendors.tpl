@@ -22,7 +22,13 @@
       ],
       "urlPrefix": "/gcushare-scheduler",
       "inventory": "gcushare.io/enflame-inventory",
-      "record": "enflame.com/gcu-device-id,enflame.com/gcu-device-memory,enflame.com/gcu-device-memory-request,enflame.com/gcu-device-assigned,enflame.com/gcu-device-assign-time"
+      "record": "enflame.com/gcu-device-id,enflame.com/gcu-device-memory,enflame.com/gcu-device-memory-request,enflame.com/gcu-device-assigned,enflame.com/gcu-device-assign-time",
+      "claims": {
+        "driver": "enflame.gcushare.io",
+        "memoryClass": "gcu-memory.gcushare.io",
+        "wholeClass": "gcu.gcushare.io",
+        "templatePrefix": "gcu-memory"
+      }
     },
     "aliyun": {
       "nameSuffix": "-aliyun",
@@ -44,7 +50,13 @@
       ],
       "urlPrefix": "/gpushare-scheduler",
       "inventory": "gcushare.io/aliyun-inventory",
-      "record": "ALIYUN_COM_GPU_MEM_IDX,ALIYUN_COM_GPU_MEM_DEV,ALIYUN_COM_GPU_MEM_POD,ALIYUN_COM_GPU_MEM_ASSIGNED,ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+      "record": "ALIYUN_COM_GPU_MEM_IDX,ALIYUN_COM_GPU_MEM_DEV,ALIYUN_COM_GPU_MEM_POD,ALIYUN_COM_GPU_MEM_ASSIGNED,ALIYUN_COM_GPU_MEM_ASSUME_TIME",
+      "claims": {
+        "driver": "aliyun.gcushare.io",
+        "memoryClass": "gpu-mem.gcushare.io",
+        "wholeClass": "gpu.gcushare.io",
+        "templatePrefix": "gpu-mem"
+      }
     }
   },
   "policies": {

@@ -1,0 +1,170 @@
+{{/*
+What both admission policies compute about a pod: dict root, vendor (its words). The mutating policy changes a pod whose
+problem is empty; the validating one refuses a pod in which the resource was left, and says the problem.
+*/}}
+{{- define "gcushare-claims.variables" -}}
+{{- $memory := .vendor.memoryResource -}}
+- name: options
+  expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
+- name: inits
+  expression: "has(object.spec.initContainers) ? object.spec.initContainers : []"
+- name: containers
+  expression: "variables.inits + object.spec.containers"
+# What each container asks for, as it is written; limits and requests are equal where Kubernetes accepts the pod.
+- name: asked
+  expression: >-
+    variables.containers.transformMapEntry(i, c, {c.name:
+    has(c.resources) && has(c.resources.limits) && '{{ $memory }}' in c.resources.limits ?
+    string(c.resources.limits['{{ $memory }}']) : '0'})
+- name: units
+  expression: >-
+    variables.asked.transformMap(name, amount, quantity(amount).isInteger() ? quantity(amount).asInteger() : 0)
+# The container whose amount cannot be used, or nothing.
+- name: odd
+  expression: >-
+    variables.containers.filter(c, !quantity(variables.asked[c.name]).isInteger() ||
+    variables.units[c.name] < 0 || variables.units[c.name] > {{ include "gcushare-claims.maxUnits" . }}).map(c, c.name)
+# Kubernetes refuses these pods, if the resource is left in them.
+- name: unequal
+  expression: >-
+    variables.containers.filter(c, has(c.resources) && has(c.resources.requests) &&
+    '{{ $memory }}' in c.resources.requests && (!has(c.resources.limits) || !('{{ $memory }}' in c.resources.limits) ||
+    quantity(string(c.resources.requests['{{ $memory }}'])).compareTo(quantity(variables.asked[c.name])) != 0))
+    .map(c, c.name)
+# Kubernetes' effective request: the containers and sidecars together, or an init container beside the sidecars that
+# were started before it, whichever is more.
+- name: initNames
+  expression: "variables.inits.map(c, c.name)"
+- name: sidecars
+  expression: "variables.inits.filter(c, has(c.restartPolicy) && c.restartPolicy == 'Always').map(c, c.name)"
+- name: running
+  expression: >-
+    object.spec.containers.map(c, variables.units[c.name]).sum() +
+    variables.sidecars.map(name, variables.units[name]).sum()
+- name: total
+  expression: >-
+    (variables.initNames.map(name, variables.units[name] + variables.sidecars.filter(other,
+    variables.initNames.indexOf(other) < variables.initNames.indexOf(name)).map(other,
+    variables.units[other]).sum()) + [variables.running]).max()
+- name: isCardsRead
+  expression: >-
+    !('{{ .keys.cards }}' in variables.options) || variables.options['{{ .keys.cards }}'].matches('^([1-9]|1[0-6])$')
+- name: cards
+  expression: >-
+    '{{ .keys.cards }}' in variables.options && variables.isCardsRead ? int(variables.options['{{ .keys.cards }}']) : 1
+- name: uneven
+  expression: >-
+    variables.containers.filter(c, variables.units[c.name] % variables.cards != 0).map(c, c.name)
+- name: unkept
+  expression: >-
+    ['{{ .keys.useCards }}', '{{ .keys.avoidCards }}'].filter(key, key in variables.options) +
+    {{ .kept }}.transformList(key, values, key in variables.options && !(variables.options[key] in values), key)
+- name: problem
+  expression: >-
+    variables.odd.size() > 0 ?
+    'container "' + variables.odd[0] + '" asks for {{ $memory }}: ' + variables.asked[variables.odd[0]] +
+    '; a whole number from 0 to {{ include "gcushare-claims.maxUnits" . }} is accepted: correct limits and requests' :
+    variables.unequal.size() > 0 ?
+    'container "' + variables.unequal[0] + '" has other requests than limits of {{ $memory }}: ' +
+    'set the limit and leave the request out' :
+    variables.total > {{ include "gcushare-claims.maxUnits" . }} ?
+    'the containers ask for {{ $memory }}: ' + string(variables.total) +
+    ' together; at most {{ include "gcushare-claims.maxUnits" . }} is accepted: ask for less' :
+    variables.containers.exists(c, has(c.resources) && has(c.resources.limits) &&
+    '{{ .vendor.wholeCardResource }}' in c.resources.limits) ?
+    'the pod asks for {{ $memory }} and for {{ .vendor.wholeCardResource }}; one of both is accepted: ' +
+    'ask for memory or for whole cards' :
+    variables.containers.exists(c, has(c.resources) && has(c.resources.limits) &&
+    '{{ .vendor.countResource }}' in c.resources.limits &&
+    string(c.resources.limits['{{ .vendor.countResource }}']) != '1') ?
+    'a container asks for more than 1 {{ .vendor.countResource }} beside {{ $memory }}; only 1 is accepted: ' +
+    'for several cards use the annotation {{ .keys.cards }}' :
+    !variables.isCardsRead ?
+    'annotation {{ .keys.cards }} is "' + variables.options['{{ .keys.cards }}'] +
+    '"; a number from 1 to 16 is accepted: correct it or leave it out' :
+    variables.uneven.size() > 0 ?
+    'container "' + variables.uneven[0] + '" asks for ' + variables.asked[variables.uneven[0]] +
+    ' {{ $memory }}, which ' + string(variables.cards) + ' cards cannot share equally; use a multiple' :
+    variables.unkept.size() > 0 ?
+    'annotation ' + variables.unkept[0] + ' is "' + variables.options[variables.unkept[0]] +
+    '", which a claim cannot keep: leave it out, or use a namespace without the label gcushare.io/claims' :
+    has(object.spec.nodeName) && object.spec.nodeName != '' ?
+    'spec.nodeName is "' + object.spec.nodeName +
+    '", but claims are allocated by the scheduler: leave it out and use a node selector' :
+    has(object.spec.resourceClaims) && object.spec.resourceClaims.exists(r, r.name == '{{ .entry }}') ?
+    'spec.resourceClaims has an entry "{{ .entry }}", a name reserved for the claim on {{ $memory }}: rename it' :
+    ''
+{{- end -}}
+
+{{/* core.claims.MAX_UNITS */}}
+{{- define "gcushare-claims.maxUnits" -}}
+1000000000
+{{- end -}}
+
+{{/* What the variables need, as JSON: dict root, name (the vendor's). */}}
+{{- define "gcushare-claims.about" -}}
+{{- $words := include "gcushare-claims.words" .root | fromJson -}}
+{{- $vendor := get $words.vendors .name -}}
+{{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
+{{- $kept := "{'gcushare.io/node-policy': ['binpack', 'spread'], 'gcushare.io/card-policy': ['binpack']}" -}}
+{{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) | toJson -}}
+{{- end -}}
+
+{{/* A policy's matching: pods that ask for the vendor's memory, in namespaces that opted in. */}}
+{{- define "gcushare-claims.match" -}}
+matchConstraints:
+  namespaceSelector:
+    matchLabels:
+      gcushare.io/claims: enabled
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [CREATE]
+      resources: [pods]
+matchConditions:
+  - name: asks-for-memory
+    expression: >-
+      (object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])).exists(c,
+      has(c.resources) && has(c.resources.limits) && '{{ .vendor.memoryResource }}' in c.resources.limits &&
+      quantity(string(c.resources.limits['{{ .vendor.memoryResource }}'])).compareTo(quantity('0')) != 0)
+{{- end -}}
+
+{{/* The patches that have the pod keep what it asked for, for people and for the commands. */}}
+{{- define "gcushare-claims.annotated" -}}
+(has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}]) +
+[JSONPatch{
+  op: 'add', path: '/metadata/annotations/{{ .keys.resource | replace "/" "~1" }}', value: '{{ .vendor.memoryResource }}'
+},
+JSONPatch{
+  op: 'add', path: '/metadata/annotations/{{ .keys.units | replace "/" "~1" }}',
+  value: variables.containers.filter(c, variables.units[c.name] > 0)
+    .map(c, c.name + '=' + string(variables.units[c.name])).join(',')
+}]
+{{- end -}}
+
+{{/*
+The patches that add preferred node affinity terms: kube-scheduler adds up the weights of the terms that match a node, so
+that a node of a higher level is filled first. Nodes without the label get nothing. The levels are the controller's.
+*/}}
+{{- define "gcushare-claims.packed" -}}
+{{- $list := "preferredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $at := "/spec/affinity/nodeAffinity" -}}
+('gcushare.io/node-policy' in variables.options && variables.options['gcushare.io/node-policy'] == 'spread' ? [] :
+(has(object.spec.affinity) ? [] : [JSONPatch{op: 'add', path: '/spec/affinity', value: {}}]) +
+(has(object.spec.affinity) && has(object.spec.affinity.nodeAffinity) ? [] :
+[JSONPatch{op: 'add', path: '{{ $at }}', value: {}}]) +
+(has(object.spec.affinity) && has(object.spec.affinity.nodeAffinity) &&
+has(object.spec.affinity.nodeAffinity.{{ $list }}) ? [] :
+[JSONPatch{op: 'add', path: '{{ $at }}/{{ $list }}', value: []}]) +
+['1', '2', '3', '4', '5', '6', '7', '8', '9'].map(level, JSONPatch{
+  op: 'add', path: '{{ $at }}/{{ $list }}/-',
+  value: Object.spec.affinity.nodeAffinity.{{ $list }}{
+    weight: int(level) * 10,
+    preference: Object.spec.affinity.nodeAffinity.{{ $list }}.preference{
+      matchExpressions: [Object.spec.affinity.nodeAffinity.{{ $list }}.preference.matchExpressions{
+        key: 'gcushare.io/claims-order', operator: 'In', values: [level]
+      }]
+    }
+  }
+}))
+{{- end -}}

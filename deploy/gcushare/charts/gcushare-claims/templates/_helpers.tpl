@@ -1,0 +1,46 @@
+{{- define "gcushare-claims.fullname" -}}
+{{- .Values.deployName | trunc 48 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The umbrella chart's value overrides this chart's. */}}
+{{- define "gcushare-claims.vendor" -}}
+{{- (.Values.global | default dict).vendor | default .Values.vendor -}}
+{{- end -}}
+
+{{/* The vendors of this release, comma-separated. */}}
+{{- define "gcushare-claims.vendors" -}}
+{{- $vendor := include "gcushare-claims.vendor" . -}}
+{{- eq $vendor "both" | ternary (join "," (include "gcushare-claims.words" . | fromJson).order) $vendor -}}
+{{- end -}}
+
+{{- define "gcushare-claims.image" -}}
+{{- $image := .image -}}
+{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .root.Chart.AppVersion) | toString) -}}
+{{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
+{{- end -}}
+
+{{- define "gcushare-claims.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "gcushare-claims.fullname" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "gcushare-claims.labels" -}}
+{{ include "gcushare-claims.selectorLabels" . }}
+app.kubernetes.io/part-of: gcushare
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* A container that needs nothing but the network. */}}
+{{- define "gcushare-claims.restricted" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}

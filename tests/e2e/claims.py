@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections import Counter as Counter_
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
+from gcushare.core.claims import ClaimSize
 from gcushare.core.errors import GcushareError
+from gcushare.core.quantities import parse_quantity
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ENFLAME, Vendor
-from tests.charts import UMBRELLA_CHART, Rendering, needs_helm, of_kind, render
+from gcushare.wire.contracts import CLAIMS_CONTROLLER
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.slices import (
+    MEMORY,
+    Attribute,
+    Capacity,
+    Counter,
+    CounterConsumption,
+    CounterSet,
+    Device,
+    RequestPolicy,
+    ResourcePool,
+    ResourceSlice,
+    SliceSpec,
+    ValidRange,
+    new_slice,
+)
+from gcushare.wire.objects import ObjectMeta
+from tests.charts import UMBRELLA_CHART, Rendering, of_kind, render
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
 from tests.e2e.objects import JsonObject, pod
@@ -34,8 +57,6 @@ _PLURALS = {
         for suffix in ("", "Binding")
     },
 }
-
-__all__ = ["needs_helm"]
 
 
 def _resource(kind: str) -> Resource[JsonObject]:
@@ -63,6 +84,19 @@ async def install(control_plane: ControlPlane, *sets: str, vendor: Vendor = ENFL
             return "" if "resourceClaims" in made.get("spec", {}) else f"a pod is answered {made}"
 
     await until(missing, "the policies hold", deadline_s=60)
+
+
+async def install_controller(control_plane: ControlPlane, *sets: str) -> None:
+    """Create the controller's account, rights and policy; nothing of it runs."""
+    values = dict(pair.split("=", 1) for pair in sets)
+    objects = render(CLAIMS_CHART, Rendering(sets=values))
+    own = [each for each in objects if each["metadata"]["name"] == CLAIMS_CONTROLLER and each["kind"] != "Deployment"]
+    for each in own:
+        prefix = "api/v1" if each["apiVersion"] == "v1" else f"apis/{each['apiVersion']}"
+        resource: Resource[JsonObject] = Resource(
+            prefix, f"{each['kind'].lower()}s", dict, namespaced="namespace" in each["metadata"]
+        )
+        await control_plane.client.create(resource, each, namespace=each["metadata"].get("namespace"))
 
 
 async def opt_in(client: KubeClient, namespace: str) -> None:
@@ -103,3 +137,63 @@ async def create_each(client: KubeClient, resource: Resource[JsonObject], bodies
     async with asyncio.TaskGroup() as group:
         for body in bodies:
             group.create_task(one(body))
+
+
+def claim_node(name: str) -> JsonObject:
+    """Write a Node that serves claims, as its kubelet publishes it."""
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "500"}
+    labels = {"kubernetes.io/hostname": name, "gcushare.io/serve": "claims"}
+    conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": amounts, "allocatable": amounts, "conditions": conditions},
+    }
+
+
+def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list[ResourceSlice]:
+    """Write a node's slices as the claims driver does: per card a share and the whole card, on one counter."""
+    pool = ResourcePool(name=node, generation=1, resource_slice_count=2)
+    one = Counter(value="1")
+    valid = RequestPolicy(default="1Gi", valid_range=ValidRange(min="1Gi", step="1Gi" if gib > 1 else None))
+
+    def device(index: int, whole: bool) -> Device:
+        use = Attribute(string="whole" if whole else "share")
+        return Device(
+            name=f"card-{index}{'-whole' if whole else ''}",
+            attributes={"use": use, "uuid": Attribute(string=f"{node}-{index}"), "index": Attribute(int=index)},
+            capacity={MEMORY: Capacity(value=f"{gib}Gi", request_policy=None if whole else valid)},
+            consumes_counters=(CounterConsumption(counter_set="cards", counters={f"card-{index}": one}),),
+            allow_multiple_allocations=not whole,
+        )
+
+    counters = CounterSet(name="cards", counters={f"card-{index}": one for index in range(cards)})
+    empty = SliceSpec(driver=vendor.claims.driver, pool=pool, node_name=node)
+    devices = tuple(device(index, whole) for whole in (False, True) for index in range(cards))
+    specs = (
+        msgspec.structs.replace(empty, shared_counters=(counters,)),
+        msgspec.structs.replace(empty, devices=devices),
+    )
+    return [new_slice(ObjectMeta(name=f"{node}-{number}"), spec) for number, spec in enumerate(specs)]
+
+
+def claim_template(size: ClaimSize, vendor: Vendor = ENFLAME) -> JsonObject:
+    """Write the template for a size with units of 1 GiB, as the controller makes it."""
+    exactly = {
+        "deviceClassName": vendor.claims.memory_class,
+        "count": size.cards,
+        "capacity": {"requests": {MEMORY: f"{size.units}Gi"}},
+    }
+    spec = {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}
+    return {"metadata": {"name": size.template_name(vendor.claims.template_prefix)}, "spec": {"spec": spec}}
+
+
+def count_used(claims: Iterable[JsonObject], vendor: Vendor = ENFLAME) -> Counter_[tuple[str, int]]:
+    """Sum the bytes allocated per node and card, from the claims alone; a whole card counts as -1."""
+    used: Counter_[tuple[str, int]] = Counter_()
+    for each in claims:
+        claim = msgspec.convert(each, ResourceClaim)
+        for result in claim.results_of(vendor.claims.driver):
+            index = int(result.device.split("-")[1])
+            amount = result.consumed_memory()
+            used[result.pool, index] += int(parse_quantity(amount)) if amount else 0
+    return used

@@ -15,7 +15,8 @@ from gcushare.kube.resources import DEPLOYMENTS, Resource
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare_playground.picture import POD_OBJECTS
-from tests.e2e.claims import CLAIMS, TEMPLATES, install, needs_helm, opt_in, start_controller_manager
+from tests.charts import needs_helm
+from tests.e2e.claims import CLAIMS, TEMPLATES, install, opt_in, start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.waiting import until
@@ -274,7 +275,7 @@ def workload(kind: str, name: str, units: int, *, replicas: int = 2) -> JsonObje
             "spec": {"completions": replicas, "parallelism": replicas, "template": template},
         }
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": spec}
+    template = {"metadata": {"labels": labels}, "spec": {**spec}}
     named = {"serviceName": name} if kind == "StatefulSet" else {}
     more = {"podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
     body = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **named, **more}

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import ResourceSlice
+from gcushare.wire.dra.templates import ResourceClaimTemplate
 from gcushare.wire.objects import Event, Lease, Node, Pod
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ EVENTS = Resource("api/v1", "events", Event)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)
 RESOURCE_SLICES = Resource("apis/resource.k8s.io/v1", "resourceslices", ResourceSlice, namespaced=False)
 RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", ResourceClaimTemplate)
 # Without a type of their own: read and written as plain JSON objects.
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
 CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)

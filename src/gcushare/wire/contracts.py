@@ -17,6 +17,8 @@ CONFIG_MANAGER = "gcushare-config-manager"
 may change its node's scheduler."""
 CLAIMS_DRIVER = "gcushare-claims-driver"
 """The program of a node that serves claims, and what the names of its DaemonSets and pods begin with."""
+CLAIMS_CONTROLLER = "gcushare-claims-controller"
+"""The program, its Deployment, its Lease, and the value of ``app.kubernetes.io/managed-by`` on what it makes."""
 NAMESPACE = "kube-system"
 """Where they run unless an admin says otherwise."""
 
@@ -26,6 +28,8 @@ EXTENDER_PORT = 32766
 """The extender's first port: the scheduler's calls as the manual has them, inspect, the page, metrics, health."""
 VERBS_PORT = 32764
 """The extender's second port: the scheduler's four verbs over mutual TLS (the config manager's own port is 32765)."""
+CLAIMS_CONTROLLER_PORT = 32762
+"""The claims controller's: metrics, health."""
 VERBS_PORT_NAME = "verbs"
 """Name of that port in the extender's Service."""
 CLAIMS_DRIVER_PORT = 32763
@@ -41,6 +45,13 @@ SERVER_CERT, SERVER_KEY = "tls.crt", "tls.key"
 CLIENT_CERT, CLIENT_KEY = "client.crt", "client.key"
 """Keys of the Secret that the extender fills. The first certificate of ``ca.crt`` signs, the second one is the next to
 sign, a third one signed before."""
+
+CLAIMS_LABEL, CLAIMS_ENABLED = "gcushare.io/claims", "enabled"
+"""On a namespace, by its admin: its pods get claims in place of the memory resource."""
+SERVE_LABEL, SERVE_CLAIMS = "gcushare.io/serve", "claims"
+"""On a node, by its admin: its cards are given as claims and not as resources."""
+CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
+"""On a node, by the claims controller: 1 to 9, nodes with a higher number are filled first."""
 
 MODE_KEY = "mode"
 """In the config managers' ConfigMap: what every node shall do, ``apply`` or ``recover``; missing means apply."""

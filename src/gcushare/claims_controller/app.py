@@ -1,0 +1,221 @@
+"""The wiring: settings into watches, the two workers and one server, started and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from gcushare._version import __version__
+from gcushare.claims_controller.cluster_fill import ClusterFill
+from gcushare.claims_controller.metrics import ControllerCollector
+from gcushare.claims_controller.order_writer import OrderCounters, OrderWriter
+from gcushare.claims_controller.settings import NAME, ControllerSettings
+from gcushare.claims_controller.template_keeper import TemplateKeeper
+from gcushare.claims_controller.template_plan import OWN_LABELS, NamespaceObject, TemplatePlan
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.reflector import Reflector
+from gcushare.kube.resources import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Selector,
+)
+from gcushare.runtime.health import Health
+from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.metrics import CertificateCollector, RejectedCollector, make_registry, metrics_route
+from gcushare.runtime.shutdown import Shutdown, root_tasks
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.dra.slices import RESOURCE_SLICE
+from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
+from gcushare.wire.objects import Node
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
+
+DRAIN_S = 2.0
+"""For requests under way at the end."""
+_WRITE_S = 5.0
+"""A label of a node that takes longer is tried again."""
+
+_NAMESPACE = BoundedJsonDecoder(NamespaceObject, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
+_NODE = BoundedJsonDecoder(Node, "a node", limit_bytes=OBJECT_BYTES, max_depth=None)
+
+
+async def run(settings: ControllerSettings, shutdown: Shutdown) -> int:
+    """Run the controller until the shutdown; returns the exit code."""
+    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
+    limits = Limits(request_s=settings.kube.kube_api_timeout)
+    async with KubeClient(config, program=NAME, limits=limits) as client:
+        await Controller(settings, client).run(shutdown)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordering:
+    """What keeps the order of nodes."""
+
+    fill: ClusterFill
+    writer: OrderWriter
+    changed: asyncio.Event
+
+
+class Controller:
+    """One replica, built from settings and a client. ``server`` is set once it listens.
+
+    ``clock`` and ``rng`` are the machine's where None.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        client: KubeClient,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.SystemRandom()
+        self._registry = make_registry(NAME, __version__)
+        self._elector = self._make_elector()
+        self._templates_changed = asyncio.Event()
+        units = [(vendor, settings.claims.unit_of(vendor)) for vendor in settings.claims.vendor]
+        self._plan = TemplatePlan(units, settings.claims.unused_after, self._templates_changed.set)
+        self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
+        self.keeper = TemplateKeeper(
+            client, self._plan, self.recorder, self._templates_changed, self._is_leader, self._clock, self._rng
+        )
+        self._ordering = self._make_ordering() if settings.claims.node_order else None
+        self._watches = self._make_watches()
+        self.server: RunningServer | None = None
+
+    async def run(self, shutdown: Shutdown) -> None:
+        """Watch, stand for election and work until the shutdown; then give the Lease up."""
+        async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
+            self.server = await start_server(self._make_application(), self._settings.serve)
+            self._registry.register(CertificateCollector([self.server]))
+            self._registry.register(RejectedCollector([self.server]))
+            tasks.start("serve", self._serve_until(shutdown, self.server), drains=True)
+            for name, watch in self._watches.items():
+                tasks.start(f"watch {name}", watch.run())
+            tasks.start("post events", self.recorder.run())
+            tasks.start("keep templates", self._when_synced(self.keeper.run))
+            if self._ordering is not None:
+                tasks.start("keep the order of nodes", self._when_synced(self._ordering.writer.run))
+            if self._elector is not None:
+                tasks.start("elect a leader", self._when_synced(self._elector.run))
+
+    def _make_application(self) -> web.Application:
+        app = web.Application()
+        health = Health()
+        health.add_ready("watches", self._check_synced)
+        app.add_routes(health.routes())
+        order = OrderCounters() if self._ordering is None else self._ordering.writer.counters
+        self._registry.register(
+            ControllerCollector(self.keeper.counters, order, lambda: len(self._plan), self._is_leader, self._watches)
+        )
+        app.add_routes([metrics_route(self._registry)])
+        return app
+
+    def _make_elector(self) -> LeaderElector | None:
+        election = self._settings.election
+        if not election.leader_elect:
+            return None
+        namespace = election.lease_namespace or self._client.config.namespace
+        identity = f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
+        return LeaderElector(
+            ApiLease(self._client, namespace, election.lease_name),
+            identity,
+            times=election.times(),
+            listener=self._on_leadership,
+            clock=self._clock,
+            rng=self._rng,
+        )
+
+    def _make_ordering(self) -> _Ordering:
+        changed = asyncio.Event()
+        fill = ClusterFill([vendor.claims.driver for vendor in self._settings.claims.vendor], changed.set)
+        writer = OrderWriter(
+            fill,
+            self._write_level,
+            changed,
+            self._is_leader,
+            clock=self._clock,
+            rng=self._rng,
+            rate_per_s=self._settings.claims.node_writes,
+        )
+        return _Ordering(fill, writer, changed)
+
+    def _make_watches(self) -> dict[str, Reflector[Any]]:
+        plan, client = self._plan, self._client
+        own = ",".join(f"{key}={value}" for key, value in OWN_LABELS.items())
+        found: dict[str, Reflector[Any]] = {
+            "pods": Reflector(
+                client, PODS, plan.pods, decode=CLAIMING_POD.read, selector=Selector(fields="status.phase=Pending")
+            ),
+            "namespaces": Reflector(
+                client,
+                NAMESPACES,
+                plan.namespaces,
+                decode=_NAMESPACE.read,
+                selector=Selector(labels=f"{CLAIMS_LABEL}={CLAIMS_ENABLED}"),
+            ),
+            "templates": Reflector(
+                client,
+                RESOURCE_CLAIM_TEMPLATES,
+                plan.templates,
+                decode=RESOURCE_CLAIM_TEMPLATE.read,
+                selector=Selector(labels=own),
+            ),
+        }
+        if self._ordering is not None:
+            fill = self._ordering.fill
+            serving = Selector(labels=f"{SERVE_LABEL}={SERVE_CLAIMS}")
+            found |= {
+                "slices": Reflector(client, RESOURCE_SLICES, fill.slices, decode=RESOURCE_SLICE.read),
+                "claims": Reflector(client, RESOURCE_CLAIMS, fill.claims, decode=RESOURCE_CLAIM.read),
+                "nodes": Reflector(client, NODES, fill.nodes, decode=_NODE.read, selector=serving),
+            }
+        return found
+
+    async def _write_level(self, name: str, level: int) -> None:
+        labels = {CLAIMS_ORDER_LABEL: str(level) if level else None}
+        patch = Patch(PatchKind.MERGE, {"metadata": {"labels": labels}})
+        await self._client.patch(NODES, name, patch, timeout_s=_WRITE_S)
+
+    async def _when_synced(self, work: Callable[[], Any]) -> None:
+        for watch in self._watches.values():
+            await watch.synced.wait()
+        await work()
+
+    def _is_leader(self) -> bool:
+        return self._elector is None or self._elector.is_leader
+
+    def _on_leadership(self, _leads: bool) -> None:
+        self._templates_changed.set()
+        if self._ordering is not None:
+            self._ordering.changed.set()
+
+    async def _check_synced(self) -> str | None:
+        missing = [name for name, watch in self._watches.items() if not watch.synced.is_set()]
+        return f"not read yet: {', '.join(missing)}" if missing else None
+
+    async def _serve_until(self, shutdown: Shutdown, server: RunningServer) -> None:
+        await shutdown.wait()
+        await server.stop(DRAIN_S)
+        await self.recorder.drain(DRAIN_S)

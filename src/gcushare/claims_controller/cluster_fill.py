@@ -1,0 +1,135 @@
+"""How full every node that serves claims is, as the watches of slices, claims and nodes have it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection
+
+from gcushare.claims_controller.kept import Kept
+from gcushare.claims_controller.node_order import MAX_LEVEL, Card, Node
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.quantities import parse_quantity
+from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
+from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+from gcushare.wire.dra.slices import MEMORY, Device, ResourceSlice
+from gcushare.wire.objects import Node as NodeObject
+
+
+class ClusterFill:
+    """The nodes by name; ``on_change`` is called whenever something changed that their order may depend on.
+
+    A node is computed again from its slices and claims when it is asked for, not at each event.
+    """
+
+    def __init__(self, drivers: Collection[str], on_change: Callable[[], None]) -> None:
+        self._drivers = frozenset(drivers)
+        self._on_change = on_change
+        self.slices: Kept[ResourceSlice] = Kept(self._change_slice)
+        self.claims: Kept[ResourceClaim] = Kept(self._change_claim)
+        self.nodes: Kept[NodeObject] = Kept(self._change_node)
+        self._slices_of: defaultdict[str, dict[str, ResourceSlice]] = defaultdict(dict)
+        self._results_of: defaultdict[str, dict[str, tuple[AllocationResult, ...]]] = defaultdict(dict)
+        self._levels: dict[str, int] = {}
+        self._current: dict[str, Node] = {}
+        self._stale: set[str] = set()
+
+    def read(self) -> dict[str, Node]:
+        """The nodes as of now; the caller only reads them."""
+        for name in self._stale:
+            if name in self._levels:
+                self._current[name] = Node(self._cards_of(name), self._levels[name])
+            else:
+                self._current.pop(name, None)
+        self._stale.clear()
+        return self._current
+
+    def level_written(self, name: str, level: int) -> None:
+        """Record a label that was written, before the watch shows it."""
+        if name in self._levels:
+            self._levels[name] = level
+            self._stale.add(name)
+
+    def _change_slice(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+        for each in (before, after):
+            if each is not None and each.spec.driver in self._drivers:
+                if each is after:
+                    self._slices_of[each.spec.pool.name][each.metadata.uid] = each
+                else:
+                    self._slices_of[each.spec.pool.name].pop(each.metadata.uid, None)
+                self._mark(each.spec.pool.name)
+
+    def _change_claim(self, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        old, new = (self._by_pool(each) for each in (before, after))
+        if old == new:
+            return
+        uid = (after or before).metadata.uid  # type: ignore[union-attr]  # one of both is there
+        for pool in old.keys() | new.keys():
+            if pool in new:
+                self._results_of[pool][uid] = new[pool]
+            else:
+                self._results_of[pool].pop(uid, None)
+            self._mark(pool)
+
+    def _by_pool(self, claim: ResourceClaim | None) -> dict[str, tuple[AllocationResult, ...]]:
+        found: dict[str, tuple[AllocationResult, ...]] = {}
+        if claim is not None:
+            for driver in self._drivers:
+                for result in claim.results_of(driver):
+                    found[result.pool] = (*found.get(result.pool, ()), result)
+        return found
+
+    def _change_node(self, before: NodeObject | None, after: NodeObject | None) -> None:
+        if after is None:
+            if before is not None:
+                self._levels.pop(before.metadata.name, None)
+                self._mark(before.metadata.name)
+            return
+        name, level = after.metadata.name, _level_in(after)
+        if self._levels.get(name) != level:
+            self._levels[name] = level
+            self._mark(name)
+
+    def _mark(self, name: str) -> None:
+        self._stale.add(name)
+        self._on_change()
+
+    def _cards_of(self, pool: str) -> dict[str, Card]:
+        """The cards by the counter that their two devices consume, with what claims hold of them."""
+        slices = self._slices_of[pool].values()
+        newest = max((each.spec.pool.generation for each in slices), default=0)
+        cards: dict[str, Card] = {}
+        keys: dict[str, str] = {}
+        for each in slices:
+            if each.spec.pool.generation == newest:
+                for device in each.spec.devices:
+                    keys[device.name] = key = _card_key(device)
+                    if device.allow_multiple_allocations:
+                        cards[key] = Card(_bytes(device.capacity[MEMORY].value) if MEMORY in device.capacity else 0)
+        for results in self._results_of[pool].values():
+            for result in results:
+                card = cards.get(keys.get(result.device, ""))
+                amount = result.consumed_memory()
+                if card is not None and amount is not None:
+                    card.used += _bytes(amount)
+                elif card is not None:
+                    card.is_whole = True
+        return cards
+
+
+def _card_key(device: Device) -> str:
+    for consumed in device.consumes_counters:
+        for counter in consumed.counters:
+            return f"{consumed.counter_set}/{counter}"
+    return device.name
+
+
+def _bytes(quantity: str) -> int:
+    try:
+        return int(parse_quantity(quantity))
+    except RemoteContractError:
+        return 0  # only the order depends on it
+
+
+def _level_in(node: NodeObject) -> int:
+    text = node.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
+    return int(text) if len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL else 0

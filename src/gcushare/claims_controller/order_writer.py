@@ -1,0 +1,103 @@
+"""Write the order of nodes into their labels, only where it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from gcushare.claims_controller.cluster_fill import ClusterFill
+from gcushare.claims_controller.node_order import plan_levels
+from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.kube.clock import Clock
+from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
+from gcushare.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+"""Requests in flight."""
+_SETTLE_S = 0.1
+"""How long changes are collected before the order is computed: the scheduler binds some ten pods in it."""
+
+WriteLevel = Callable[[str, int], Awaitable[None]]
+"""Sets a node's label, or removes it for level 0; raises the errors of ``gcushare.kube.errors``."""
+
+
+@dataclass(slots=True)
+class OrderCounters:
+    """What happened since the start, for metrics."""
+
+    written: int = 0
+    failed: int = 0
+
+
+class OrderWriter:
+    """Follows ``fill`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
+
+    ``changed`` is to be set when the fill, or who leads, may have changed.
+    """
+
+    def __init__(
+        self,
+        fill: ClusterFill,
+        write: WriteLevel,
+        changed: asyncio.Event,
+        is_leader: Callable[[], bool],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        rate_per_s: float,
+    ) -> None:
+        self._fill = fill
+        self._write = write
+        self._changed = changed
+        self._is_leader = is_leader
+        self._clock = clock
+        self._bucket = TokenBucket(rate_per_s, max(_AT_ONCE, round(rate_per_s)), clock)
+        self._backoff = Backoff(BackoffPolicy(first_s=0.5), rng)
+        self.counters = OrderCounters()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._changed.wait()
+            await self._clock.sleep(_SETTLE_S)
+            self._changed.clear()
+            if not self._is_leader():
+                continue
+            failure = await self._write_all(plan_levels(self._fill.read()))
+            if failure is None:
+                self._backoff.reset()
+                continue
+            delay_s = self._backoff.next_delay_s(failure)
+            log.warning("nodes' order not written %s", fields(error=failure, retry_s=round(delay_s, 1)))
+            await self._clock.sleep(delay_s)
+            self._changed.set()
+
+    async def _write_all(self, levels: dict[str, int]) -> GcushareError | None:
+        """Write these levels, the highest first; returns one of the errors, if there were any."""
+        errors: list[GcushareError] = []
+        queue = sorted(levels.items(), key=lambda item: (item[1], item[0]))
+
+        async def work() -> None:
+            while queue and not errors and self._is_leader():
+                name, level = queue.pop()
+                await self._bucket.take()
+                try:
+                    await self._write(name, level)
+                except NotFoundError:
+                    continue  # the watch will show it
+                except GcushareError as error:
+                    self.counters.failed += 1
+                    errors.append(error)
+                else:
+                    self.counters.written += 1
+                    self._fill.level_written(name, level)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_AT_ONCE):
+                tasks.create_task(work(), name=f"write the order of nodes, worker {number}")
+        return errors[0] if errors else None

@@ -1,0 +1,144 @@
+"""The settings of ``gcushare-claims-controller``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gcushare._version import __version__
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.parsers import Parser
+from gcushare.runtime.settings.serving import ServeSettings
+from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_CONTROLLER_PORT
+
+if TYPE_CHECKING:
+    from gcushare.kube.lease import LeaseTimes
+
+NAME = CLAIMS_CONTROLLER
+BOTH = "both"
+_OWN_UNIT = "default"
+
+
+def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
+    names = (*VENDORS_BY_NAME, BOTH)
+
+    def parse(raw: str) -> tuple[Vendor, ...]:
+        if raw not in names:
+            raise ValueError("not a vendor")
+        return VENDORS if raw == BOTH else (VENDORS_BY_NAME[raw],)
+
+    def show(vendors: tuple[Vendor, ...]) -> str:
+        return BOTH if len(vendors) > 1 else vendors[0].name
+
+    return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
+
+
+@settings
+class TemplateSettings:
+    """Claims."""
+
+    vendor: tuple[Vendor, ...] = setting(
+        _vendor_parser(), default=(DEFAULT_VENDOR,), help="Whose cards are given as claims; both serves each family."
+    )
+    memory_unit: str = setting(
+        parsers.one_of(_OWN_UNIT, *MEMORY_UNIT_NAMES, metavar="UNIT"),
+        default=_OWN_UNIT,
+        help="What 1 of the memory resource stands for in every claim; default is the vendor's own unit. It must be "
+        "the unit of the claims drivers. Templates of another unit are replaced.",
+    )
+    unused_after: float = setting(
+        parsers.duration_s(1, 86400),
+        default=3600.0,
+        help="How long a template is kept after the last waiting pod that named it.",
+    )
+    node_order: bool = setting(
+        parsers.boolean(),
+        default=True,
+        help="Keep the label gcushare.io/claims-order on nodes that serve claims, by which kube-scheduler fills one "
+        "node after the other.",
+    )
+    node_writes: float = setting(
+        parsers.number(0.1, 1000),
+        default=20.0,
+        help="Labels of nodes that may be written per second, on average.",
+    )
+
+    def unit_of(self, vendor: Vendor) -> MemoryUnit:
+        """The unit of a vendor's memory resource."""
+        return parse_memory_unit(vendor.default_unit if self.memory_unit == _OWN_UNIT else self.memory_unit)
+
+
+@settings
+class ElectionSettings:
+    """Leader election."""
+
+    leader_elect: bool = setting(
+        parsers.boolean(),
+        default=True,
+        help="Elect, among several replicas, the one that works. Without it exactly one replica may run.",
+    )
+    lease_name: str = setting(
+        parsers.text("NAME", accepted="a name of a Lease"), default=NAME, help="Name of the Lease."
+    )
+    lease_namespace: str | None = setting(
+        parsers.optional(parsers.text("NAMESPACE", accepted="a namespace"), "the namespace of the credentials"),
+        default=None,
+        help="Namespace of the Lease.",
+    )
+    lease_duration: float = setting(
+        parsers.duration_s(1, 600),
+        default=15.0,
+        help="How long the others wait after the leader's last renewal; whole seconds.",
+    )
+    lease_renew_deadline: float = setting(
+        parsers.duration_s(0.2, 600), default=10.0, help="How long a leader works after its last renewal."
+    )
+    lease_retry: float = setting(
+        parsers.duration_s(0.05, 60), default=2.0, help="Time between two attempts to renew or to take the Lease."
+    )
+
+    def times(self) -> LeaseTimes:
+        """The times as the elector takes them; raises ValueError when they do not fit each other."""
+        from gcushare.kube.lease import LeaseTimes  # here: --help does without the API's types
+
+        return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """The times of a lease must grow from retry over deadline to duration."""
+        try:
+            self.times()
+        except ValueError as error:
+            yield f"lease-duration, lease-renew-deadline and lease-retry: {error}"
+
+
+@settings
+class ControllerSettings:
+    """The settings of ``gcushare-claims-controller``."""
+
+    claims: TemplateSettings = group(TemplateSettings)
+    serve: ServeSettings = group(ServeSettings, listen_port=CLAIMS_CONTROLLER_PORT)
+    election: ElectionSettings = group(ElectionSettings)
+    kube: KubeSettings = group(KubeSettings)
+    log: LogSettings = group(LogSettings)
+
+
+PROGRAM = Program(
+    name=NAME,
+    summary="Serve nodes that give cards as Dynamic Resource Allocation claims: make the ResourceClaimTemplates that "
+    "pods name, delete unused ones, and keep the order in which kube-scheduler fills nodes. It watches Pods, "
+    "Namespaces, Nodes, ResourceSlices, ResourceClaims and ResourceClaimTemplates, and writes the last, Events, its "
+    "Lease and one label of Nodes.",
+    version=__version__,
+    settings=ControllerSettings,
+    examples=(
+        (f"{NAME} --vendor both", "serve Enflame and NVIDIA cards from within a cluster"),
+        (f"{NAME} --kubeconfig ~/.kube/config --no-leader-elect", "one replica, outside the cluster"),
+        (f"{NAME} --memory-unit 0.1 --no-node-order", "units of a tenth of a GB, and nodes as kube-scheduler likes"),
+    ),
+    notes="Its endpoints are /healthz, /readyz and /metrics of the port it listens on.",
+)

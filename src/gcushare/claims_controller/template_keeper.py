@@ -1,0 +1,186 @@
+"""Create the templates that pods wait for, and delete those that no pod has named for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gcushare.claims_controller.template_plan import MAX_TEMPLATES, OWN_LABELS, Step, TemplateKey, TemplatePlan
+from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
+from gcushare.kube.errors import AlreadyExistsError
+from gcushare.kube.events import EventRecorder
+from gcushare.kube.pacing import Backoff, BackoffPolicy
+from gcushare.kube.patches import Precondition
+from gcushare.kube.resources import RESOURCE_CLAIM_TEMPLATES
+from gcushare.runtime.logs import fields
+from gcushare.wire.dra.templates import new_template
+from gcushare.wire.objects import ObjectReference
+
+log = logging.getLogger(__name__)
+
+NOT_OURS, TOO_MANY = "ClaimTemplateNotOurs", "TooManyClaimTemplates"
+"""Reasons of the events on pods whose template is not made."""
+
+_AT_ONCE = 8
+"""Requests in flight."""
+
+
+@dataclass(slots=True)
+class TemplateCounters:
+    """What happened since the start, for metrics."""
+
+    created: int = 0
+    deleted: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class _Again:
+    """A template that could not be kept: when to try again."""
+
+    backoff: Backoff
+    due_s: float = 0.0
+
+
+@dataclass(slots=True)
+class TemplateKeeper:
+    """Carries out ``plan`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
+
+    ``changed`` is to be set when the plan, or who leads, may have changed.
+    """
+
+    client: KubeClient
+    plan: TemplatePlan
+    recorder: EventRecorder
+    changed: asyncio.Event
+    is_leader: Callable[[], bool]
+    clock: Clock
+    rng: random.Random
+    counters: TemplateCounters = field(default_factory=TemplateCounters)
+    _due: dict[TemplateKey, float] = field(default_factory=dict)
+    _again: dict[TemplateKey, _Again] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Keep templates until cancelled."""
+        while True:
+            await self._wait()
+            if not self.is_leader():
+                continue
+            now_s = self.clock.monotonic()
+            ready = [key for key, due_s in self._due.items() if due_s <= now_s]
+            for start in range(0, len(ready), _AT_ONCE):
+                async with asyncio.TaskGroup() as tasks:
+                    for key in ready[start : start + _AT_ONCE]:
+                        tasks.create_task(self._keep(key), name=f"keep template {key}")
+
+    async def _wait(self) -> None:
+        """Return when something changed or is due; what changed is due at once, unless it failed a moment ago."""
+        now_s = self.clock.monotonic()
+        soonest_s = min(self._due.values(), default=None)
+        if not self.changed.is_set() and (soonest_s is None or soonest_s > now_s or not self.is_leader()):
+            timeout_s = None if soonest_s is None or not self.is_leader() else soonest_s - now_s
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self.changed.wait()
+            except TimeoutError:
+                pass
+        self.changed.clear()
+        for key in self.plan.changed:
+            self._due[key] = self._again[key].due_s if key in self._again else 0.0
+        self.plan.changed.clear()
+
+    async def _keep(self, key: TemplateKey) -> None:
+        """Bring one template into line, or note when to try again."""
+        now_s = self.clock.monotonic()
+        plan = self.plan.next_step(key, now_s)
+        self._due.pop(key, None)
+        if plan is None:
+            self._again.pop(key, None)
+            return
+        if plan.due_s > now_s:
+            self._due[key] = plan.due_s
+            return
+        try:
+            is_done = await self._do(plan.step, key)
+        except GcushareError as error:
+            self.counters.failed += 1
+            log.warning("template not kept %s", fields(template=key, step=plan.step.value, error=error))
+            is_done = False
+            self._try_again(key, error)
+        else:
+            if not is_done:
+                self._try_again(key, None)
+        if is_done:
+            self._again.pop(key, None)
+
+    def _try_again(self, key: TemplateKey, error: GcushareError | None) -> None:
+        again = self._again.setdefault(key, _Again(Backoff(BackoffPolicy(first_s=0.5, cap_s=60.0), self.rng)))
+        again.due_s = self.clock.monotonic() + again.backoff.next_delay_s(error)
+        self._due[key] = again.due_s
+
+    async def _do(self, step: Step, key: TemplateKey) -> bool:
+        """Take a step; returns whether it was possible."""
+        if step is Step.CREATE:
+            return await self._create(key)
+        if step is Step.DELETE:
+            return await self._delete(key)
+        self._tell_users(
+            key,
+            TOO_MANY,
+            f"namespace {key.namespace} has {MAX_TEMPLATES} templates of gcushare, which is the most: ask for an "
+            "amount that another pod asks for, or wait until unused templates are deleted",
+        )
+        return False
+
+    async def _create(self, key: TemplateKey) -> bool:
+        spec = self.plan.spec_of(key)
+        if spec is None:
+            return True
+        body = new_template(key.name, key.namespace, OWN_LABELS, spec)
+        try:
+            made = await self.client.create(RESOURCE_CLAIM_TEMPLATES, body, namespace=key.namespace)
+        except AlreadyExistsError:
+            found = await self.client.get(RESOURCE_CLAIM_TEMPLATES, key.name, namespace=key.namespace)
+            if OWN_LABELS.items() <= found.metadata.labels.items():
+                self.plan.record_created(found)
+                return True
+            if found.spec != spec:
+                self._tell_users(
+                    key,
+                    NOT_OURS,
+                    f"ResourceClaimTemplate {key} was not made by gcushare and asks for something else than this pod "
+                    "does: delete it, and gcushare will make its own",
+                )
+            return False
+        self.counters.created += 1
+        log.info("template created %s", fields(template=key))
+        self.plan.record_created(made)
+        return True
+
+    async def _delete(self, key: TemplateKey) -> bool:
+        found = self.plan.existing(key)
+        if found is None:
+            return True
+        try:
+            await self.client.delete(
+                RESOURCE_CLAIM_TEMPLATES,
+                key.name,
+                namespace=key.namespace,
+                precondition=Precondition(found.metadata.uid, found.metadata.resource_version),
+            )
+        except (NotFoundError, ConflictError):
+            return False  # the watch brings what is there now
+        self.counters.deleted += 1
+        log.info("template deleted %s", fields(template=key))
+        self.plan.templates.deleted(found)
+        return True
+
+    def _tell_users(self, key: TemplateKey, reason: str, message: str) -> None:
+        for pod in self.plan.users(key):
+            about = ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            self.recorder.record(about, reason, message, warning=True)

@@ -1,0 +1,161 @@
+"""Which templates should exist: pure, from the pods that wait, the namespaces that opted in and what exists."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from gcushare.claims_controller.kept import Kept
+from gcushare.core.claims import ClaimSize, parse_template_name
+from gcushare.core.nodes import PodRef
+from gcushare.core.units import MemoryUnit
+from gcushare.vendors import Vendor
+from gcushare.wire.contracts import CLAIMS_CONTROLLER
+from gcushare.wire.dra import DraObject
+from gcushare.wire.dra.templates import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
+from gcushare.wire.objects import ObjectMeta
+
+OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
+MAX_TEMPLATES = 256
+"""Of one namespace: pods of more different sizes are a mistake or an attack on the API server's storage."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TemplateKey:
+    """A template's place."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class NamespaceObject(DraObject, frozen=True):
+    """A namespace that opted in."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Step(enum.Enum):
+    """What to do with a template."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    REFUSE = "refuse"
+    """The namespace has too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A step, and the moment from which it is due."""
+
+    step: Step
+    due_s: float = 0.0
+
+
+class TemplatePlan:
+    """What the watches know, and what follows from it. Times are of a monotonic clock.
+
+    ``units``: what a unit of each vendor is. ``unused_s``: how long a template is kept after the last pod that
+    named it. ``on_change`` is called when ``changed`` has grown.
+    """
+
+    def __init__(
+        self, units: Sequence[tuple[Vendor, MemoryUnit]], unused_s: float, on_change: Callable[[], None]
+    ) -> None:
+        self._units = units
+        self._unused_s = unused_s
+        self._on_change = on_change
+        self._users: defaultdict[TemplateKey, dict[str, PodRef]] = defaultdict(dict)
+        self._existing: dict[TemplateKey, ResourceClaimTemplate] = {}
+        self._count: Counter[str] = Counter()
+        self._unused_since: dict[TemplateKey, float] = {}
+        self.changed: set[TemplateKey] = set()
+        """Keys whose plan may differ from before; whoever carries plans out empties it."""
+        self.pods: Kept[ClaimingPod] = Kept(self._change_pod)
+        self.namespaces: Kept[NamespaceObject] = Kept(self._change_namespace)
+        self.templates: Kept[ResourceClaimTemplate] = Kept(self._change_template)
+
+    def __len__(self) -> int:
+        return len(self._existing)
+
+    def users(self, key: TemplateKey) -> Collection[PodRef]:
+        """The waiting pods that name it."""
+        return tuple(self._users.get(key, {}).values())
+
+    def existing(self, key: TemplateKey) -> ResourceClaimTemplate | None:
+        """Our template of that name, if there is one."""
+        return self._existing.get(key)
+
+    def spec_of(self, key: TemplateKey) -> TemplateSpec | None:
+        """What a template of that name must say; None if the name is not one of ours."""
+        for vendor, unit in self._units:
+            size: ClaimSize | None = parse_template_name(key.name, vendor.claims.template_prefix)
+            if size is not None:
+                return template_spec(size, vendor, unit)
+        return None
+
+    def next_step(self, key: TemplateKey, now_s: float) -> Plan | None:
+        """What has to be done about a template, and when; None if nothing."""
+        wanted, found = self._is_wanted(key), self._existing.get(key)
+        if found is None:
+            self._unused_since.pop(key, None)
+            if not wanted:
+                return None
+            return Plan(Step.CREATE if self._count[key.namespace] < MAX_TEMPLATES else Step.REFUSE)
+        if found.spec != self.spec_of(key):
+            return Plan(Step.DELETE)  # it cannot be changed; it is created again if a pod names it
+        if wanted:
+            self._unused_since.pop(key, None)
+            return None
+        return Plan(Step.DELETE, self._unused_since.setdefault(key, now_s) + self._unused_s)
+
+    def record_created(self, template: ResourceClaimTemplate) -> None:
+        """Record the answer to a create, before the watch shows it."""
+        self.templates.applied(template)
+
+    def _is_wanted(self, key: TemplateKey) -> bool:
+        return bool(self._users.get(key)) and key.namespace in {each.metadata.name for each in self.namespaces}
+
+    def _change_pod(self, before: ClaimingPod | None, after: ClaimingPod | None) -> None:
+        for each in (before, after):
+            if each is None:
+                continue
+            ref = PodRef(each.metadata.uid, each.metadata.namespace, each.metadata.name)
+            for claim in each.spec.resource_claims:
+                key = TemplateKey(each.metadata.namespace, claim.resource_claim_template_name)
+                if each is after and self.spec_of(key) is not None:
+                    self._users[key][ref.uid] = ref
+                elif each is before and key in self._users:
+                    self._users[key].pop(ref.uid, None)
+                    if not self._users[key]:
+                        del self._users[key]
+                else:
+                    continue
+                self._mark(key)
+
+    def _change_namespace(self, before: NamespaceObject | None, after: NamespaceObject | None) -> None:
+        if before is None or after is None:
+            name = (before or after).metadata.name  # type: ignore[union-attr]  # one of both is there
+            for key in (*self._users, *self._existing):
+                if key.namespace == name:
+                    self._mark(key)
+
+    def _change_template(self, before: ResourceClaimTemplate | None, after: ResourceClaimTemplate | None) -> None:
+        for each in (before, after):
+            if each is not None:
+                key = TemplateKey(each.metadata.namespace, each.metadata.name)
+                if each is after:
+                    self._existing[key] = each
+                    self._count[key.namespace] += 1
+                else:
+                    self._existing.pop(key, None)
+                    self._count[key.namespace] -= 1
+                self._mark(key)
+
+    def _mark(self, key: TemplateKey) -> None:
+        self.changed.add(key)
+        self._on_change()

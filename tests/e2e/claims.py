@@ -151,7 +151,33 @@ def claim_node(name: str) -> JsonObject:
 
 
 def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list[ResourceSlice]:
-    """Write a node's slices as the claims driver does: per card a share and the whole card, on one counter."""
+    """Write a node's slice as the claims driver does: a claim that names no amount takes a whole card."""
+
+    def device(index: int) -> Device:
+        valid = ValidRange(min="1Gi", step="1Gi" if gib > 1 else None)
+        policy = RequestPolicy(default=f"{gib}Gi", valid_range=valid)
+        return Device(
+            name=f"card-{index}",
+            attributes={
+                "use": Attribute(string="card"),
+                "uuid": Attribute(string=f"{node}-{index}"),
+                "index": Attribute(int=index),
+            },
+            capacity={MEMORY: Capacity(value=f"{gib}Gi", request_policy=policy)},
+            allow_multiple_allocations=True,
+        )
+
+    spec = SliceSpec(
+        driver=vendor.claims.driver,
+        pool=ResourcePool(name=node, generation=1, resource_slice_count=1),
+        node_name=node,
+        devices=tuple(device(index) for index in range(cards)),
+    )
+    return [new_slice(ObjectMeta(name=f"{node}-cards"), spec)]
+
+
+def slices_with_counters(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list[ResourceSlice]:
+    """Write the same cards as two devices each, a share and a whole card, that consume one counter."""
     pool = ResourcePool(name=node, generation=1, resource_slice_count=2)
     one = Counter(value="1")
     valid = RequestPolicy(default="1Gi", valid_range=ValidRange(min="1Gi", step="1Gi" if gib > 1 else None))

@@ -133,7 +133,7 @@ async def test_a_whole_card_is_never_given_beside_shares_of_it(cluster: ControlP
 
     await until(refused, "the second whole card is refused", deadline_s=60)
     used = count_used(await cluster.client.list_all(CLAIMS))
-    assert sorted(used.values()) == [0, 10 * GIB, 10 * GIB, 10 * GIB]
+    assert sorted(used.values()) == [10 * GIB, 10 * GIB, 10 * GIB, 16 * GIB]
 
 
 async def test_an_unused_template_is_deleted_and_made_again_for_the_next_pod(cluster: ControlPlane) -> None:

@@ -147,3 +147,14 @@ def test_beside_kube_scheduler_pods_without_cards_go_where_most_is_left_and_othe
         alone.place(f"other-{number}", index, other, None)
     for number, demand in enumerate(pod for pod in TRACE if pod.cards):
         assert placer.place(str(number), demand) == Placer(alone, policy).place(str(number), demand)
+
+
+def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left() -> None:
+    cluster = SimulatedCluster([NodeSpec("a", 8000, 8192, 2, "G2"), NodeSpec("b", 9000, 8192, 2, "G2")])
+    placer = Placer(cluster, make_policy("dra-first-fit", Given(cluster, [], 1)))
+    share = Demand(1, 600, False, 1000, 1024)
+    placed = [placer.place(str(number), share) for number in range(4)]
+    assert placed == [1, 0, 1, 0]  # node b first: it has more CPU
+    small = Demand(1, 300, False, 100, 100)
+    assert placer.place("small", small) == 1
+    assert {index: card.used for index, card in cluster.nodes[1].state.cards.items()} == {0: 900, 1: 600}

@@ -26,6 +26,10 @@ POLICIES: tuple[tuple[str, str], ...] = (
     ("fgd", "fragmentation gradient descent, given the typical pods"),
     (placement.EXPECTED_FILL, "the extender's: the node that loses least of what typical pods would still use"),
     ("expected-fill-learned", "the same, learning the typical pods from arrivals"),
+    (
+        "dra-first-fit",
+        "what kube-scheduler does with claims by itself: most CPU and memory left, first card that fits",
+    ),
     *(
         (policy.name, f"the extender's, which sees cards alone: {policy.nodes}")
         for policy in placement.POLICIES.values()

@@ -9,7 +9,15 @@ from functools import partial
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies.base import Policy
-from gcushare.cli.simulate.policies.baselines import BestFit, Clustering, DotProduct, OfTheExtender, Packing, Random
+from gcushare.cli.simulate.policies.baselines import (
+    BestFit,
+    Clustering,
+    DotProduct,
+    DraFirstFit,
+    OfTheExtender,
+    Packing,
+    Random,
+)
 from gcushare.cli.simulate.policies.beside_kube_scheduler import BesideKubeScheduler
 from gcushare.cli.simulate.policies.expected import LearnedLeastLoss, LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import FragGradient, typical_pods
@@ -43,10 +51,12 @@ POLICIES: Mapping[str, Callable[[Given], Policy]] = {
     "fgd": lambda given: FragGradient(typical_pods(given.trace), given.cluster.card_units),
     "expected-fill": lambda given: LeastLoss(Counter(given.trace)),
     "expected-fill-learned": lambda _given: LearnedLeastLoss(),
+    "dra-first-fit": lambda _given: DraFirstFit(),
     **{name: partial(_of_the_extender, name) for name in placement.POLICIES if name != placement.EXPECTED_FILL},
 }
 """``fgd``: fragmentation gradient descent. ``expected-fill``: ours and the extender's, given the trace's typical pods
-as ``fgd`` is; ``-learned``: learning them from arrivals. The others are the extender's own."""
+as ``fgd`` is; ``-learned``: learning them from arrivals. ``dra-first-fit``: what kube-scheduler does with claims by
+itself. The others are the extender's own."""
 
 
 def make_policy(name: str, given: Given) -> Policy:

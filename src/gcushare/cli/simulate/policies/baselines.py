@@ -111,6 +111,32 @@ class Packing(_Sized):
         return demand.cards - len(joined), sum(free * 100 // self.card_units for free in joined)
 
 
+class DraFirstFit(FirstOfTheBest):
+    """What kube-scheduler does with claims by itself: it scores nodes by CPU and memory, and takes the first card.
+
+    Of its default scores this is NodeResourcesFit's, LeastAllocated; claims have none.
+    """
+
+    by_room = False
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The mean share of CPU and memory that would be left; the first card by index on which a share fits."""
+        spot = None
+        if demand.cards == 1 and not demand.whole:
+            for _, card in sorted(node.state.cards.items()):
+                if card.grantable >= demand.units:
+                    spot = Spot(card.grantable, card.is_empty)
+                    break
+        return least_allocated(node, demand), spot
+
+
+def least_allocated(node: SimulatedNode, demand: Demand) -> float:
+    """The mean share of the node's CPU and memory that would be left, as NodeResourcesFit scores by default."""
+    cpu = (node.cpu_milli - demand.cpu_milli) / max(1, node.spec.cpu_milli)
+    memory = (node.memory_mib - demand.memory_mib) / max(1, node.spec.memory_mib)
+    return (cpu + memory) / 2
+
+
 class OfTheExtender(FirstOfTheBest):
     """A node policy of the extender with its card policy, which see cards alone."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gcushare.cli.simulate.cluster import SimulatedNode
 from gcushare.cli.simulate.policies.base import Policy, Scored
+from gcushare.cli.simulate.policies.baselines import least_allocated
 from gcushare.core.packing.expected_fill import Demand
 
 
@@ -25,9 +26,7 @@ class BesideKubeScheduler:
         """The policy's score; for pods without cards the mean share of CPU and memory that would be left."""
         if demand.cards:
             return self._policy.score(node, demand)
-        cpu = (node.cpu_milli - demand.cpu_milli) / max(1, node.spec.cpu_milli)
-        memory = (node.memory_mib - demand.memory_mib) / max(1, node.spec.memory_mib)
-        return (cpu + memory) / 2, None
+        return least_allocated(node, demand), None
 
     def choose(self, scores: Sequence[float]) -> int:
         """See ``Policy``."""

@@ -23,7 +23,8 @@ EXTENDER_PACKAGE = DEPLOY / "gcushare-scheduler-extender/build-and-deploy"
 PLUGIN_CHART = PLUGIN_PACKAGE / "gcushare-device-plugin-chart"
 EXTENDER_CHART = EXTENDER_PACKAGE / "gcushare-scheduler-extender-chart"
 UMBRELLA_CHART = DEPLOY / "gcushare"
-CHARTS = (PLUGIN_CHART, EXTENDER_CHART, UMBRELLA_CHART)
+CLAIMS_CHART = UMBRELLA_CHART / "charts/gcushare-claims"
+CHARTS = (PLUGIN_CHART, EXTENDER_CHART, CLAIMS_CHART, UMBRELLA_CHART)
 
 NAMESPACE = "kube-system"
 NEWEST = "v1.36.2"

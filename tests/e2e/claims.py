@@ -35,13 +35,12 @@ from gcushare.wire.dra.slices import (
     new_slice,
 )
 from gcushare.wire.objects import ObjectMeta
-from tests.charts import UMBRELLA_CHART, Rendering, of_kind, render
+from tests.charts import CLAIMS_CHART, Rendering, of_kind, render
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.waiting import until
 
-CLAIMS_CHART = UMBRELLA_CHART / "charts/gcushare-claims"
 CONTROLLER_MANAGER = "kube-controller-manager"
 TEMPLATES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", dict)
 CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaims", dict)

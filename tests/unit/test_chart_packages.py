@@ -14,6 +14,7 @@ from gcushare._version import __version__
 from gcushare.vendors import ALIYUN, ENFLAME
 from tests.charts import (
     CHARTS,
+    CLAIMS_CHART,
     DEPLOY,
     EXTENDER_CHART,
     HELM,
@@ -71,7 +72,7 @@ def test_a_chart_has_the_projects_version(chart: Path) -> None:
 def test_the_umbrella_holds_the_charts_themselves() -> None:
     about = load_yaml((UMBRELLA_CHART / "Chart.yaml").read_text())
     linked = {path.name: path.resolve() for path in (UMBRELLA_CHART / "charts").iterdir()}
-    assert linked == {chart.name: chart for chart in (PLUGIN_CHART, EXTENDER_CHART)}
+    assert linked == {chart.name: chart for chart in (PLUGIN_CHART, EXTENDER_CHART, CLAIMS_CHART)}
     for dependency in about["dependencies"]:
         where = UMBRELLA_CHART / dependency["repository"].removeprefix("file://")
         assert where.resolve() == linked[dependency["name"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter as Counter_
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -127,15 +127,26 @@ async def start_controller_manager(
 
 async def create_each(client: KubeClient, resource: Resource[JsonObject], bodies: Sequence[Any]) -> None:
     """Create objects of a resource of the whole cluster, or in ``default``, 32 at a time."""
+    namespace = "default" if resource.namespaced else None
+    await _each(client.create(resource, body, namespace=namespace) for body in bodies)
+
+
+async def delete_each(client: KubeClient, resource: Resource[Any], objects: Sequence[JsonObject]) -> None:
+    """Delete these objects at once, 32 at a time."""
+    found = (each["metadata"] for each in objects)
+    await _each(client.delete(resource, meta["name"], namespace=meta["namespace"], grace_s=0) for meta in found)
+
+
+async def _each(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
     limit = asyncio.Semaphore(32)
 
-    async def one(body: JsonObject) -> None:
+    async def one(request: Coroutine[Any, Any, object]) -> None:
         async with limit:
-            await client.create(resource, body, namespace="default" if resource.namespaced else None)
+            await request
 
     async with asyncio.TaskGroup() as group:
-        for body in bodies:
-            group.create_task(one(body))
+        for request in requests:
+            group.create_task(one(request))
 
 
 def claim_node(name: str) -> JsonObject:

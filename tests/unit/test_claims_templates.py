@@ -1,0 +1,155 @@
+"""Which templates should exist, and when unused ones go."""
+
+from __future__ import annotations
+
+import pytest
+
+from gcushare.claims_controller.template_plan import (
+    MAX_TEMPLATES,
+    OWN_LABELS,
+    NamespaceObject,
+    Plan,
+    Step,
+    TemplateKey,
+    TemplatePlan,
+)
+from gcushare.core.claims import ClaimSize
+from gcushare.core.units import parse_memory_unit
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.dra.templates import (
+    RESOURCE_CLAIM_TEMPLATE,
+    ClaimingPod,
+    ClaimingPodSpec,
+    PodResourceClaim,
+    ResourceClaimTemplate,
+    new_template,
+    template_spec,
+)
+from gcushare.wire.objects import ObjectMeta
+
+FIVE = TemplateKey("team", "gcu-memory-5")
+
+
+def make_plan(*, opted_in: bool = True) -> TemplatePlan:
+    units = [(ENFLAME, parse_memory_unit("1")), (ALIYUN, parse_memory_unit("MiB"))]
+    plan = TemplatePlan(units, 60.0, lambda: None)
+    if opted_in:
+        plan.namespaces.applied(NamespaceObject(metadata=ObjectMeta(name="team", uid="team")))
+    return plan
+
+
+def waiting(uid: str, *names: str, namespace: str = "team") -> ClaimingPod:
+    claims = tuple(PodResourceClaim(name="c", resource_claim_template_name=name) for name in names)
+    meta = ObjectMeta(name=f"pod-{uid}", namespace=namespace, uid=uid)
+    return ClaimingPod(metadata=meta, spec=ClaimingPodSpec(resource_claims=claims))
+
+
+def template(plan: TemplatePlan, key: TemplateKey, uid: str = "t") -> ResourceClaimTemplate:
+    spec = plan.spec_of(key)
+    assert spec is not None
+    made = new_template(key.name, key.namespace, OWN_LABELS, spec)
+    return ResourceClaimTemplate(metadata=ObjectMeta(name=key.name, namespace=key.namespace, uid=uid), spec=made.spec)
+
+
+def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
+    plan = make_plan()
+    assert plan.next_step(FIVE, 0) is None
+    plan.pods.applied(waiting("p", FIVE.name))
+    assert plan.changed >= {FIVE}
+    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+    plan.record_created(template(plan, FIVE))
+    assert plan.next_step(FIVE, 0) is None
+
+
+@pytest.mark.parametrize("name", ["gcu-memory-0", "gcu-memory-05", "gcu-memory", "other-5", "gcu-memory-5-cards-1", ""])
+def test_names_that_are_not_ours_are_left_to_others(name: str) -> None:
+    plan = make_plan()
+    plan.pods.applied(waiting("p", name))
+    assert plan.changed == set()
+    assert plan.next_step(TemplateKey("team", name), 0) is None
+
+
+def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
+    plan = make_plan(opted_in=False)
+    plan.pods.applied(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 0) is None
+    plan.changed.clear()
+    plan.namespaces.applied(NamespaceObject(metadata=ObjectMeta(name="team", uid="team")))
+    assert plan.changed == {FIVE}
+    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+
+
+def test_an_unused_template_goes_after_its_time_counted_from_the_last_pod() -> None:
+    plan = make_plan()
+    plan.record_created(template(plan, FIVE))
+    assert plan.next_step(FIVE, 100) == Plan(Step.DELETE, 160)
+    plan.pods.applied(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 150) is None
+    plan.pods.deleted(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 200) == Plan(Step.DELETE, 260)
+
+
+def test_a_template_with_another_spec_is_deleted_at_once_and_made_again() -> None:
+    plan = make_plan()
+    plan.pods.applied(waiting("p", FIVE.name))
+    other = template(plan, TemplateKey("team", "gcu-memory-6"))
+    stale = ResourceClaimTemplate(metadata=ObjectMeta(name=FIVE.name, namespace="team", uid="t"), spec=other.spec)
+    plan.templates.applied(stale)
+    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)
+    plan.templates.deleted(stale)
+    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+
+
+def test_a_namespace_has_a_bound_on_its_templates() -> None:
+    plan = make_plan()
+    for number in range(1, MAX_TEMPLATES + 1):
+        key = TemplateKey("team", f"gcu-memory-{number}")
+        plan.record_created(template(plan, key, uid=str(number)))
+    plan.pods.applied(waiting("p", "gcu-memory-999"))
+    assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.REFUSE)
+    plan.templates.retained(frozenset({"1"}), "9")
+    assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.CREATE)
+
+
+def test_two_pods_share_a_template_and_the_last_one_counts() -> None:
+    plan = make_plan()
+    for uid in ("p", "q"):
+        plan.pods.applied(waiting(uid, FIVE.name, FIVE.name))
+    plan.record_created(template(plan, FIVE))
+    assert {pod.name for pod in plan.users(FIVE)} == {"pod-p", "pod-q"}
+    plan.pods.retained(frozenset({"q"}), "9")
+    assert plan.next_step(FIVE, 0) is None
+    plan.pods.retained(frozenset(), "10")
+    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE, 60)
+
+
+@pytest.mark.parametrize(
+    ("size", "unit", "amount"),
+    [
+        (ClaimSize(5), "1", "5Gi"),
+        (ClaimSize(5), "MiB", "5Mi"),
+        (ClaimSize(3), "0.1", str(3 * (2**30 // 10))),
+        (ClaimSize(1536), "MiB", "1536Mi"),
+    ],
+)
+def test_a_claim_asks_for_the_bytes_of_its_units(size: ClaimSize, unit: str, amount: str) -> None:
+    (request,) = template_spec(size, ENFLAME, parse_memory_unit(unit)).spec.devices.requests
+    assert request.exactly.capacity.requests == {"memory": amount}
+    assert (request.exactly.count, request.exactly.device_class_name) == (1, ENFLAME.claims.memory_class)
+
+
+def test_several_cards_must_be_different_ones() -> None:
+    devices = template_spec(ClaimSize(5, 2), ALIYUN, parse_memory_unit("GiB")).spec.devices
+    assert devices.requests[0].exactly.count == 2
+    assert [each.distinct_attribute for each in devices.constraints] == [f"{ALIYUN.claims.driver}/uuid"]
+
+
+def test_what_the_api_server_adds_by_default_is_no_difference_but_what_others_add_is() -> None:
+    exactly = (
+        b'{"allocationMode":"ExactCount","count":1,"deviceClassName":"gcu-memory.gcushare.io",'
+        b'"capacity":{"requests":{"memory":"5Gi"}}%s}'
+    )
+    body = b'{"spec":{"spec":{"devices":{"requests":[{"name":"card","exactly":' + exactly + b"}]}}}}"
+    wanted = template_spec(ClaimSize(5), ENFLAME, parse_memory_unit("1"))
+    assert RESOURCE_CLAIM_TEMPLATE.read(body % b"").spec == wanted
+    assert RESOURCE_CLAIM_TEMPLATE.read(body % b',"selectors":[{"cel":{"expression":"true"}}]').spec != wanted

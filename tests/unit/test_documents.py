@@ -16,6 +16,7 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import keys
 from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.contracts import CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL
 from gcushare.wire.kubelet.device_ids import fits_kubelet
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 
@@ -28,13 +29,14 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
+FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
-"""Flags of kubectl, helm, docker, kube-scheduler, vLLM, older programs and make's arguments that the documents show."""
+"""Flags that the documents show of kubectl, helm, docker, Kubernetes' programs, vLLM, older programs and make."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")
 OWN_KEY = re.compile(r"gcushare\.io/[a-z]+(?:-[a-z]+)*")
 METRIC = re.compile(r"`(gcushare_[a-z_]+)`")
-CHART_LABELS = {"gcushare.io/enabled"}
+CHART_LABELS = {"gcushare.io/enabled", CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL}
 KUBERNETES_MESSAGES = {
     "0/1 nodes are available: 1 Insufficient enflame.com/gcu-memory.",
     "dial tcp … connect: connection refused",

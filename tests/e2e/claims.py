@@ -125,7 +125,7 @@ async def start_controller_manager(
     )
 
 
-async def create_each(client: KubeClient, resource: Resource[JsonObject], bodies: Sequence[Any]) -> None:
+async def create_each(client: KubeClient, resource: Resource[Any], bodies: Sequence[Any]) -> None:
     """Create objects of a resource of the whole cluster, or in ``default``, 32 at a time."""
     namespace = "default" if resource.namespaced else None
     await _each(client.create(resource, body, namespace=namespace) for body in bodies)
@@ -137,7 +137,7 @@ async def delete_each(client: KubeClient, resource: Resource[Any], objects: Sequ
     await _each(client.delete(resource, meta["name"], namespace=meta["namespace"], grace_s=0) for meta in found)
 
 
-async def _each(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
+async def _each(requests: Iterable[Coroutine[Any, Any, Any]]) -> None:
     limit = asyncio.Semaphore(32)
 
     async def one(request: Coroutine[Any, Any, object]) -> None:

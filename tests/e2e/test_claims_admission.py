@@ -267,15 +267,12 @@ async def test_a_pod_that_wants_nodes_spread_is_not_drawn_to_the_fullest(cluster
 
 def workload(kind: str, name: str, units: int, *, replicas: int = 2) -> JsonObject:
     """Write a Deployment, StatefulSet or Job whose pods ask for memory."""
-    spec = {"containers": [memory("main", units)]}
+    spec: JsonObject = {"containers": [memory("main", units)]}
     if kind == "Job":
-        template = {"spec": {**spec, "restartPolicy": "Never"}}
-        return {
-            "metadata": {"name": name},
-            "spec": {"completions": replicas, "parallelism": replicas, "template": template},
-        }
+        job = {"template": {"spec": {**spec, "restartPolicy": "Never"}}}
+        return {"metadata": {"name": name}, "spec": {"completions": replicas, "parallelism": replicas, **job}}
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {**spec}}
+    template: JsonObject = {"metadata": {"labels": labels}, "spec": spec}
     named = {"serviceName": name} if kind == "StatefulSet" else {}
     more = {"podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
     body = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, **named, **more}

@@ -8,12 +8,12 @@ from gcushare.runtime.start import start
 
 TYPE_CHECKING = False  # typing takes milliseconds to import
 if TYPE_CHECKING:
-    from gcushare.runtime.entry import Surroundings
+    from gcushare.runtime.entry import ProcessContext
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the command; returns its exit code."""
-    return start("gcushare.claims_controller.command_line", "main", surroundings)
+    return start("gcushare.claims_controller.command_line", "main", process)
 
 
 if __name__ == "__main__":

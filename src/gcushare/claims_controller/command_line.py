@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gcushare.claims_controller.settings import PROGRAM, ControllerSettings
-from gcushare.runtime.entry import Surroundings, run_program
+from gcushare.runtime.entry import ProcessContext, run_program
 
 
-def main(surroundings: Surroundings | None = None) -> int:
+def main(process: ProcessContext | None = None) -> int:
     """Run the program and return its exit code."""
-    return run_program(PROGRAM, _run, log_settings=lambda settings: settings.log, surroundings=surroundings)
+    return run_program(PROGRAM, _run, log_settings=lambda settings: settings.log, process=process)
 
 
 def _run(settings: ControllerSettings) -> int:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from gcushare.claims_controller.cluster_fill import ClusterFill
 from gcushare.claims_controller.node_order import plan_levels
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.pacing import Backoff, BackoffPolicy, TokenBucket
-from gcushare.runtime.logs import fields
+from gcushare.kube.pacing import TokenBucket
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """Requests in flight."""
@@ -73,7 +74,7 @@ class OrderWriter:
                 self._backoff.reset()
                 continue
             delay_s = self._backoff.next_delay_s(failure)
-            log.warning("nodes' order not written %s", fields(error=failure, retry_s=round(delay_s, 1)))
+            logger.warning("nodes' order not written %s", fields(error=failure, retry_s=round(delay_s, 1)))
             await self._clock.sleep(delay_s)
             self._changed.set()
 

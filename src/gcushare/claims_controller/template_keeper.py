@@ -9,19 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gcushare.claims_controller.template_plan import MAX_TEMPLATES, OWN_LABELS, Step, TemplateKey, TemplatePlan
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import RESOURCE_CLAIM_TEMPLATES
-from gcushare.runtime.logs import fields
 from gcushare.wire.dra.templates import new_template
 from gcushare.wire.objects import ObjectReference
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NOT_OURS, TOO_MANY = "ClaimTemplateNotOurs", "TooManyClaimTemplates"
 """Reasons of the events on pods whose template is not made."""
@@ -109,7 +109,7 @@ class TemplateKeeper:
             is_done = await self._do(plan.step, key)
         except GcushareError as error:
             self.counters.failed += 1
-            log.warning("template not kept %s", fields(template=key, step=plan.step.value, error=error))
+            logger.warning("template not kept %s", fields(template=key, step=plan.step.value, error=error))
             is_done = False
             self._try_again(key, error)
         else:
@@ -158,7 +158,7 @@ class TemplateKeeper:
                 )
             return False
         self.counters.created += 1
-        log.info("template created %s", fields(template=key))
+        logger.info("template created %s", fields(template=key))
         self.plan.record_created(made)
         return True
 
@@ -176,7 +176,7 @@ class TemplateKeeper:
         except (NotFoundError, ConflictError):
             return False  # the watch brings what is there now
         self.counters.deleted += 1
-        log.info("template deleted %s", fields(template=key))
+        logger.info("template deleted %s", fields(template=key))
         self.plan.templates.deleted(found)
         return True
 

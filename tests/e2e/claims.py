@@ -134,7 +134,7 @@ async def create_each(client: KubeClient, resource: Resource[Any], bodies: Seque
 async def delete_each(client: KubeClient, resource: Resource[Any], objects: Sequence[JsonObject]) -> None:
     """Delete these objects at once, 32 at a time."""
     found = (each["metadata"] for each in objects)
-    await _each(client.delete(resource, meta["name"], namespace=meta["namespace"], grace_s=0) for meta in found)
+    await _each(client.delete(resource, meta["name"], namespace=meta.get("namespace"), grace_s=0) for meta in found)
 
 
 async def _each(requests: Iterable[Coroutine[Any, Any, Any]]) -> None:

@@ -9,16 +9,16 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
 
 from gcushare.core.claims import ClaimSize
-from gcushare.core.errors import NotFoundError
 from gcushare.kube.resources import PODS
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_ORDER_LABEL
+from gcushare.wire.dra.slices import ResourceSlice
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS, node_of
 from tests.charts import needs_helm
 from tests.e2e.assets import need_binaries
@@ -35,6 +35,7 @@ from tests.e2e.claims import (
     delete_each,
     install,
     slices_of,
+    slices_with_counters,
     start_controller_manager,
 )
 from tests.e2e.control_plane import ControlPlane
@@ -47,6 +48,7 @@ pytestmark = needs_helm
 CARDS, CARD_GIB = 8, 16
 RAISED = ("--kube-api-qps=1000", "--kube-api-burst=1000")
 LIMITS = {"default": (), "1000": RAISED}
+WriteSlices = Callable[[str, int, int], list[ResourceSlice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,13 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[ControlPlane]:
     yield control_plane
 
 
-async def create_nodes(cluster: ControlPlane, count: int) -> None:
+async def replace_nodes(cluster: ControlPlane, count: int, write: WriteSlices = slices_of) -> None:
+    """Have these nodes and no others; ``write`` makes a node's slices."""
+    for resource in (NODE_OBJECTS, SLICES):
+        await delete_each(cluster.client, resource, await cluster.client.list_all(resource))
     names = [f"node-{number:04}" for number in range(count)]
     await create_each(cluster.client, NODE_OBJECTS, [claim_node(name) for name in names])
-    slices = [each for name in names for each in slices_of(name, CARDS, CARD_GIB)]
+    slices = [each for name in names for each in write(name, CARDS, CARD_GIB)]
     await create_each(cluster.client, SLICES, slices)
 
 
@@ -149,7 +154,7 @@ def sized_pods(count: int, seed: int = 36) -> list[JsonObject]:
 
 
 async def test_pods_fill_one_node_after_the_other(cluster: ControlPlane) -> None:
-    await create_nodes(cluster, 30)
+    await replace_nodes(cluster, 30)
     pods = sized_pods(100)
     asked = sum(int(each["spec"]["containers"][0]["resources"]["limits"]["enflame.com/gcu-memory"]) for each in pods)
     least = -(-asked // (CARDS * CARD_GIB))
@@ -162,8 +167,7 @@ async def test_pods_fill_one_node_after_the_other(cluster: ControlPlane) -> None
 @pytest.mark.timeout(3600)
 async def test_claims_on_500_nodes(cluster: ControlPlane, figures: Figures) -> None:
     """What is compared is shown, not asserted, but for what the order of nodes is for."""
-    await remove_nodes(cluster)
-    await create_nodes(cluster, 500)
+    await replace_nodes(cluster, 500)
     pods = sized_pods(1000)
     alone = await measure(cluster, pods, order=False)
     packed = await measure(cluster, pods, order=True)
@@ -177,10 +181,15 @@ async def test_claims_on_500_nodes(cluster: ControlPlane, figures: Figures) -> N
     assert packed.nodes < alone.nodes / 2
 
 
-async def remove_nodes(cluster: ControlPlane) -> None:
-    for resource in (NODE_OBJECTS, SLICES):
-        for each in await cluster.client.list_all(resource):
-            try:
-                await cluster.client.delete(resource, each["metadata"]["name"])
-            except NotFoundError:
-                continue
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+async def test_counters_make_every_node_cost_as_much_as_all(cluster: ControlPlane, figures: Figures) -> None:
+    """Why a card is one device: kube-scheduler looks at the counters of every pool for every node that it tries."""
+    rates: list[tuple[str, ...]] = []
+    for count in (50, 200):
+        for name, write in (("one device", slices_of), ("two devices and a counter", slices_with_counters)):
+            await replace_nodes(cluster, count, write)
+            found = await measure(cluster, sized_pods(20), order=False)
+            rates.append((str(count), name, f"{found.pods_per_s:.2f}"))
+    figures.add("20 claims, a card as one device or as two", ("nodes", "a card is", "pods per second"), *rates)
+    assert float(rates[3][2]) < float(rates[2][2])

@@ -71,6 +71,7 @@ class TemplatePlan:
         self._on_change = on_change
         self._users: defaultdict[TemplateKey, dict[str, PodRef]] = defaultdict(dict)
         self._existing: dict[TemplateKey, ResourceClaimTemplate] = {}
+        self._opted_in: set[str] = set()
         self._count: Counter[str] = Counter()
         self._unused_since: dict[TemplateKey, float] = {}
         self.changed: set[TemplateKey] = set()
@@ -118,7 +119,7 @@ class TemplatePlan:
         self.templates.applied(template)
 
     def _is_wanted(self, key: TemplateKey) -> bool:
-        return bool(self._users.get(key)) and key.namespace in {each.metadata.name for each in self.namespaces}
+        return key.namespace in self._opted_in and bool(self._users.get(key))
 
     def _change_pod(self, before: ClaimingPod | None, after: ClaimingPod | None) -> None:
         for each in (before, after):
@@ -140,6 +141,7 @@ class TemplatePlan:
     def _change_namespace(self, before: NamespaceObject | None, after: NamespaceObject | None) -> None:
         if before is None or after is None:
             name = (before or after).metadata.name  # type: ignore[union-attr]  # one of both is there
+            self._opted_in = {each.metadata.name for each in self.namespaces}
             for key in (*self._users, *self._existing):
                 if key.namespace == name:
                     self._mark(key)

@@ -147,6 +147,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", create_on_update=True),
     Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", create_on_update=True),
     Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", subresources=("status",)),
+    Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
     Resource(
         "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False,
         fields=frozenset({"spec.nodeName", "spec.driver"}),

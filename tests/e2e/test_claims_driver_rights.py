@@ -1,0 +1,65 @@
+"""The rights of the claims driver, on a real API server: its own node's slices, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gcushare.wire.contracts import CLAIMS_DRIVER
+from tests.charts import CLAIMS_CHART, NAMESPACE, needs_helm, of_kind, rendered
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.waiting import until
+
+pytestmark = needs_helm
+
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+PATHS = {
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+}
+
+
+def driver_on(node: str) -> dict[str, str]:
+    """The headers by which an administrator acts as the driver's pod on a node."""
+    headers = {"Impersonate-User": f"system:serviceaccount:{NAMESPACE}:{CLAIMS_DRIVER}"}
+    return headers | ({"Impersonate-Extra-authentication.kubernetes.io%2fnode-name": node} if node else {})
+
+
+def a_slice(node: str) -> dict[str, Any]:
+    spec = {"driver": "enflame.gcushare.io", "nodeName": node, "pool": {"name": node, "resourceSliceCount": 1}}
+    return {"metadata": {"name": f"{node}-slice"}, "spec": spec}
+
+
+async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane: ControlPlane) -> None:
+    http, url = control_plane.http, control_plane.url
+
+    async def send(method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> int:
+        async with http.request(method, url + path, json=body, headers=headers) as answer:
+            problems.append(await answer.text())
+            return answer.status
+
+    problems: list[str] = []
+    for each in of_kind(rendered(CLAIMS_CHART), *PATHS):
+        if each["metadata"]["name"] in (CLAIMS_DRIVER, "gcushare-claims-own-slices"):
+            assert await send("POST", PATHS[each["kind"]], each) == 201, problems[-1]
+
+    async def is_refused() -> str:
+        status = await send("POST", f"{SLICES}?dryRun=All", a_slice("node-2"), driver_on("node-1"))
+        return "" if status == 422 else f"{status}: {problems[-1]}"
+
+    await until(is_refused, "the policy is in force")
+    assert "writes the slices of that node alone, not of node-2" in problems[-1]
+    assert await send("POST", SLICES, a_slice("node-1"), driver_on("")) == 422, problems[-1]
+    assert await send("POST", SLICES, a_slice("node-1"), driver_on("node-1")) == 201, problems[-1]
+    assert await send("DELETE", f"{SLICES}/node-1-slice", None, driver_on("node-2")) == 422, problems[-1]
+    assert await send("DELETE", f"{SLICES}/node-1-slice", None, driver_on("node-1")) == 200, problems[-1]
+    assert await send("GET", "/api/v1/pods", None, driver_on("node-1")) == 403
+
+
+@pytest.mark.parametrize("path", ["/api/v1/nodes", SLICES, "/apis/resource.k8s.io/v1/resourceclaims"])
+async def test_the_driver_may_list_what_it_follows(control_plane: ControlPlane, path: str) -> None:
+    async with control_plane.http.get(control_plane.url + path, headers=driver_on("node-1")) as answer:
+        assert answer.status == 200, await answer.text()

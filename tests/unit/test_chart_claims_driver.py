@@ -1,0 +1,99 @@
+"""The claims chart's DaemonSet, its rights, and the policy that limits them to its own node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gcushare.claims_driver.claims_driver_settings import CARD_POLICIES, ClaimsDriverSettings
+from gcushare.claims_driver.command_line import PROGRAM
+from gcushare.node.choices import Strategy
+from gcushare.runtime.settings.loading import load_settings
+from gcushare.vendors import VENDORS
+from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
+from tests.charts import CLAIMS_CHART, PLUGIN_CHART, containers, in_one_worker, needs_helm, one, rendered
+
+pytestmark = [needs_helm, in_one_worker]
+
+
+def settings_of(*values: str, name: str = CLAIMS_DRIVER) -> ClaimsDriverSettings:
+    """What the rendered flags are to the program."""
+    (container,) = containers(one(rendered(CLAIMS_CHART, *values), "DaemonSet", name)["spec"]["template"]["spec"])
+
+    def no_file(path: object) -> str:
+        raise FileNotFoundError(path)
+
+    assert container["command"] == [CLAIMS_DRIVER]
+    return load_settings(PROGRAM, container["args"], {"NODE_NAME": "n"}, no_file)
+
+
+def test_the_program_reads_the_rendered_flags() -> None:
+    found = settings_of()
+    assert found.serve.listen_port == CLAIMS_DRIVER_PORT
+    assert found.cards.card_policy == "binpack"
+    assert found.node.device_list_strategy == (Strategy.ENV,)
+    assert found.cards.memory_unit == "1"
+
+
+@pytest.mark.parametrize("policy", CARD_POLICIES)
+def test_the_chart_takes_every_policy_of_the_program(policy: str) -> None:
+    assert settings_of(f"driver.cardPolicy={policy}").cards.card_policy == policy
+
+
+def test_each_vendor_has_a_daemon_set_on_the_nodes_that_serve_claims() -> None:
+    for vendor in VENDORS:
+        name = f"{CLAIMS_DRIVER}{vendor.name_suffix}"
+        assert settings_of("vendor=both", name=name).cards.vendor is vendor
+        spec = one(rendered(CLAIMS_CHART, "vendor=both"), "DaemonSet", name)["spec"]["template"]["spec"]
+        assert spec["nodeSelector"] == {vendor.label_key: "true", "gcushare.io/serve": "claims"}
+
+
+def test_the_plugin_leaves_those_nodes_out() -> None:
+    spec = one(rendered(PLUGIN_CHART), "DaemonSet", "gcushare-device-plugin")["spec"]["template"]["spec"]
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "gcushare.io/serve", "operator": "NotIn", "values": ["claims"]}]
+
+
+def test_the_kubelets_folders_stand_at_the_hosts_own_paths() -> None:
+    """The kubelet is given the path of the driver's socket, so it must be the same inside and outside."""
+    values = ("driver.kubelet.rootDir=/data/kubelet",)
+    spec = one(rendered(CLAIMS_CHART, *values), "DaemonSet", CLAIMS_DRIVER)["spec"]["template"]["spec"]
+    outside = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+    (container,) = containers(spec)
+    inside = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    for name in ("plugins", "plugins-registry", "pod-resources", "cdi"):
+        assert inside[name] == outside[name]
+    assert str(settings_of(*values).node.kubelet_dir) == "/data/kubelet"
+
+
+def rights() -> dict[tuple[str, str], list[str]]:
+    role = one(rendered(CLAIMS_CHART), "ClusterRole", CLAIMS_DRIVER)
+    found: dict[tuple[str, str], list[str]] = {}
+    for rule in role["rules"]:
+        found |= {(rule["apiGroups"][0], resource): rule["verbs"] for resource in rule["resources"]}
+    return found
+
+
+def test_the_driver_writes_slices_and_events_alone() -> None:
+    assert rights() == {
+        ("", "nodes"): ["list", "watch"],
+        ("resource.k8s.io", "resourceslices"): ["list", "watch", "create", "patch", "delete"],
+        ("resource.k8s.io", "resourceclaims"): ["get", "list"],
+        ("", "events"): ["create", "patch"],
+    }
+
+
+def test_a_policy_limits_it_to_its_own_nodes_slices() -> None:
+    policy: dict[str, Any] = one(rendered(CLAIMS_CHART), "ValidatingAdmissionPolicy", "gcushare-claims-own-slices")
+    (condition,) = policy["spec"]["matchConditions"]
+    assert condition["expression"].endswith(f":kube-system:{CLAIMS_DRIVER}'")
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert (rule["resources"], rule["operations"]) == (["resourceslices"], ["CREATE", "UPDATE", "DELETE"])
+
+
+def test_simulated_cards_reach_the_driver_by_a_config_map() -> None:
+    values = ("driver.cards.source=simulated",)
+    assert settings_of(*values).cards.cards == "simulated:/etc/gcushare/cards.yaml"
+    assert one(rendered(CLAIMS_CHART, *values), "ConfigMap", f"{CLAIMS_DRIVER}-cards")["data"]["cards.yaml"]

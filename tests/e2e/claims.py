@@ -23,9 +23,6 @@ from gcushare.wire.dra.slices import (
     MEMORY,
     Attribute,
     Capacity,
-    Counter,
-    CounterConsumption,
-    CounterSet,
     Device,
     RequestPolicy,
     ResourcePool,
@@ -169,7 +166,6 @@ def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list
         return Device(
             name=f"card-{index}",
             attributes={
-                "use": Attribute(string="card"),
                 "uuid": Attribute(string=f"{node}-{index}"),
                 "index": Attribute(int=index),
             },
@@ -184,32 +180,6 @@ def slices_of(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list
         devices=tuple(device(index) for index in range(cards)),
     )
     return [new_slice(ObjectMeta(name=f"{node}-cards"), spec)]
-
-
-def slices_with_counters(node: str, cards: int, gib: int, vendor: Vendor = ENFLAME) -> list[ResourceSlice]:
-    """Write the same cards as two devices each, a share and a whole card, that consume one counter."""
-    pool = ResourcePool(name=node, generation=1, resource_slice_count=2)
-    one = Counter(value="1")
-    valid = RequestPolicy(default="1Gi", valid_range=ValidRange(min="1Gi", step="1Gi" if gib > 1 else None))
-
-    def device(index: int, whole: bool) -> Device:
-        use = Attribute(string="whole" if whole else "share")
-        return Device(
-            name=f"card-{index}{'-whole' if whole else ''}",
-            attributes={"use": use, "uuid": Attribute(string=f"{node}-{index}"), "index": Attribute(int=index)},
-            capacity={MEMORY: Capacity(value=f"{gib}Gi", request_policy=None if whole else valid)},
-            consumes_counters=(CounterConsumption(counter_set="cards", counters={f"card-{index}": one}),),
-            allow_multiple_allocations=not whole,
-        )
-
-    counters = CounterSet(name="cards", counters={f"card-{index}": one for index in range(cards)})
-    empty = SliceSpec(driver=vendor.claims.driver, pool=pool, node_name=node)
-    devices = tuple(device(index, whole) for whole in (False, True) for index in range(cards))
-    specs = (
-        msgspec.structs.replace(empty, shared_counters=(counters,)),
-        msgspec.structs.replace(empty, devices=devices),
-    )
-    return [new_slice(ObjectMeta(name=f"{node}-{number}"), spec) for number, spec in enumerate(specs)]
 
 
 def claim_template(size: ClaimSize, vendor: Vendor = ENFLAME) -> JsonObject:

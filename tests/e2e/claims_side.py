@@ -59,9 +59,9 @@ async def start_controllers(control_plane: ControlPlane) -> None:
     )
 
 
-def device_class(name: str, use: str, resource: str = "") -> JsonObject:
-    """Write the class of one use of the cards."""
-    rule = f'device.driver == "{NAMES.driver}" && device.attributes["{NAMES.driver}"].use == "{use}"'
+def device_class(name: str, resource: str = "") -> JsonObject:
+    """Write a class of the driver's cards."""
+    rule = f'device.driver == "{NAMES.driver}"'
     spec: JsonObject = {"selectors": [{"cel": {"expression": rule}}]}
     return {"metadata": {"name": name}, "spec": spec | ({"extendedResourceName": resource} if resource else {})}
 
@@ -212,8 +212,8 @@ async def claims_side(machine: Machine, plan: NodePlan = TWO) -> AsyncIterator[C
     async with Scheduling(machine.control_plane) as scheduling:
         client = scheduling.client
         classes = (
-            device_class(NAMES.memory_class, "share"),
-            device_class(NAMES.whole_class, "whole", ENFLAME.whole_card_resource),
+            device_class(NAMES.memory_class),
+            device_class(NAMES.whole_class, ENFLAME.whole_card_resource),
         )
         for each in classes:
             await client.create(DEVICE_CLASSES, each)

@@ -35,7 +35,6 @@ from tests.e2e.claims import (
     delete_each,
     install,
     slices_of,
-    slices_with_counters,
     start_controller_manager,
 )
 from tests.e2e.control_plane import ControlPlane
@@ -179,17 +178,3 @@ async def test_claims_on_500_nodes(cluster: ControlPlane, figures: Figures) -> N
         *((name, str(r.nodes), str(r.cards), f"{r.fill:.0%}", f"{r.pods_per_s:.0f}") for name, r in rows),
     )
     assert packed.nodes < alone.nodes / 2
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-async def test_counters_make_every_node_cost_as_much_as_all(cluster: ControlPlane, figures: Figures) -> None:
-    """Why a card is one device: kube-scheduler looks at the counters of every pool for every node that it tries."""
-    rates: list[tuple[str, ...]] = []
-    for count in (50, 200):
-        for name, write in (("one device", slices_of), ("two devices and a counter", slices_with_counters)):
-            await replace_nodes(cluster, count, write)
-            found = await measure(cluster, sized_pods(20), order=False)
-            rates.append((str(count), name, f"{found.pods_per_s:.2f}"))
-    figures.add("20 claims, a card as one device or as two", ("nodes", "a card is", "pods per second"), *rates)
-    assert float(rates[3][2]) < float(rates[2][2])

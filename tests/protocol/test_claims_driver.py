@@ -102,7 +102,7 @@ async def test_a_second_driver_waits_until_the_first_has_ended(rig: ClaimsRig) -
 
 
 async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRig) -> None:
-    assert list(rig.devices()) == ["card-0", "card-1", "card-0-whole", "card-1-whole"]
+    assert list(rig.devices()) == ["card-0", "card-1"]
 
     def taints(device: str) -> list[str]:
         return [taint["key"] for taint in rig.devices()[device].get("taints", [])]
@@ -113,7 +113,7 @@ async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRi
     cordon = {"metadata": {"annotations": {ENFLAME.cordon_annotation: "0"}}}
     rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, cordon))
     cordoned = f"{NAMES.driver}/cordoned"
-    await rig.until(lambda: taints("card-0-whole") == [cordoned], "card 0 is tainted")
+    await rig.until(lambda: taints("card-0") == [cordoned], "card 0 is tainted")
     generations = {each["spec"]["pool"]["generation"] for each in rig.slices()}
     assert len(generations) == 1
     uids = {each["metadata"]["uid"] for each in rig.slices()}
@@ -122,7 +122,7 @@ async def test_slices_follow_sick_cards_cordons_and_their_deletion(rig: ClaimsRi
             BY_NAME["resourceslices.resource.k8s.io"], Key("", each["metadata"]["name"]), Deletion()
         )
     await rig.until(
-        lambda: len(rig.slices()) == 2 and not {each["metadata"]["uid"] for each in rig.slices()} & uids,
+        lambda: len(rig.slices()) == 1 and not {each["metadata"]["uid"] for each in rig.slices()} & uids,
         "the slices are there again",
     )
 
@@ -151,7 +151,7 @@ async def test_the_kubelet_hears_of_a_sick_card_and_of_its_recovery(rig: ClaimsR
     await rig.until(lambda: set(kubelet.health) == set(rig.devices()), "every device is reported")
     rig.write_cards({0: "it smokes"})
     await rig.until(lambda: kubelet.health["card-0"].message == "it smokes", "the sick card is reported")
-    assert kubelet.health["card-0"].health == kubelet.health["card-0-whole"].health == 2
+    assert kubelet.health["card-0"].health == 2
     assert kubelet.health["card-1"].health == 1
 
 
@@ -200,4 +200,4 @@ async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> Non
     await rig.stop()
     assert list((rig.root / "plugins_registry").iterdir()) == []
     assert not (rig.directory / "dra.sock").exists()
-    assert len(rig.slices()) == 2, "the kubelet deletes them if no driver comes back"
+    assert len(rig.slices()) == 1, "the kubelet deletes them if no driver comes back"

@@ -13,9 +13,13 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import (
     Allocation,
     AllocationResult,
+    ClaimSpec,
     ClaimStatus,
     ConsumerReference,
     DeviceAllocation,
+    DeviceRequest,
+    DeviceRequests,
+    ExactRequest,
     ResourceClaim,
 )
 from gcushare.wire.objects import ObjectMeta
@@ -38,9 +42,14 @@ def an_inventory(*sizes_gib: int, unit: str = "1") -> Inventory:
 
 
 def a_result(device: str, gib: int = 0, *, pool: str = NODE, request: str = "card") -> AllocationResult:
-    """A device that a claim was allocated; without memory it is a whole card."""
+    """A device that a claim was allocated, for its request ``card`` (memory) or ``whole`` (whole cards)."""
     consumed = {"memory": f"{gib}Gi"} if gib else {}
     return AllocationResult(request=request, driver=DRIVER, pool=pool, device=device, consumed_capacity=consumed)
+
+
+def whole_result(device: str, gib: int = 16) -> AllocationResult:
+    """A card that a claim was allocated whole."""
+    return a_result(device, gib, request="whole")
 
 
 def a_claim(uid: str, *results: AllocationResult) -> ResourceClaim:
@@ -49,7 +58,12 @@ def a_claim(uid: str, *results: AllocationResult) -> ResourceClaim:
         allocation=Allocation(devices=DeviceAllocation(results=results)),
         reserved_for=(ConsumerReference(resource="pods", name=uid, uid=uid),),
     )
-    return ResourceClaim(metadata=ObjectMeta(name=uid, namespace="default", uid=uid), status=status)
+    requests = (
+        DeviceRequest(name="card", exactly=ExactRequest(device_class_name=ENFLAME.claims.memory_class)),
+        DeviceRequest(name="whole", exactly=ExactRequest(device_class_name=ENFLAME.claims.whole_class)),
+    )
+    spec = ClaimSpec(devices=DeviceRequests(requests=requests))
+    return ResourceClaim(metadata=ObjectMeta(name=uid, namespace="default", uid=uid), spec=spec, status=status)
 
 
 def prepared_claims(

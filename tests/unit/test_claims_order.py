@@ -60,8 +60,6 @@ def test_when_a_node_is_opened_only_its_level_and_its_successors_change() -> Non
 
 def test_a_full_node_is_not_written() -> None:
     assert plan_levels({"full": node(16, 16, level=5)}) == {}
-    whole = Node({"card-0": Card(16, is_whole=True)}, 5)
-    assert plan_levels({"whole": whole}) == {}
 
 
 def test_a_node_that_is_empty_again_goes_to_the_end() -> None:
@@ -137,12 +135,6 @@ def test_claims_of_other_drivers_and_waiting_ones_count_for_nothing() -> None:
     fill.claims.applied(ResourceClaim(metadata=ObjectMeta(name="c2", uid="c2")))
     assert calls == []
     assert used(fill) == {"card-0": 0, "card-1": 0}
-
-
-def test_a_device_without_an_amount_is_a_whole_card() -> None:
-    fill, _ = make_fill()
-    fill.claims.applied(claim_on("c1", "a", "card-0", None))
-    assert fill.read()["a"].cards["card-0"].free == 0
 
 
 def test_slices_of_an_older_generation_count_for_nothing() -> None:

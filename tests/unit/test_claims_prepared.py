@@ -13,7 +13,7 @@ from gcushare.core.errors import DeviceError, Refused, RemoteContractError
 from gcushare.core.units import GIB
 from gcushare.node.choices import Strategy
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
-from tests.unit.claims_driver_values import DRIVER, NODE, a_claim, a_result, an_inventory, prepared_claims
+from tests.unit.claims_driver_values import DRIVER, NODE, a_claim, a_result, an_inventory, prepared_claims, whole_result
 
 CARDS = an_inventory(16, 16)
 
@@ -51,7 +51,7 @@ def test_several_cards_are_visible_together_and_their_units_add_up(tmp_path: Pat
 
 
 def test_a_whole_card_gets_no_limit(tmp_path: Path) -> None:
-    prepared_claims(tmp_path).prepare(a_claim("all", a_result("card-0-whole")), "all", CARDS)
+    prepared_claims(tmp_path).prepare(a_claim("all", whole_result("card-0")), "all", CARDS)
     assert variables(tmp_path, "all") == {"ENFLAME_VISIBLE_DEVICES": "0"}
 
 
@@ -65,7 +65,7 @@ def test_the_strategies_bring_device_nodes_and_the_vendors_own_cdi_names(tmp_pat
 
 def test_a_whole_card_by_the_vendors_cdi_alone_needs_no_file_of_ours(tmp_path: Path) -> None:
     prepared = prepared_claims(tmp_path, (Strategy.CDI,))
-    claim = prepared.prepare(a_claim("all", a_result("card-0-whole")), "all", CARDS)
+    claim = prepared.prepare(a_claim("all", whole_result("card-0")), "all", CARDS)
     assert prepared.cdi_ids(claim) == ("enflame.com/gcu=0",)
     assert not cdi_file(tmp_path, "all").exists()
 
@@ -86,9 +86,10 @@ def test_amounts_between_two_units_count_as_the_scheduler_rounds_them(tmp_path: 
         pytest.param(ResourceClaim(), "", "not allocated", id="no allocation"),
         pytest.param(a_claim("c", a_result("card-0", 4, pool="b")), "c", "this node serves 'node-1'", id="other node"),
         pytest.param(a_claim("c", a_result("card-2", 4)), "c", "not on this node any more", id="unknown card"),
+        pytest.param(a_claim("c", whole_result("card-0", 4)), "c", "leave the amount out", id="part of a whole card"),
         pytest.param(a_claim("c", a_result("card-0", 17)), "c", "16 of 16 units free", id="more than the card"),
         pytest.param(
-            a_claim("c", a_result("card-0", 4), a_result("card-1-whole")), "c", "make a claim for each", id="both uses"
+            a_claim("c", a_result("card-0", 4), whole_result("card-1")), "c", "make a claim for each", id="both uses"
         ),
     ],
 )
@@ -106,7 +107,7 @@ def test_a_claim_that_cannot_be_granted_is_refused_and_leaves_nothing(
     "result",
     [
         pytest.param(a_result("gpu-0", 4), id="a device of another form"),
-        pytest.param(a_result("card-0"), id="a share without an amount"),
+        pytest.param(a_result("card-0"), id="no amount"),
     ],
 )
 def test_a_result_that_cannot_be_read_is_refused(tmp_path: Path, result: AllocationResult) -> None:
@@ -118,9 +119,9 @@ def test_a_result_that_cannot_be_read_is_refused(tmp_path: Path, result: Allocat
     ("held", "wanted"),
     [
         pytest.param(a_result("card-0", 13), a_result("card-0", 4), id="no room"),
-        pytest.param(a_result("card-0-whole"), a_result("card-0", 4), id="in use as a whole"),
-        pytest.param(a_result("card-0", 1), a_result("card-0-whole"), id="shared"),
-        pytest.param(a_result("card-0-whole"), a_result("card-0-whole"), id="whole twice"),
+        pytest.param(whole_result("card-0"), a_result("card-0", 4), id="in use as a whole"),
+        pytest.param(a_result("card-0", 1), whole_result("card-0"), id="shared"),
+        pytest.param(whole_result("card-0"), whole_result("card-0"), id="whole twice"),
     ],
 )
 def test_a_card_is_never_given_twice_whatever_the_claims_say(

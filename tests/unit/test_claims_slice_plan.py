@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.claims_driver.slice_plan import DeviceRef, SlicePlan, order_cards, parse_device_name
+from gcushare.claims_driver.slice_plan import SlicePlan, device_name, order_cards, parse_device_name
 from gcushare.core.cards import Card, Health, Inventory, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.slices import MAX_COUNTERS, MAX_DEVICES, MEMORY, Device
+from gcushare.wire.dra.slices import MAX_DEVICES, MEMORY, Device
 
 PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else "")
 DRIVER = ENFLAME.claims.driver
@@ -38,34 +38,25 @@ def held(index: int, units: int, *, whole: bool = False) -> Assignment:
     return Assignment(PodRef(f"{index}-{units}", "", ""), "", (CardGrant(index, units, whole),))
 
 
-def test_counters_have_a_slice_of_their_own_and_every_slice_knows_their_number() -> None:
-    counters, cards = PLAN.build(inventory(16, 16), (0, 1))
-    assert not counters.devices
-    assert not cards.shared_counters
-    assert {spec.pool.resource_slice_count for spec in (counters, cards)} == {2}
-    assert {(spec.driver, spec.node_name, spec.pool.name) for spec in (counters, cards)} == {
-        (DRIVER, "node-1", "node-1")
-    }
+def test_every_slice_names_the_node_and_the_number_of_slices() -> None:
+    (only,) = PLAN.build(inventory(16, 16), (0, 1))
+    assert only.pool.resource_slice_count == 1
+    assert (only.driver, only.node_name, only.pool.name) == (DRIVER, "node-1", "node-1")
 
 
-def test_share_and_whole_card_consume_the_same_counter() -> None:
-    counters, cards = PLAN.build(inventory(16), (0,))
-    (counter_set,) = counters.shared_counters
-    assert list(counter_set.counters) == ["card-0"]
-    assert counter_set.counters["card-0"].value == "1"
-    consumed = {device.name: device.consumes_counters for device in cards.devices}
-    assert consumed["card-0"] == consumed["card-0-whole"]
-    assert consumed["card-0"][0].counter_set == counter_set.name
-
-
-def test_only_the_share_is_given_to_several_claims_and_in_whole_units() -> None:
-    share, whole = devices(inventory(16))
-    assert (share.allow_multiple_allocations, whole.allow_multiple_allocations) == (True, False)
-    policy = share.capacity[MEMORY].request_policy
+def test_a_card_is_one_device_that_claims_share_in_whole_units() -> None:
+    (card,) = devices(inventory(16))
+    assert card.allow_multiple_allocations
+    assert card.capacity[MEMORY].value == "16Gi"
+    policy = card.capacity[MEMORY].request_policy
     assert policy is not None
-    assert (policy.default, policy.valid_range.min, policy.valid_range.step) == ("1Gi", "1Gi", "1Gi")
-    assert whole.capacity[MEMORY].request_policy is None
-    assert share.capacity[MEMORY].value == whole.capacity[MEMORY].value == "16Gi"
+    assert (policy.valid_range.min, policy.valid_range.step) == ("1Gi", "1Gi")
+
+
+def test_a_claim_that_names_no_amount_takes_the_whole_card() -> None:
+    policy = devices(inventory(16))[0].capacity[MEMORY].request_policy
+    assert policy is not None
+    assert policy.default == "16Gi"
 
 
 def test_a_card_of_one_unit_has_no_step_because_none_would_fit() -> None:
@@ -76,34 +67,26 @@ def test_a_card_of_one_unit_has_no_step_because_none_would_fit() -> None:
 
 def test_eight_cards_of_192_gib_are_listed_in_mib() -> None:
     found = devices(inventory(*[192] * 8, unit="MiB"))
-    assert len(found) == 16
+    assert len(found) == 8
     assert parse_count(found[0].capacity[MEMORY].value) == 192 * GIB
     policy = found[0].capacity[MEMORY].request_policy
     assert policy is not None
-    assert policy.default == "1Mi"
+    assert policy.valid_range.min == "1Mi"
 
 
-def test_many_cards_are_divided_so_that_no_slice_passes_the_api_servers_limits() -> None:
-    counters, *slices = PLAN.build(inventory(*[1] * 70), tuple(range(70)))
-    assert [len(spec.devices) for spec in slices] == [64, 64, 12]
-    assert all(len(spec.devices) <= MAX_DEVICES for spec in slices)
-    assert all(len(each.counters) <= MAX_COUNTERS for each in counters.shared_counters)
-    assert sum(len(each.counters) for each in counters.shared_counters) == 70
-    names = {each.name: set(each.counters) for each in counters.shared_counters}
-    for device in (device for spec in slices for device in spec.devices):
-        (consumed,) = device.consumes_counters
-        assert consumed.counters.keys() <= names[consumed.counter_set]
+def test_many_cards_are_divided_so_that_no_slice_passes_the_api_servers_limit() -> None:
+    slices = PLAN.build(inventory(*[1] * 70), tuple(range(70)))
+    assert [len(spec.devices) for spec in slices] == [MAX_DEVICES, 70 - MAX_DEVICES]
+    assert {spec.pool.resource_slice_count for spec in slices} == {2}
 
 
-def test_attributes_name_the_card_its_place_and_its_use() -> None:
-    share, whole = devices(inventory(16))
-    assert share.attributes["use"].string == "share"
-    assert whole.attributes["use"].string == "whole"
-    assert share.attributes["index"].int == 0
-    assert share.attributes["uuid"].string == "uuid-0"
-    assert share.attributes["driverVersion"].version == "1.2.3"
-    assert share.attributes["resource.kubernetes.io/pcieRoot"].string == "pci0000:3a"
-    assert "numaNode" not in share.attributes
+def test_attributes_name_the_card_and_its_place() -> None:
+    (card,) = devices(inventory(16))
+    assert card.attributes["index"].int == 0
+    assert card.attributes["uuid"].string == "uuid-0"
+    assert card.attributes["driverVersion"].version == "1.2.3"
+    assert card.attributes["resource.kubernetes.io/pcieRoot"].string == "pci0000:3a"
+    assert "numaNode" not in card.attributes
 
 
 @pytest.mark.parametrize(
@@ -114,7 +97,7 @@ def test_attributes_name_the_card_its_place_and_its_use() -> None:
         pytest.param({}, [], id="usable"),
     ],
 )
-def test_a_card_that_takes_no_new_pods_is_tainted_in_both_uses(state: dict[str, object], keys: list[str]) -> None:
+def test_a_card_that_takes_no_new_pods_is_tainted(state: dict[str, object], keys: list[str]) -> None:
     for device in devices(inventory(16, **state)):  # type: ignore[arg-type] # fields of a card, not sizes
         assert [(taint.key, taint.effect) for taint in device.taints] == [(key, "NoSchedule") for key in keys]
 
@@ -130,11 +113,11 @@ def test_binpack_lists_the_fullest_card_first_and_spread_the_emptiest() -> None:
     assert [device.name for device in devices(found, (1, 2, 0))][:3] == ["card-1", "card-2", "card-0"]
 
 
-@pytest.mark.parametrize("reference", [DeviceRef(0), DeviceRef(12, whole=True)])
-def test_a_device_name_reads_back(reference: DeviceRef) -> None:
-    assert parse_device_name(reference.name) == reference
+@pytest.mark.parametrize("index", [0, 12])
+def test_a_device_name_reads_back(index: int) -> None:
+    assert parse_device_name(device_name(index)) == index
 
 
-@pytest.mark.parametrize("name", ["", "card-", "card-01", "card-x", "gpu-0", "card-0-whole-whole", "card-²", "card--1"])
-def test_a_name_of_another_driver_is_no_device_of_ours(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "7", "card-", "card-01", "card-x", "gpu-0", "card-0-whole", "card-²", "card--1"])
+def test_a_name_of_another_form_is_not_a_device_of_ours(name: str) -> None:
     assert parse_device_name(name) is None

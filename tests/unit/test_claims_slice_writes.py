@@ -7,14 +7,16 @@ import msgspec
 from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.claims_driver.slice_publisher import SliceWrites, plan_writes, slice_name
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.slices import ResourceSlice, SliceSpec
+from gcushare.wire.dra.slices import MAX_DEVICES, ResourceSlice, SliceSpec
 from gcushare.wire.objects import ObjectMeta
 from tests.unit.claims_driver_values import NODE, an_inventory
 
-CARDS = an_inventory(16, 16)
+CARDS = an_inventory(*[16] * (MAX_DEVICES + 1))
+"""One card more than a slice takes, so that there are two slices."""
+ORDER = tuple(range(MAX_DEVICES + 1))
 PLAN = SlicePlan(ENFLAME, NODE)
-WANTED = {f"s-{number}": spec for number, spec in enumerate(PLAN.build(CARDS, (0, 1)))}
-REORDERED = {f"s-{number}": spec for number, spec in enumerate(PLAN.build(CARDS, (1, 0)))}
+WANTED = {f"s-{number}": spec for number, spec in enumerate(PLAN.build(CARDS, ORDER))}
+REORDERED = {f"s-{number}": spec for number, spec in enumerate(PLAN.build(CARDS, ORDER[::-1]))}
 
 
 def standing(specs: dict[str, SliceSpec], *generations: int) -> dict[str, ResourceSlice]:

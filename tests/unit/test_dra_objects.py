@@ -69,7 +69,7 @@ def test_a_claim_names_the_results_of_each_driver_and_what_they_consume() -> Non
     results = [
         {"request": "card", "driver": "ours", "pool": "n", "device": "card-0", "consumedCapacity": {"memory": "4Gi"}},
         {"request": "card", "driver": "theirs", "pool": "n", "device": "x"},
-        {"request": "all", "driver": "ours", "pool": "n", "device": "card-1-whole"},
+        {"request": "all", "driver": "ours", "pool": "n", "device": "card-1"},
     ]
     claim = RESOURCE_CLAIM.read(msgspec.json.encode({"status": {"allocation": {"devices": {"results": results}}}}))
     assert [each.consumed_memory() for each in claim.results_of("ours")] == ["4Gi", None]

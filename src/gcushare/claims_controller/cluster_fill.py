@@ -11,7 +11,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_quantity
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
-from gcushare.wire.dra.slices import MEMORY, Device, ResourceSlice
+from gcushare.wire.dra.slices import MEMORY, ResourceSlice
 from gcushare.wire.objects import Node as NodeObject
 
 
@@ -94,33 +94,20 @@ class ClusterFill:
         self._on_change()
 
     def _cards_of(self, pool: str) -> dict[str, Card]:
-        """The cards by the counter that their two devices consume, with what claims hold of them."""
+        """The cards by their device's name, with what claims hold of them."""
         slices = self._slices_of[pool].values()
         newest = max((each.spec.pool.generation for each in slices), default=0)
-        cards: dict[str, Card] = {}
-        keys: dict[str, str] = {}
-        for each in slices:
-            if each.spec.pool.generation == newest:
-                for device in each.spec.devices:
-                    keys[device.name] = key = _card_key(device)
-                    if device.allow_multiple_allocations:
-                        cards[key] = Card(_bytes(device.capacity[MEMORY].value) if MEMORY in device.capacity else 0)
+        cards = {
+            device.name: Card(_bytes(device.capacity[MEMORY].value) if MEMORY in device.capacity else 0)
+            for each in slices
+            if each.spec.pool.generation == newest
+            for device in each.spec.devices
+        }
         for results in self._results_of[pool].values():
             for result in results:
-                card = cards.get(keys.get(result.device, ""))
-                amount = result.consumed_memory()
-                if card is not None and amount is not None:
-                    card.used += _bytes(amount)
-                elif card is not None:
-                    card.is_whole = True
+                if (card := cards.get(result.device)) is not None:
+                    card.used += _bytes(result.consumed_memory() or "0")
         return cards
-
-
-def _card_key(device: Device) -> str:
-    for consumed in device.consumes_counters:
-        for counter in consumed.counters:
-            return f"{consumed.counter_set}/{counter}"
-    return device.name
 
 
 def _bytes(quantity: str) -> int:

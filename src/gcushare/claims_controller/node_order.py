@@ -22,21 +22,20 @@ _USED_LEVELS = MAX_LEVEL - NEXT_NODES
 
 @dataclass(slots=True)
 class Card:
-    """One card of a node, in bytes. A card that is given as a whole has no room."""
+    """One card of a node, in bytes."""
 
     size: int
     used: int = 0
-    is_whole: bool = False
 
     @property
     def free(self) -> int:
         """What claims can still take of it."""
-        return 0 if self.is_whole else max(0, self.size - self.used)
+        return max(0, self.size - self.used)
 
 
 @dataclass(slots=True)
 class Node:
-    """The cards of a node by their names in the counter set, and the level of its label now."""
+    """The cards of a node by the name of their device, and the level of its label now."""
 
     cards: dict[str, Card] = field(default_factory=dict)
     level: int = 0
@@ -44,7 +43,7 @@ class Node:
     @property
     def is_used(self) -> bool:
         """Whether any claim holds anything of it."""
-        return any(card.used or card.is_whole for card in self.cards.values())
+        return any(card.used for card in self.cards.values())
 
 
 def plan_levels(nodes: Mapping[str, Node]) -> dict[str, int]:

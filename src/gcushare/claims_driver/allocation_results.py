@@ -13,14 +13,17 @@ from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text, some_names
 from gcushare.node.grants import Grant
+from gcushare.vendors.vendor import ClaimNames
 from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
 
 _MAX_NAMES = 5
 
 
-def read_devices(claim: ResourceClaim, uid: str, driver: str, pool: str) -> tuple[PreparedDevice, ...]:
+def read_devices(claim: ResourceClaim, uid: str, names: ClaimNames, pool: str) -> tuple[PreparedDevice, ...]:
     """Read what a claim was allocated of this driver on this node.
+
+    A device is whole if the claim asks for it by the class of whole cards.
 
     ``uid`` is that of the claim that the kubelet means.
 
@@ -32,31 +35,31 @@ def read_devices(claim: ResourceClaim, uid: str, driver: str, pool: str) -> tupl
         raise Refused(
             f"the claim has uid {claim.metadata.uid!r} now, not {uid!r}: it was deleted and recreated; delete the pod"
         )
-    results = claim.results_of(driver)
+    results = claim.results_of(names.driver)
     if not results:
-        raise Refused(f"the claim has no devices of {driver}: it is not allocated, or was deallocated")
-    devices = tuple(_read_result(each, pool) for each in results)
+        raise Refused(f"the claim has no devices of {names.driver}: it is not allocated, or was deallocated")
+    devices = tuple(_read_result(each, pool, whole=claim.class_of(each) == names.whole_class) for each in results)
     if len({each.whole for each in devices}) > 1:
         raise Refused("the claim holds memory of one card and another card whole: make a claim for each of them")
     return devices
 
 
-def _read_result(result: AllocationResult, pool: str) -> PreparedDevice:
+def _read_result(result: AllocationResult, pool: str, *, whole: bool) -> PreparedDevice:
     if result.pool != pool:
         raise Refused(f"device {result.device!r} is in pool {result.pool!r}, and this node serves {pool!r} alone")
-    device = parse_device_name(result.device)
-    if device is None:
-        raise RemoteContractError(f"device {result.device!r} is none of this node: expected card-N or card-N-whole")
+    index = parse_device_name(result.device)
+    if index is None:
+        raise RemoteContractError(f"device {result.device!r} is none of this node: expected card-N")
     consumed = result.consumed_memory()
-    if not device.whole and consumed is None:
+    if consumed is None:
         raise RemoteContractError(f"device {result.device!r} was allocated without an amount of memory")
     return PreparedDevice(
         # An alternative of a request is REQUEST/ALTERNATIVE; the kubelet knows the request.
         request=result.request.partition("/")[0],
         device=result.device,
-        index=device.index,
-        memory_bytes=0 if device.whole else parse_count(consumed),
-        whole=device.whole,
+        index=index,
+        memory_bytes=parse_count(consumed),
+        whole=whole,
         share_id=result.share_id,
     )
 
@@ -93,6 +96,11 @@ def check_room(
         if card is None or card.card is None:
             known = index_text(each.index for each in inventory.cards)
             raise Refused(f"card {grant.index} is not on this node any more; its cards are {known}")
+        if grant.whole and grant.units < card.total:
+            raise Refused(
+                f"the claim asks for a whole card and for {grant.units} units of it: card {grant.index} has "
+                f"{card.total}; leave the amount out, or use the class of memory shares"
+            )
         holders = [
             names[uid]
             for uid, other in node.assignments.items()

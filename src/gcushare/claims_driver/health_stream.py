@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from gcushare.claims_driver.slice_plan import DeviceRef
+from gcushare.claims_driver.slice_plan import device_name
 from gcushare.core.cards import Health, Inventory
 from gcushare.wire.protos import dra_health_pb2 as pb
 
@@ -62,12 +62,11 @@ class HealthStream:
         now_s = int(self._wall_clock_s())
         for card in inventory.cards:
             is_sick = card.health is Health.UNHEALTHY
-            for whole in (False, True):
-                device = message.devices.add(
-                    health=pb.UNHEALTHY if is_sick else pb.HEALTHY,
-                    last_updated_time=now_s,
-                    message=card.reason[:MAX_MESSAGE_CHARS] if is_sick else "",
-                )
-                device.device.pool_name = self._pool
-                device.device.device_name = DeviceRef(card.index, whole).name
+            device = message.devices.add(
+                health=pb.UNHEALTHY if is_sick else pb.HEALTHY,
+                last_updated_time=now_s,
+                message=card.reason[:MAX_MESSAGE_CHARS] if is_sick else "",
+            )
+            device.device.pool_name = self._pool
+            device.device.device_name = device_name(card.index)
         return message

@@ -89,12 +89,12 @@ class PreparedClaims:
         Raises:
             DeviceError: a file cannot be written; can be repeated.
         """
-        driver = self._form.vendor.claims.driver
+        names = self._form.vendor.claims
         claims: dict[str, PreparedClaim] = {}
         for claim in found:
             metadata = claim.metadata
             try:
-                devices = read_devices(claim, metadata.uid, driver, self._node)
+                devices = read_devices(claim, metadata.uid, names, self._node)
             except (Refused, RemoteContractError) as error:
                 facts = fields(claim=f"{metadata.namespace}/{metadata.name}", reason=error)
                 logger.warning("a claim is left out of the new checkpoint %s", facts)
@@ -127,8 +127,8 @@ class PreparedClaims:
         """
         if (done := self.complete(uid)) is not None:
             return done
-        driver, metadata = self._form.vendor.claims.driver, claim.metadata
-        devices = read_devices(claim, uid, driver, self._node)
+        metadata = claim.metadata
+        devices = read_devices(claim, uid, self._form.vendor.claims, self._node)
         entry = PreparedClaim(uid=uid, namespace=metadata.namespace, name=metadata.name, devices=devices)
         wanted = assignment_of(entry, inventory.unit, self._node)
         others = [each for each in self.assignments(inventory) if each.pod.uid != uid]

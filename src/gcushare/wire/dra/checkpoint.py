@@ -17,7 +17,7 @@ MAX_CHECKPOINT_BYTES = 8 * 1024 * 1024
 
 
 class PreparedDevice(DraObject, frozen=True):
-    """One device that a claim holds: ``memory_bytes`` of a card, or all of it."""
+    """One device that a claim holds: ``memory_bytes`` of a card; ``whole`` if the claim asked for the whole card."""
 
     request: str
     device: str

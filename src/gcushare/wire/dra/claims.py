@@ -25,7 +25,7 @@ class AllocationResult(DraObject, frozen=True):
     consumed_capacity: dict[str, str] = field(default_factory=dict)
 
     def consumed_memory(self) -> str | None:
-        """The memory that this result takes of the device, as a quantity; None if it takes the whole device."""
+        """The memory that this result takes of the device, as a quantity; None if it names none."""
         return self.consumed_capacity.get(MEMORY) or self.consumed_capacity.get(f"{self.driver}/{MEMORY}")
 
 
@@ -49,6 +49,39 @@ class ConsumerReference(DraObject, frozen=True):
     uid: str = ""
 
 
+class ExactRequest(DraObject, frozen=True):
+    """What a request asks for, of one device class."""
+
+    device_class_name: str = ""
+
+
+class SubRequest(DraObject, frozen=True):
+    """One alternative of a request."""
+
+    name: str = ""
+    device_class_name: str = ""
+
+
+class DeviceRequest(DraObject, frozen=True):
+    """One request: exactly one thing, or the first of several alternatives that fits."""
+
+    name: str = ""
+    exactly: ExactRequest = ExactRequest()
+    first_available: tuple[SubRequest, ...] = ()
+
+
+class DeviceRequests(DraObject, frozen=True):
+    """The requests of a claim."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+
+
+class ClaimSpec(DraObject, frozen=True):
+    """What a claim asks for."""
+
+    devices: DeviceRequests = DeviceRequests()
+
+
 class ClaimStatus(DraObject, frozen=True):
     """The allocation, None while there is none, and its users."""
 
@@ -60,12 +93,22 @@ class ResourceClaim(DraObject, frozen=True):
     """A claim."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
     def results_of(self, driver: str) -> tuple[AllocationResult, ...]:
         """What a driver's devices were allocated; empty if none, or if the claim is not allocated."""
         allocation = self.status.allocation
         return tuple(each for each in allocation.devices.results if each.driver == driver) if allocation else ()
+
+    def class_of(self, result: AllocationResult) -> str:
+        """The device class of the request that a result answers; "" if the claim has no such request."""
+        name, _, alternative = result.request.partition("/")
+        for request in self.spec.devices.requests:
+            if request.name == name:
+                found = (each.device_class_name for each in request.first_available if each.name == alternative)
+                return next(found, "") if alternative else request.exactly.device_class_name
+        return ""
 
 
 RESOURCE_CLAIM = BoundedJsonDecoder(ResourceClaim, "a ResourceClaim", limit_bytes=OBJECT_BYTES, max_depth=None)

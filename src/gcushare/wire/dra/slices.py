@@ -16,9 +16,7 @@ from gcushare.wire.objects import ObjectMeta
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 MAX_DEVICES = 64
-"""Devices of one slice if any of them has taints or consumes counters. Source: ``ResourceSliceMaxDevicesWith...``."""
-MAX_COUNTERS = 32
-"""Counters of one counter set. Source: ``ResourceSliceMaxCountersPerCounterSet``."""
+"""Devices of one slice if any of them has taints. Source: ``ResourceSliceMaxDevicesWithAdvancedFeatures``."""
 MAX_TEXT = 64
 """Characters of a string attribute. Source: ``DeviceAttributeMaxValueLength``."""
 
@@ -61,26 +59,6 @@ class Capacity(DraObject, frozen=True):
     request_policy: RequestPolicy | None = None
 
 
-class Counter(DraObject, frozen=True):
-    """A number that devices of a pool consume."""
-
-    value: str
-
-
-class CounterSet(DraObject, frozen=True):
-    """Counters by name. They stand in a slice of their own: a slice has either devices or counters."""
-
-    name: str
-    counters: dict[str, Counter]
-
-
-class CounterConsumption(DraObject, frozen=True):
-    """What a device consumes of a counter set while any claim has it."""
-
-    counter_set: str
-    counters: dict[str, Counter]
-
-
 class DeviceTaint(DraObject, frozen=True):
     """Keeps claims that do not tolerate it off a device."""
 
@@ -95,7 +73,6 @@ class Device(DraObject, frozen=True):
     name: str
     attributes: dict[str, Attribute] = field(default_factory=dict)
     capacity: dict[str, Capacity] = field(default_factory=dict)
-    consumes_counters: tuple[CounterConsumption, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()
     allow_multiple_allocations: bool = False
 
@@ -115,7 +92,6 @@ class SliceSpec(DraObject, frozen=True):
     pool: ResourcePool
     node_name: str = ""
     devices: tuple[Device, ...] = ()
-    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(DraObject, frozen=True):

@@ -16,7 +16,7 @@ from typing import Any
 from gcushare.cards.c_library import decode_text
 from gcushare.cards.pci import parse_pci_address
 from gcushare.cards.ports import HealthReading
-from gcushare.cards.worker.frames import Linked, Noticed, Opened, decode_answer, decode_request
+from gcushare.cards.worker.messages import REQUEST, EventAnswer, LinkAnswer, Opened, decode_answer
 from gcushare.cli.simulate.workload import read_nodes, read_pods
 from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
@@ -243,12 +243,12 @@ TEXT_DECODERS: dict[str, Decoder] = {
         _file(read_nodes), (b"sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\n",), ConfigError
     ),
     "pods of a trace": Decoder(_file(read_pods), (), ConfigError),
-    "worker's request": Decoder(decode_request, (b'{"operation":"event","timeout_s":1.5}',)),
+    "worker's request": Decoder(REQUEST.read, (b'{"operation":"event","timeout_s":1.5}',)),
     "worker's opening": Decoder(_result(Opened), (b'{"result":{"library":"l","driver":"1.2"}}',), OF_WORKER),
     "worker's health": Decoder(_result(HealthReading), (), OF_WORKER),
     "worker's use": Decoder(_result(CardUse), (), OF_WORKER),
-    "worker's event": Decoder(_result(Noticed), (b'{"result":{"event":null}}',), OF_WORKER),
-    "worker's link": Decoder(_result(Linked), (b'{"result":{"level":null}}',), OF_WORKER),
+    "worker's event": Decoder(_result(EventAnswer), (b'{"result":{"event":null}}',), OF_WORKER),
+    "worker's link": Decoder(_result(LinkAnswer), (b'{"result":{"level":null}}',), OF_WORKER),
     "driver's text": Decoder(decode_text, (b"GCU-0\0\xff",), NONE),
     "PCI address": Decoder(any_text(parse_pci_address), (b"00000000:3B:00.0",), NONE),
     "Date header": Decoder(text_of(parse_date), (b"Sun, 22 Nov 2026 03:00:00 GMT",), NONE),

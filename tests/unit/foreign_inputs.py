@@ -13,7 +13,7 @@ import msgspec
 
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
-from gcushare.cards.worker.frames import ANSWER, REQUEST, Described, decode_answer
+from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE

@@ -10,10 +10,10 @@ from gcushare.cards.plausible import (
     MAX_BYTES,
     MAX_INDEX,
     MAX_LISTED,
-    believed_card,
-    believed_count,
-    believed_left_out,
-    believed_use,
+    check_count,
+    sanitize_card,
+    sanitize_left_out,
+    sanitize_use,
 )
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import DeviceError
@@ -36,8 +36,8 @@ ANY_TEXT = st.text(max_size=600)
         link_group=ANY_TEXT,
     )
 )
-def test_whatever_is_believed_of_a_card_can_be_published(card: Card) -> None:
-    found = believed_card(card, 3)
+def test_every_card_that_is_accepted_can_be_published(card: Card) -> None:
+    found = sanitize_card(card, 3)
     is_offered = isinstance(found, Card) and found.index < 16
     cards = (InventoryCard(card=found, units=0),) if isinstance(found, Card) and is_offered else ()
     left_out = (found,) if isinstance(found, LeftOutCard) else ()
@@ -45,7 +45,7 @@ def test_whatever_is_believed_of_a_card_can_be_published(card: Card) -> None:
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
 
-def test_the_largest_card_that_is_believed_has_no_more_units_than_an_inventory_may_say() -> None:
+def test_the_largest_card_that_is_accepted_has_no_more_units_than_an_inventory_may_say() -> None:
     assert max(unit.units_in(MAX_BYTES) for unit in MEMORY_UNITS) <= MAX_INVENTORY_UNITS
 
 
@@ -57,20 +57,20 @@ def test_the_largest_card_that_is_believed_has_no_more_units_than_an_inventory_m
     ],
 )
 def test_a_card_that_cannot_be_is_left_out_at_its_place_with_the_reason(card: Card, reason: str) -> None:
-    found = believed_card(card, 5)
+    found = sanitize_card(card, 5)
     assert isinstance(found, LeftOutCard)
     assert (found.index, found.uuid, found.reason.startswith(reason)) == (5, "u", True)
 
 
 def test_a_card_that_was_left_out_already_is_bounded_as_well() -> None:
-    found = believed_left_out(LeftOutCard(index=2**32 - 1, uuid="u" * 1000, reason="r" * 10_000), 5)
+    found = sanitize_left_out(LeftOutCard(index=2**32 - 1, uuid="u" * 1000, reason="r" * 10_000), 5)
     assert (found.index, len(found.uuid), len(found.reason)) == (5, 256, 1024)
 
 
 @pytest.mark.parametrize("count", [-1, MAX_LISTED + 1, 2**32 - 1])
 def test_a_count_that_no_machine_has_is_the_librarys_failure(count: int) -> None:
-    with pytest.raises(DeviceError, match=f"reports {count} cards; at most {MAX_LISTED} are believed"):
-        believed_count(count)
+    with pytest.raises(DeviceError, match=f"reports {count} cards; at most {MAX_LISTED} are accepted"):
+        check_count(count)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 1e30])
@@ -83,7 +83,19 @@ def test_figures_that_cannot_be_are_not_reported_and_the_others_are(wrong: float
         performance_state=2**32 - 1,
         compute_mode="c" * 1000,
         ecc=True,
+        power_limit_watts=wrong,
+        cuda_version="1" * 1000,
         processes={1: 5, 2: 2**64 - 1},
+        process_utilization={1: 40.0, 2: wrong, -3: 1.0},
+        process_names={1: "n" * 1000},
     )
-    believed = CardUse(power_watts=70.5, compute_mode="c" * 256, ecc=True, processes={1: 5})
-    assert believed_use(use) == believed
+    plausible = CardUse(
+        power_watts=70.5,
+        compute_mode="c" * 256,
+        ecc=True,
+        cuda_version="1" * 256,
+        processes={1: 5},
+        process_utilization={1: 40.0},
+        process_names={1: "n" * 256},
+    )
+    assert sanitize_use(use) == plausible

@@ -151,9 +151,12 @@ class CardUse:
     """A card's measurements and driver modes. A field is None if the library does not report it.
 
     ``performance_state`` is 0 at full clocks and larger when slower. ``compute_mode`` is NVML's name for how many
-    processes may use the card. ``processes`` maps host process ids to bytes of card memory; it is empty if no process
-    uses the card. ``peaks`` maps them to the most memory that each has held since its start, if the library accounts
-    for it.
+    processes may use the card. ``persistence`` is whether the driver stays loaded without a client.
+    ``power_limit_watts`` is the limit that is set, and ``cuda_version`` the newest CUDA that the driver runs (12.4).
+
+    The maps are by host process id. ``processes`` has bytes of card memory; it is empty if no process uses the card.
+    ``peaks`` has the most memory that each has held since its start, if the library accounts for it.
+    ``process_utilization`` has percents of the chip's time since the poll before, and ``process_names`` the programs.
     """
 
     memory_used_bytes: int | None = None
@@ -165,5 +168,10 @@ class CardUse:
     compute_mode: str | None = None
     ecc: bool | None = None
     mig: bool | None = None
+    persistence: bool | None = None
+    power_limit_watts: float | None = None
+    cuda_version: str | None = None
     processes: Mapping[int, int] | None = None
     peaks: Mapping[int, int] | None = None
+    process_utilization: Mapping[int, float] | None = None
+    process_names: Mapping[int, str] | None = None

@@ -1,4 +1,4 @@
-"""When a call that failed may be tried again, per card or library."""
+"""When a failed call may be tried again, per card or library."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _Failure:
 
 
 class Backoffs(Generic[K]):
-    """A `Backoff` per key, with the reason for which the key waits.
+    """A `Backoff` per key, with the reason for the pause.
 
-    A key also waits while the process that its call cost has not ended: each further try would leave another one
-    behind. Times are seconds of the caller's monotonic clock.
+    A key is also blocked while the process that its call cost has not ended: another try could leave another process
+    stuck. Times are seconds of the caller's monotonic clock.
     """
 
     def __init__(self, first_s: float, cap_s: float) -> None:
@@ -36,7 +36,7 @@ class Backoffs(Generic[K]):
         self._failures: dict[K, _Failure] = {}
 
     def fail(self, key: K, now_s: float, reason: str, process: Ending | None = None) -> float:
-        """Record a failure, and the process that it cost; return how long the key waits now."""
+        """Record a failure, and the process that it cost; return the pause in seconds."""
         wait_s = self._backoffs.setdefault(key, Backoff(self._policy)).next_delay_s()
         self._failures[key] = _Failure(reason, now_s + wait_s, process)
         return wait_s
@@ -47,6 +47,6 @@ class Backoffs(Generic[K]):
         self._failures.pop(key, None)
 
     def blocked_by(self, key: K, now_s: float) -> str | None:
-        """Return the reason for which the key still waits; None if it may be tried."""
+        """Return the reason why the key is blocked; None if it may be tried."""
         failure = self._failures.get(key)
         return failure.blocks(now_s) if failure is not None else None

@@ -1,10 +1,10 @@
-"""A vendor's library as a source that neither hangs nor crashes its caller.
+"""A source of cards that is safe from hangs and crashes of the vendor's library.
 
-The library lives in a worker process. A call that hangs or crashes costs the worker and is blamed on the card it was
-about: that card's calls rest for a growing while, the others are asked again through a new worker at once.
+The library is loaded in a worker process. A call that hangs or crashes costs that process and makes the card that the
+call was for unhealthy. The card's calls pause for a growing time; a new worker serves the other cards at once.
 
-A library numbers its cards each time that it is opened. So a slot is first asked which card it holds, and a card
-that is elsewhere now is asked nothing before the next list.
+A library numbers its cards each time it is opened. So the source first checks which card a slot holds now. A card that
+moved to another slot is not asked anything before the next list.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gcushare.cards.errors import (
     WorkerLostError,
 )
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.plausible import believed_card, believed_count, believed_left_out, believed_use
+from gcushare.cards.plausible import check_count, sanitize_card, sanitize_left_out, sanitize_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.backoffs import Backoffs
-from gcushare.cards.worker.frames import Described, Linked, Noticed, Opened, Operation, Request
+from gcushare.cards.worker.messages import Described, EventAnswer, LinkAnswer, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LONGEST_REST_S = 300.0
-"""Where the doubling of a card's rest ends: one that came back is seen after this at the latest."""
+_LONGEST_PAUSE_S = 300.0
+"""The longest pause of a card's calls, and so the longest time until a recovered card is noticed."""
 _LONGEST_RESTART_S = 30.0
-"""Where that of a library's ends."""
+"""The longest pause before a library is opened again."""
 _START = "start"
 _EVENTS = "events"
 _REOPEN = "reopen"
@@ -48,20 +48,20 @@ _REOPEN = "reopen"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsolationSettings:
-    """How long a library may take and how long what failed rests; all in seconds."""
+    """Time limits of a library's calls, and the pauses after failures; all in seconds."""
 
     open_timeout_s: float = 60.0
-    """Initialising: a driver without persistence wakes every card first, seconds per card."""
+    """Opening the library: a driver without persistence mode first wakes every card, which takes seconds per card."""
     call_timeout_s: float = 5.0
-    """Any other call: they read memory or a register, a second would be long already."""
+    """Any other call. They read memory or a register; a second would be long."""
     first_rest_s: float = 10.0
-    """How long a card rests after the first call that hung or crashed; doubles with each further one."""
+    """The pause of a card's calls after the first that hung or crashed; doubles with each further one."""
     first_restart_s: float = 1.0
-    """How long a library that does not open at all rests; doubles with each further failure."""
+    """The pause after a library did not open; doubles with each further failure."""
 
 
 class IsolatedSource:
-    """The ``CardSource`` of a vendor's library in its own process."""
+    """The ``CardSource`` of a vendor's library in a worker process."""
 
     def __init__(
         self,
@@ -72,32 +72,32 @@ class IsolatedSource:
         self._spec = spec
         self._settings = settings
         self._clock = clock
-        self._lock = asyncio.Lock()  # a worker answers one question at a time
+        self._lock = asyncio.Lock()  # a worker answers one request at a time
         self._worker: WorkerProcess | None = None
         self._opened = Opened(library="", driver="")  # by the last worker
         self._known: dict[int, Card] = {}  # by slot, as of the last list
         self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
         self._last_count = 0
         self._lost: set[str] = set()  # uuids of cards for which the library is opened again
-        self._resting: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
-        self._waits: Backoffs[str] = Backoffs(settings.first_restart_s, _LONGEST_RESTART_S)
-        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, _LONGEST_REST_S)
+        self._paused: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, _LONGEST_PAUSE_S)
+        self._pauses: Backoffs[str] = Backoffs(settings.first_restart_s, _LONGEST_RESTART_S)
+        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, _LONGEST_PAUSE_S)
         self._has_events = True
         self._closed = False
 
     @property
     def name(self) -> str:
-        """The library's word with the file that was loaded."""
+        """The library's name, with the file that was loaded."""
         library = self._opened.library or self._spec.library
         return f"{self._spec.kind} ({library})" if library else self._spec.kind
 
     @property
     def worker_pid(self) -> int | None:
-        """The process that holds the library now; None while there is none."""
+        """The id of the worker process; None while there is none."""
         return self._worker.pid if self._worker is not None else None
 
     async def list_cards(self) -> CardReport:
-        """List the cards; one that cannot be described now stays as it was, or is left out with the reason.
+        """List the cards. One that cannot be described now stays as it was, or is left out with the reason.
 
         Raises:
             LibraryNotOpenError: the library is missing or does not open.
@@ -119,87 +119,90 @@ class IsolatedSource:
                 known[slot] = described.card
             elif described.left_out is not None:
                 left_out.append(described.left_out)
-        self._known = _without_ghosts(known, remembered)
+        self._known = _without_stale(known, remembered)
         for slot in known.keys() - self._known.keys():
-            self._forget_rest(slot)  # the card that rests is elsewhere now: whichever is here has done nothing
+            self._clear_pauses(slot)  # another card is at this slot now, and the pauses were not for it
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
         left_out.sort(key=lambda card: (card.index, card.uuid))
         if count == 0:
-            await self._start_over("no card")  # the next look loads a library that a new driver may have brought
+            await self._start_over("no card")  # the next poll loads the library again: a driver may have been installed
         return CardReport(cards=tuple(cards), left_out=tuple(left_out), driver=self._opened.driver)
 
     async def health(self, card: Card) -> HealthReading:
-        """Look at one card; a call that hangs or crashes is this card's sickness.
+        """Read one card's health; a call that hangs or crashes makes this card unhealthy.
 
         Raises:
-            LibraryNotOpenError: the library cannot be opened again, which says nothing of this card.
-            CardMovedError: it was, and the card is elsewhere now.
+            LibraryNotOpenError: the library cannot be opened again, which says nothing about this card.
+            CardMovedError: the library was opened again and lists the card at another slot.
         """
         slot = self._slot(card)
         if slot is None:
             return HealthReading(healthy=False, reason="the library no longer lists the card", lost=True)
-        resting_for = self._resting_for(slot)
-        if resting_for is not None:
-            return HealthReading(healthy=False, reason=resting_for, conclusive=True)
+        pause_reason = self._pause_reason(slot)
+        if pause_reason is not None:
+            return HealthReading(healthy=False, reason=pause_reason, conclusive=True)
         try:
             reading = await self._ask_card(Request(Operation.HEALTH, slot), HealthReading, card)
         except WorkerLostError as error:
-            return HealthReading(healthy=False, reason=self._blame(error, slot), conclusive=True)
+            return HealthReading(healthy=False, reason=self._describe_loss(error, slot), conclusive=True)
         except LibraryCallError as error:
             is_lost = error.failure.is_lost
             reading = HealthReading(healthy=False, reason=str(error), conclusive=is_lost, lost=is_lost)
         if reading.lost and self._reopens.blocked_by(card.uuid, self._clock()) is None:
-            self._lost.add(card.uuid)  # not now: the cards that this look has yet to ask would be elsewhere
+            # Reopened before the next list: doing it now could renumber the cards of this poll.
+            self._lost.add(card.uuid)
         elif reading.healthy:
             self._reopens.succeed(card.uuid)
         return reading
 
     async def use(self, card: Card) -> CardUse:
-        """Read what a card is doing, within ``plausible``'s bounds.
+        """Read a card's measurements, without those that ``plausible`` drops.
 
         Raises:
-            DeviceError: the card is not listed, rests, or the library did not answer.
+            DeviceError: the card is not listed, its calls pause, or the library did not answer.
         """
         slot = self._slot(card)
         if slot is None:
             raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
-        resting_for = self._resting_for(slot)
-        if resting_for is not None:
-            raise DeviceError(resting_for)
-        return believed_use(await self._ask_card(Request(Operation.USE, slot), CardUse, card))
+        pause_reason = self._pause_reason(slot)
+        if pause_reason is not None:
+            raise DeviceError(pause_reason)
+        return sanitize_use(await self._ask_card(Request(Operation.USE, slot), CardUse, card))
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """The nearest connection of two cards; None where one is not listed or the machine does not say."""
+        """The nearest connection of two cards; None if one is not listed or the connection is unknown."""
         slots = (self._slot(card_a), self._slot(card_b))
         if slots[0] is None or slots[1] is None:
             return None
-        resting_for = self._resting.blocked_by((slots[0], Operation.LINK), self._clock())
-        if resting_for is not None:
-            raise DeviceError(resting_for)
-        linked = await self._ask_card(Request(Operation.LINK, slots[0], slots[1]), Linked, card_a, card_b)
-        return linked.level
+        pause_reason = self._paused.blocked_by((slots[0], Operation.LINK), self._clock())
+        if pause_reason is not None:
+            raise DeviceError(pause_reason)
+        answer = await self._ask_card(Request(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
+        return answer.level
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait ``timeout_s`` seconds for an event; also where the library has none or rests."""
+        """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""
         now_s = self._clock()
         can_wait = self._worker is not None and self._has_events
-        if can_wait and self._waits.blocked_by(_EVENTS, now_s) is None:
+        if can_wait and self._pauses.blocked_by(_EVENTS, now_s) is None:
             try:
-                noticed = await self._ask(
-                    Request(Operation.EVENT, timeout_s=timeout_s), Noticed, timeout_s + self._settings.call_timeout_s
+                answer = await self._ask(
+                    Request(Operation.EVENT, timeout_s=timeout_s),
+                    EventAnswer,
+                    timeout_s + self._settings.call_timeout_s,
                 )
             except DeviceError as error:
-                self._note_event_failure(error)
+                self._on_event_failure(error)
             else:
-                self._waits.succeed(_EVENTS)
-                if noticed.event is not None:
-                    return noticed.event
-        # also after a library that answered at once that there is no event: it is not asked in a tight loop
+                self._pauses.succeed(_EVENTS)
+                if answer.event is not None:
+                    return answer.event
+        # Also if the library answered at once without an event: it is not asked in a tight loop.
         await asyncio.sleep(max(0.0, timeout_s - (self._clock() - now_s)))
         return None
 
     async def close(self) -> None:
-        """End the worker for good: later calls raise ``LibraryNotOpenError``."""
+        """End the worker; later calls raise ``LibraryNotOpenError``."""
         self._closed = True
         await self._stop()
 
@@ -207,44 +210,44 @@ class IsolatedSource:
         try:
             count = await self._ask(Request(Operation.COUNT), int, self._settings.call_timeout_s)
         except LibraryCallError as error:
-            await self._start_over(str(error))  # the library as a whole is in trouble: initialise it again
+            await self._start_over(str(error))  # the library as a whole fails: initialise it again
             raise
         except WorkerLostError as error:
-            self._waits.fail(_START, self._clock(), str(error), error.process)
+            self._pauses.fail(_START, self._clock(), str(error), error.process)
             raise
-        self._waits.succeed(_START)
+        self._pauses.succeed(_START)
         if count != self._last_count:
-            self._numbered.clear()  # the cards after one that came or went are elsewhere
+            self._numbered.clear()  # a card came or went, so those after it may have moved
         self._last_count = count
-        return believed_count(count)
+        return check_count(count)
 
     async def _describe(self, slot: int) -> Described | str:
-        """Look at one position; the reason where it does not answer now."""
-        reason = self._resting_for(slot)
+        """Describe the card at a slot; returns the reason as text if it does not answer now."""
+        reason = self._pause_reason(slot)
         if reason is not None:
             return reason
         try:
-            described = _believed(await self._ask_card(Request(Operation.DESCRIBE, slot), Described), slot)
+            described = _sanitize(await self._ask_card(Request(Operation.DESCRIBE, slot), Described), slot)
         except LibraryCallError as error:
             return str(error)
         except WorkerLostError as error:
-            return self._blame(error, slot)
+            return self._describe_loss(error, slot)
         self._numbered[slot] = _uuid(described)
         return described
 
     async def _ask_card(self, request: Request, result_type: type[T], *cards: Card) -> T:
-        """Ask about the cards that the request's slots held at the last list; one that costs the worker rests."""
+        """Ask about the cards that the request's slots had in the last list; a lost worker pauses the card's calls."""
         slot = request.slot
         try:
             result = await self._ask(request, result_type, self._settings.call_timeout_s, cards)
         except WorkerLostError as error:
-            key, reason = (slot, request.operation), self._blame(error, slot)
-            wait_s = self._resting.fail(key, self._clock(), reason, error.process)
+            key, reason = (slot, request.operation), self._describe_loss(error, slot)
+            wait_s = self._paused.fail(key, self._clock(), reason, error.process)
             card = self._index(slot)
             facts = fields(source=self._spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
-            logger.warning("card rests after a library call %s", facts)
+            logger.warning("card's calls pause after a library call %s", facts)
             raise
-        self._resting.succeed((slot, request.operation))
+        self._paused.succeed((slot, request.operation))
         return result
 
     async def _ask(self, request: Request, result_type: type[T], timeout_s: float, cards: Sequence[Card] = ()) -> T:
@@ -272,39 +275,39 @@ class IsolatedSource:
         """
         request = Request(Operation.DESCRIBE, slot)
         described = await worker.call(request, Described, self._settings.call_timeout_s)
-        self._numbered[slot] = _uuid(_believed(described, slot))
+        self._numbered[slot] = _uuid(_sanitize(described, slot))
         if self._numbered[slot] != card.uuid:
             raise CardMovedError(card.index, card.uuid)
 
     async def _running(self) -> WorkerProcess:
-        """The worker, started when there is none.
+        """The worker, which is started if there is none.
 
         Raises:
-            LibraryNotOpenError: the library does not open, or did not a moment ago; or this source is closed.
+            LibraryNotOpenError: the library does not open, or did not a moment ago, or this source is closed.
         """
         if self._closed:
             raise LibraryNotOpenError(f"source {self._spec.kind} is closed")
         if self._worker is not None:
             return self._worker
-        resting_for = self._waits.blocked_by(_START, self._clock())
-        if resting_for is not None:
-            raise LibraryNotOpenError(resting_for)
+        pause_reason = self._pauses.blocked_by(_START, self._clock())
+        if pause_reason is not None:
+            raise LibraryNotOpenError(pause_reason)
         worker = None
         try:
             worker = WorkerProcess(self._spec)
             self._opened = await worker.open(self._settings.open_timeout_s)
         except DeviceError as error:
-            self._waits.fail(_START, self._clock(), str(error), worker)
+            self._pauses.fail(_START, self._clock(), str(error), worker)
             if isinstance(error, LibraryMissingError):
                 raise
-            raise LibraryNotOpenError(str(error)) from error  # else it would pass for the failure of a card's call
+            raise LibraryNotOpenError(str(error)) from error  # not the failure of a card's call
         self._has_events = True
         self._worker, self._numbered = worker, {}
         logger.info("library opened %s", fields(source=self.name, driver=self._opened.driver, pid=worker.pid))
         return worker
 
     async def _stop(self) -> WorkerProcess | None:
-        """End the worker; returns it, as it may be stuck in the library's last call."""
+        """End the worker and return it: it may be stuck in the library's last call."""
         async with self._lock:
             worker, self._worker = self._worker, None
             if worker is not None:
@@ -312,26 +315,26 @@ class IsolatedSource:
             return worker
 
     async def _start_over(self, reason: str) -> None:
-        """End the worker so that the next look opens the library again, unless it does not end."""
+        """End the worker, so that the next poll opens the library again unless the worker does not end."""
         worker = await self._stop()
         if worker is not None and worker.is_running:
-            self._waits.fail(_START, self._clock(), reason, worker)
+            self._pauses.fail(_START, self._clock(), reason, worker)
 
     async def _reopen_for_lost(self) -> None:
-        """Open the library again for lost cards: most see one that came back only after they were initialised."""
+        """Open the library again for lost cards: most find a card that came back only when they initialise."""
         if self._lost:
             lost, self._lost = self._lost, set()
             worker = await self._stop()
             for uuid in lost:
                 self._reopens.fail(uuid, self._clock(), _REOPEN, worker)
 
-    def _note_event_failure(self, error: DeviceError) -> None:
+    def _on_event_failure(self, error: DeviceError) -> None:
         if isinstance(error, LibraryCallError) and error.failure.is_unsupported:
             self._has_events = False
             logger.info("library has no events, cards are polled %s", fields(source=self.name))
             return
         process = error.process if isinstance(error, WorkerLostError) else None
-        wait_s = self._waits.fail(_EVENTS, self._clock(), str(error), process)
+        wait_s = self._pauses.fail(_EVENTS, self._clock(), str(error), process)
         facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
         logger.warning("waiting for events failed %s", facts)
 
@@ -342,26 +345,28 @@ class IsolatedSource:
         known = self._known.get(slot)
         return known.index if known is not None else slot
 
-    def _resting_for(self, slot: int) -> str | None:
-        """Why a slot's calls rest; None when they do not."""
+    def _pause_reason(self, slot: int) -> str | None:
+        """Why a slot's calls pause; None if they do not."""
         now_s = self._clock()
-        relevant = (operation for operation in Operation if operation is not Operation.LINK)  # no sign of its health
-        reasons = (self._resting.blocked_by((slot, operation), now_s) for operation in relevant)
+        relevant = (
+            operation for operation in Operation if operation is not Operation.LINK
+        )  # says nothing about its health
+        reasons = (self._paused.blocked_by((slot, operation), now_s) for operation in relevant)
         return next((reason for reason in reasons if reason is not None), None)
 
-    def _forget_rest(self, slot: int) -> None:
+    def _clear_pauses(self, slot: int) -> None:
         for operation in Operation:
-            self._resting.succeed((slot, operation))
+            self._paused.succeed((slot, operation))
 
-    def _blame(self, error: WorkerLostError, slot: int) -> str:
+    def _describe_loss(self, error: WorkerLostError, slot: int) -> str:
         return f"library call {error.call} on card {self._index(slot)} {error.end}"
 
 
-def _believed(described: Described, slot: int) -> Described:
+def _sanitize(described: Described, slot: int) -> Described:
     if described.card is not None:
-        found = believed_card(described.card, slot)
+        found = sanitize_card(described.card, slot)
         return Described(card=found) if isinstance(found, Card) else Described(left_out=found)
-    return Described(left_out=described.left_out and believed_left_out(described.left_out, slot))
+    return Described(left_out=described.left_out and sanitize_left_out(described.left_out, slot))
 
 
 def _uuid(described: Described) -> str:
@@ -369,7 +374,7 @@ def _uuid(described: Described) -> str:
     return found.uuid if found is not None else ""
 
 
-def _without_ghosts(known: dict[int, Card], remembered: Set[int]) -> dict[int, Card]:
-    """Drop a card that was only remembered when another slot shows it: the library has renumbered its cards."""
+def _without_stale(known: dict[int, Card], remembered: Set[int]) -> dict[int, Card]:
+    """Drop a card of an earlier list that another slot holds now: the library has renumbered its cards."""
     seen = {card.uuid for slot, card in known.items() if slot not in remembered}
     return {slot: card for slot, card in known.items() if slot not in remembered or card.uuid not in seen}

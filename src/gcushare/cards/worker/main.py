@@ -1,19 +1,21 @@
-"""The child process that holds a vendor's library: it may hang or crash, its parent goes on.
+"""The child process that holds a vendor's library, so that its hang or crash does not stop the parent.
 
-``python -m gcushare.cards.worker.main --parent PID --recorder FD --source JSON`` with a socket as standard input: it
-opens the library, says so, then answers one request at a time until the socket's other end closes. One thread, no event
-loop, few imports: it is small and starts fast.
+``python -m gcushare.cards.worker.main --parent PID --recorder FD --source JSON``, with a socket as standard input. It
+opens the library and reports that, then answers one request at a time until the parent closes the socket. It has one
+thread, no event loop and few imports, which keeps it small and its start short.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import signal
 import socket
 import sys
 from collections.abc import Sequence
+from typing import BinaryIO
 
 import msgspec
 
@@ -21,16 +23,14 @@ from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec, create_library
 from gcushare.cards.ports import CardLibrary
 from gcushare.cards.worker.call_log import CallRecorder
-from gcushare.cards.worker.frames import (
-    HEADER,
+from gcushare.cards.worker.messages import (
+    REQUEST,
     Described,
-    Linked,
-    Noticed,
+    EventAnswer,
+    LinkAnswer,
     Opened,
     Operation,
     Request,
-    decode_length,
-    decode_request,
     encode_failure,
     encode_result,
 )
@@ -45,32 +45,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse_arguments(argv)
     if not _die_with_parent(arguments.parent):
         return 0
-    # Ctrl-C in a terminal reaches us too; the parent decides when we end. libefml uses the two user signals.
+    # Ctrl-C in a terminal reaches the worker too, but its parent ends it. libefml uses the two user signals.
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    os.dup2(2, 1)  # what a library prints belongs into the log, not into a protocol
+    os.dup2(2, 1)  # a library's output belongs in the log
     recorder = CallRecorder(arguments.recorder)
     os.close(arguments.recorder)
     spec = msgspec.json.decode(arguments.source, type=LibrarySpec)
-    with socket.socket(fileno=os.dup(0)) as connection:
-        serve(connection, create_library(spec, recorder.note))
+    with socket.socket(fileno=os.dup(0)) as connection, connection.makefile("rb") as requests:
+        _serve(connection, requests, create_library(spec, recorder.record))
     return 0
 
 
-def serve(connection: socket.socket, library: CardLibrary) -> None:
-    """Open the library, then answer requests until the peer closes."""
+def _serve(connection: socket.socket, requests: BinaryIO, library: CardLibrary) -> None:
+    """Open the library, then answer requests until the parent closes the socket."""
     try:
         opened = Opened(library=library.open(), driver=_driver_version(library))
     except DeviceError as error:
         connection.sendall(encode_failure(error))
         return
     connection.sendall(encode_result(opened))
-    while (request := _receive(connection)) is not None:
-        try:
-            answer = encode_result(_perform(library, request))
-        except DeviceError as error:
-            answer = encode_failure(error)
-        connection.sendall(answer)
+    with contextlib.suppress(ConnectionResetError):  # the parent closed it with an answer unread
+        while line := requests.readline():
+            try:
+                answer = encode_result(_perform(library, REQUEST.read(line)))
+            except DeviceError as error:
+                answer = encode_failure(error)
+            connection.sendall(answer)
     library.close()
 
 
@@ -86,42 +87,23 @@ def _perform(library: CardLibrary, request: Request) -> object:
         case Operation.USE:
             return library.use(request.slot)
         case Operation.EVENT:
-            return Noticed(event=library.wait_event(request.timeout_s))
+            return EventAnswer(event=library.wait_event(request.timeout_s))
         case Operation.LINK:
-            return Linked(level=library.link_level(request.slot, request.other_slot))
+            return LinkAnswer(level=library.link_level(request.slot, request.other_slot))
 
 
 def _driver_version(library: CardLibrary) -> str:
-    """The driver's version; "" where the library does not say, which is no reason to go without its cards."""
+    """The driver's version; "" if the library does not report it: its cards are usable all the same."""
     try:
         return library.driver_version()
     except LibraryCallError:
         return ""
 
 
-def _receive(connection: socket.socket) -> Request | None:
-    header = _receive_exactly(connection, HEADER.size)
-    return decode_request(_receive_exactly(connection, decode_length(header))) if header else None
-
-
-def _receive_exactly(connection: socket.socket, size: int) -> bytes:
-    """Read ``size`` bytes; b"" when the peer closed first."""
-    received = b""
-    while len(received) < size:
-        try:
-            part = connection.recv(size - len(received))
-        except ConnectionResetError:
-            return b""
-        if not part:
-            return b""
-        received += part
-    return received
-
-
 def _die_with_parent(parent: int) -> bool:
-    """Have the kernel kill us when the parent dies, even inside a hanging call; False when it is dead already.
+    """Have the kernel kill this process when the parent dies, even in a hanging call; False if the parent is dead.
 
-    Source: prctl(2): the parent, there, is the thread that started us. Our parent starts us from its event loop's.
+    Source: prctl(2). The kernel watches the thread that started this process: the parent's event loop.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent

@@ -1,6 +1,7 @@
-"""One worker, as its parent holds it: started, asked with a deadline, killed when it does not answer.
+"""A worker process as its parent sees it: started, asked with a deadline, killed if it does not answer.
 
-Started by exec, never by a bare fork: no thread, lock or gRPC state of the parent reaches the vendor's library.
+It is started by exec, not by fork: no thread, lock or gRPC state of the parent reaches the vendor's library. It is no
+``multiprocessing`` process either: ``docs/adr/0045`` has the reasons.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 from gcushare.cards.errors import CallHungError, WorkerDiedError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.worker.call_log import CallRecorder
-from gcushare.cards.worker.frames import HEADER, Opened, Request, decode_answer, decode_length, encode_frame
+from gcushare.cards.worker.messages import MAX_LINE_BYTES, Opened, Request, decode_answer, encode_request
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.log_fields import fields
 
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _END_TIMEOUT_S = 2.0
-"""How long an ending process is waited for. One that is stuck inside the driver cannot be killed before the driver
-lets go of it: it is left behind, and dies then."""
+"""How long to wait for a process to end. One that is stuck in the driver cannot be killed until the call returns: it is
+left behind, and ends then."""
 
 
 class WorkerProcess:
@@ -69,7 +70,7 @@ class WorkerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there, be it one that was killed and is stuck inside the driver."""
+        """Whether the process exists, which one that was killed does while it is stuck in the driver."""
         return self._process.poll() is None
 
     async def open(self, timeout_s: float) -> Opened:
@@ -79,7 +80,7 @@ class WorkerProcess:
             DeviceError: it cannot be opened, hangs or crashes; the process has been ended.
         """
         try:
-            self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket, limit=MAX_LINE_BYTES)
             with self._killed_on_error():
                 return await self._answer(Opened, timeout_s)
         except BaseException:
@@ -97,15 +98,15 @@ class WorkerProcess:
         if self._writer is None:
             raise DeviceError(f"worker {self.pid} is not open")
         with self._killed_on_error():
-            with contextlib.suppress(ConnectionError):  # it died between two calls: reading says how
-                self._writer.write(encode_frame(request))
+            with contextlib.suppress(ConnectionError):  # it ended between two calls: reading reports how
+                self._writer.write(encode_request(request))
                 await self._writer.drain()
             return await self._answer(result_type, timeout_s)
 
     async def close(self) -> None:
-        """End the process: the closed socket asks for it, the kill makes sure. Safe to repeat.
+        """End the process: close its socket, then kill it if it goes on. Safe to repeat.
 
-        One that is stuck inside the driver runs on, as ``is_running`` says then.
+        A process that is stuck in the driver goes on; ``is_running`` is True then.
         """
         if self._writer is not None:
             self._writer.close()
@@ -122,19 +123,18 @@ class WorkerProcess:
         assert self._reader is not None  # both callers have opened the connection
         try:
             async with asyncio.timeout(timeout_s):
-                header = await self._reader.readexactly(HEADER.size)
-                body = await self._reader.readexactly(decode_length(header))
-            return decode_answer(body, result_type)
+                line = await self._reader.readuntil(b"\n")
+            return decode_answer(line, result_type)
         except TimeoutError as error:
-            raise CallHungError(self._recorder.last(), timeout_s) from error
+            raise CallHungError(self._recorder.last_call(), timeout_s) from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise WorkerDiedError(await self._end(), self._recorder.last()) from error
-        except RemoteContractError as error:
-            raise WorkerDiedError(f"an unreadable answer: {error}", self._recorder.last()) from error
+            raise WorkerDiedError(await self._describe_end(), self._recorder.last_call()) from error
+        except (asyncio.LimitOverrunError, RemoteContractError) as error:
+            raise WorkerDiedError(f"an unreadable answer: {error}", self._recorder.last_call()) from error
 
     @contextlib.contextmanager
     def _killed_on_error(self) -> Iterator[None]:
-        """Kill the process on anything after which its next bytes would answer the wrong question."""
+        """Kill the process on any error after which its next line would answer another request."""
         try:
             yield
         except (CallHungError, WorkerDiedError):
@@ -146,8 +146,8 @@ class WorkerProcess:
             self._process.kill()
             raise
 
-    async def _end(self) -> str:
-        """Say how the process ended, in the words of a signal where there is one."""
+    async def _describe_end(self) -> str:
+        """How the process ended: the signal's name, or the exit code."""
         code = await self._returncode()
         if code is None:
             return "a closed connection"
@@ -159,7 +159,7 @@ class WorkerProcess:
             return f"signal {-code}"
 
     async def _returncode(self) -> int | None:
-        """Wait a bounded time for the end; None while the process lives."""
+        """Wait a bounded time for the end; None while the process runs."""
         code = self._process.poll()
         if code is not None:
             return code

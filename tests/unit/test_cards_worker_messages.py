@@ -1,4 +1,4 @@
-"""What a worker and its parent say: every value and failure arrives as what it was."""
+"""Messages between a worker and its parent: every value and failure arrives unchanged."""
 
 from __future__ import annotations
 
@@ -8,30 +8,20 @@ import pytest
 
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.worker.frames import (
-    HEADER,
-    MAX_FRAME_BYTES,
+from gcushare.cards.worker.messages import (
+    REQUEST,
     Described,
-    Linked,
-    Noticed,
+    EventAnswer,
+    LinkAnswer,
     Operation,
     Request,
     decode_answer,
-    decode_length,
-    decode_request,
     encode_failure,
-    encode_frame,
+    encode_request,
     encode_result,
 )
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError, RemoteContractError
-
-
-def body_of(frame: bytes) -> bytes:
-    length = decode_length(frame[: HEADER.size])
-    body = frame[HEADER.size :]
-    assert len(body) == length
-    return body
 
 
 @pytest.mark.parametrize(
@@ -44,32 +34,32 @@ def body_of(frame: bytes) -> bytes:
         pytest.param(CardUse(memory_used_bytes=5, temperature_celsius=41.5, processes={7: 9, 4_000_000: 1}), id="use"),
         pytest.param(CardUse(processes={}), id="use without a process"),
         pytest.param(CardUse(), id="use that tells nothing"),
-        pytest.param(Noticed(event=HealthEvent(uuid=None, reason="reset", critical=False)), id="event"),
-        pytest.param(Noticed(), id="no event"),
-        pytest.param(Linked(level=LinkLevel.FABRIC), id="link"),
-        pytest.param(Linked(), id="no link known"),
+        pytest.param(EventAnswer(event=HealthEvent(uuid=None, reason="reset", critical=False)), id="event"),
+        pytest.param(EventAnswer(), id="no event"),
+        pytest.param(LinkAnswer(level=LinkLevel.FABRIC), id="link"),
+        pytest.param(LinkAnswer(), id="no link known"),
     ],
 )
 def test_every_result_survives_the_way(value: object) -> None:
-    assert decode_answer(body_of(encode_result(value)), type(value)) == value
+    assert decode_answer(encode_result(value), type(value)) == value
 
 
 def test_a_number_that_is_none_arrives_as_not_reported() -> None:
     sent = CardUse(temperature_celsius=math.nan)
-    assert decode_answer(body_of(encode_result(sent)), CardUse).temperature_celsius is None
+    assert decode_answer(encode_result(sent), CardUse).temperature_celsius is None
 
 
 @pytest.mark.parametrize("operation", list(Operation))
 def test_every_request_survives_the_way(operation: Operation) -> None:
     request = Request(operation, slot=3, other_slot=4, timeout_s=1.5)
-    assert decode_request(body_of(encode_frame(request))) == request
+    assert REQUEST.read(encode_request(request)) == request
 
 
 def test_a_library_error_arrives_with_all_it_knew() -> None:
     failure = CallFailure("EfmlGetDevMem", 15, "EFML_ERROR_X", detail="why", is_unsupported=True, is_lost=True)
     sent = LibraryCallError(failure)
     with pytest.raises(LibraryCallError) as caught:
-        decode_answer(body_of(encode_failure(sent)), int)
+        decode_answer(encode_failure(sent), int)
     assert caught.value.failure == failure
     assert str(caught.value) == "EfmlGetDevMem failed with EFML_ERROR_X (15): why"
 
@@ -77,7 +67,7 @@ def test_a_library_error_arrives_with_all_it_knew() -> None:
 @pytest.mark.parametrize("kind", [LibraryMissingError, DeviceError])
 def test_other_failures_keep_their_kind(kind: type[DeviceError]) -> None:
     with pytest.raises(DeviceError) as caught:
-        decode_answer(body_of(encode_failure(kind("no library"))), int)
+        decode_answer(encode_failure(kind("no library")), int)
     assert (type(caught.value), str(caught.value)) == (kind, "no library")
 
 
@@ -87,6 +77,7 @@ def test_what_is_no_answer_is_the_peers_fault(body: bytes) -> None:
         decode_answer(body, int)
 
 
-def test_a_frame_that_no_library_would_send_is_refused_before_it_is_read() -> None:
-    with pytest.raises(RemoteContractError, match="at most"):
-        decode_length(HEADER.pack(MAX_FRAME_BYTES + 1))
+def test_a_text_with_a_line_feed_stays_one_line() -> None:
+    line = encode_result(HealthReading(healthy=False, reason="first\nsecond"))
+    assert line.count(b"\n") == 1
+    assert decode_answer(line, HealthReading).reason == "first\nsecond"

@@ -1,0 +1,143 @@
+"""The messages between a worker and its parent: one line of JSON each, one answer per request. Pure.
+
+JSON into declared types rather than pickle: a library that writes over its worker's memory can send wrong values, but
+it cannot make the parent run code. A line has no framing of our own: ``readline`` of asyncio and of ``socket.makefile``
+bounds its length, and JSON has no raw line feed.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeVar
+
+import msgspec
+
+from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
+from gcushare.cards.ports import HealthEvent, LinkLevel
+from gcushare.core.cards import Card, LeftOutCard
+from gcushare.core.errors import DeviceError, RemoteContractError
+from gcushare.wire.untrusted_json import BoundedJsonDecoder, Int
+
+MAX_LINE_BYTES = 1 << 20
+"""No answer is near this: a longer one means that a library wrote over the worker's memory."""
+_MAX_TEXT = 500
+"""Characters of each text of a failure that go into messages."""
+
+T = TypeVar("T")
+
+
+class Operation(enum.Enum):
+    """What a parent may ask for, with the type of the result."""
+
+    COUNT = "count"  # int
+    DESCRIBE = "describe"  # Described
+    HEALTH = "health"  # HealthReading
+    USE = "use"  # CardUse
+    EVENT = "event"  # EventAnswer
+    LINK = "link"  # LinkAnswer
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call; ``slot`` and ``other_slot`` are positions in the library's list, ``timeout_s`` is for EVENT."""
+
+    operation: Operation
+    slot: Int = 0
+    other_slot: Int = 0
+    timeout_s: float = 0.0
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A worker's first answer, without a request: the library is open."""
+
+    library: str
+    driver: str
+
+
+class Described(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A card, or why it is left out."""
+
+    card: Card | None = None
+    left_out: LeftOutCard | None = None
+
+
+class EventAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to EVENT."""
+
+    event: HealthEvent | None = None
+
+
+class LinkAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to LINK."""
+
+    level: LinkLevel | None = None
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A ``DeviceError`` on its way to the parent; ``call`` is set if a vendor's function answered with a code."""
+
+    message: str
+    is_missing: bool = False
+    call: CallFailure | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A result or a failure."""
+
+    result: msgspec.Raw = msgspec.Raw()
+    failure: Failure | None = None
+
+
+REQUEST = BoundedJsonDecoder(Request, "a request to a worker", limit_bytes=MAX_LINE_BYTES)
+ANSWER = BoundedJsonDecoder(Answer, "a worker's answer", limit_bytes=MAX_LINE_BYTES)
+
+
+def encode_request(request: Request) -> bytes:
+    """Encode a request as a line."""
+    return msgspec.json.encode(request) + b"\n"
+
+
+def encode_result(result: object) -> bytes:
+    """Encode a result as an answer."""
+    return _encode_answer(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
+
+
+def encode_failure(error: DeviceError) -> bytes:
+    """Encode a failure; ``decode_answer`` raises it again with the type that it had."""
+    if isinstance(error, LibraryCallError):
+        return _encode_answer(Answer(failure=Failure(message=str(error), call=error.failure)))
+    return _encode_answer(
+        Answer(failure=Failure(message=str(error), is_missing=isinstance(error, LibraryMissingError)))
+    )
+
+
+def decode_answer(line: bytes, result_type: type[T]) -> T:
+    """Decode a result.
+
+    Raises:
+        DeviceError: the worker's failure, with the type that it had there.
+        RemoteContractError: the line is no answer of this type.
+    """
+    try:
+        answer = ANSWER.read(line)
+        if answer.failure is None:
+            return BoundedJsonDecoder(result_type, "a result", limit_bytes=MAX_LINE_BYTES).read(answer.result)
+    except RemoteContractError as error:
+        raise RemoteContractError(f"worker answered {line[:100]!r}: {error}") from error
+    raise _to_error(answer.failure)
+
+
+def _encode_answer(answer: Answer) -> bytes:
+    return msgspec.json.encode(answer) + b"\n"
+
+
+def _to_error(failure: Failure) -> DeviceError:
+    if (call := failure.call) is not None:
+        texts = {name: _one_line(getattr(call, name)) for name in ("call", "code_name", "detail")}
+        return LibraryCallError(msgspec.structs.replace(call, **texts))
+    message = _one_line(failure.message)
+    return LibraryMissingError(message) if failure.is_missing else DeviceError(message)
+
+
+def _one_line(text: str) -> str:
+    """Bound a text of the worker, or of the library in it, and put it on one line."""
+    return " ".join(text[:_MAX_TEXT].split())

@@ -17,6 +17,7 @@ typedef struct {
 } pci_t;
 typedef struct { unsigned int gpu, memory; } utilization_t;
 typedef struct { unsigned int pid; unsigned long long used; unsigned int gpu_instance, compute_instance; } process_t;
+typedef struct { unsigned int pid; unsigned long long timestamp; unsigned int sm, memory, encoder, decoder; } sample_t;
 typedef struct {
     unsigned int gpu, memory;
     unsigned long long max_memory, time, start_time;
@@ -138,6 +139,46 @@ int nvmlDeviceGetTemperature(device_t device, int sensor, unsigned int *celsius)
 int nvmlDeviceGetPowerUsage(device_t device, unsigned int *milliwatts) {
     GATE(card_of(device));
     *milliwatts = 123500;
+    return 0;
+}
+
+int nvmlDeviceGetPowerManagementLimit(device_t device, unsigned int *milliwatts) {
+    GATE(card_of(device));
+    *milliwatts = 250000;
+    return 0;
+}
+
+int nvmlDeviceGetPersistenceMode(device_t device, int *mode) {
+    GATE(card_of(device));
+    *mode = (int)number_setting("persistence", card_of(device), 1);
+    return 0;
+}
+
+int nvmlSystemGetCudaDriverVersion(int *version) {
+    GATE(NO_CARD);
+    *version = (int)number_setting("cuda", 0, 12040);
+    return 0;
+}
+
+int nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int size) {
+    GATE(NO_CARD);
+    if (pid != 4242) return NVML_ERROR_NOT_FOUND;
+    snprintf(name, size, "python3");
+    return 0;
+}
+
+/* Two samples of process 4242 and one of a process that the card does not list; "set samples_until" is the newest. */
+int nvmlDeviceGetProcessUtilization(device_t device, sample_t *samples, unsigned int *count, unsigned long long since) {
+    unsigned int room = *count;
+    unsigned long long until = (unsigned long long)number_setting("samples_until", card_of(device), 2000);
+    GATE(card_of(device));
+    if (since >= until) return NVML_ERROR_NOT_FOUND;
+    *count = 3;
+    if (room < 3 || !samples) return NVML_ERROR_INSUFFICIENT_SIZE;
+    memset(samples, 0, 3 * sizeof *samples);
+    samples[0] = (sample_t){.pid = 4242, .timestamp = until, .sm = 35};
+    samples[1] = (sample_t){.pid = 4242, .timestamp = until - 1, .sm = 90};
+    samples[2] = (sample_t){.pid = 999, .timestamp = until, .sm = 20};
     return 0;
 }
 

@@ -47,8 +47,42 @@ async def test_all_of_a_card_is_reported(tmp_path: Path) -> None:
         compute_mode="default",
         ecc=True,
         mig=False,
+        persistence=True,
+        power_limit_watts=250.0,
+        cuda_version="12.4",
         processes={4242: 3 * GIB},
+        process_utilization={4242: 35.0},
+        process_names={4242: "python3"},
     )
+
+
+async def test_a_process_without_a_new_sample_does_not_use_the_chip(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("set mps_clients 0 1")
+    async with isolated(fake) as source:
+        card = (await source.list_cards()).cards[0]
+        uses = [await source.use(card) for _ in range(2)]
+        fake.control("set samples_until 0 3000")
+        uses.append(await source.use(card))
+    assert [use.process_utilization for use in uses] == [{4242: 35.0, 5252: 0.0}, {4242: 0.0, 5252: 0.0}, {4242: 35.0}]
+
+
+@pytest.mark.parametrize("code", [3, 7], ids=["not supported", "more processes came"])
+async def test_a_card_that_does_not_sample_processes_reports_all_else(tmp_path: Path, code: int) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control(f"fail nvmlDeviceGetProcessUtilization * {code}")
+    async with isolated(fake) as source:
+        use = await source.use((await source.list_cards()).cards[0])
+    assert (use.process_utilization, use.processes, use.utilization_percent) == (None, {4242: 3 * GIB}, 67.0)
+
+
+async def test_a_process_that_ended_has_no_name_and_costs_no_other_figure(tmp_path: Path) -> None:
+    fake = install_fake("nvml", tmp_path)
+    fake.control("set mps_clients 0 1")
+    async with isolated(fake) as source:
+        use = await source.use((await source.list_cards()).cards[0])
+    assert use.process_names == {4242: "python3"}
+    assert use.processes == {4242: 3 * GIB, 5252: 2 * GIB}
 
 
 async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is_counted_once(tmp_path: Path) -> None:
@@ -97,6 +131,9 @@ async def test_a_consumer_card_without_serial_and_sensors_is_a_card(tmp_path: Pa
         "nvmlDeviceGetPerformanceState",
         "nvmlDeviceGetComputeMode",
         "nvmlDeviceGetEccMode",
+        "nvmlDeviceGetPersistenceMode",
+        "nvmlDeviceGetPowerManagementLimit",
+        "nvmlSystemGetCudaDriverVersion",
         "nvmlDeviceGetComputeRunningProcesses_v3",
     )
     fake.control(*(f"absent {name} * 3" for name in names))

@@ -54,8 +54,7 @@ _COMPUTE_MODES = {
 _UNKNOWN_STATE = 32
 """NVML_PSTATE_UNKNOWN."""
 _OLDEST_LIMITED = (7, 0)
-_OLDEST_CUDA = 11_050
-"""1000 * major + 10 * minor, as NVML has it."""
+_OLDEST_CUDA = (11, 5)
 _HEALTH_EVENTS: int = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
 
 
@@ -81,6 +80,8 @@ class NvmlLibrary:
         self._harmless_xids = APPLICATION_XIDS | extra_application_xids
         self._is_open = False
         self._addresses: dict[int, str] = {}
+        self._sampled_until: dict[int, int] = {}
+        """The driver's timestamp (microseconds) of the newest sample of processes' utilization, by slot."""
         self._event_set: Any = None
         self._uuids: dict[int | None, str | None] = {}
         """Of the cards whose events are asked for, by their handles' addresses: a lost card does not say its own."""
@@ -181,6 +182,8 @@ class NvmlLibrary:
         state = self._query("nvmlDeviceGetPerformanceState", handle)
         ecc = self._query("nvmlDeviceGetEccMode", handle)
         mig = self._query("nvmlDeviceGetMigMode", handle)
+        persistence = self._query("nvmlDeviceGetPersistenceMode", handle)
+        limit_milliwatts = self._query("nvmlDeviceGetPowerManagementLimit", handle)
         processes = self._processes(handle)
         return CardUse(
             memory_used_bytes=None if memory is None else int(memory.used),
@@ -192,8 +195,13 @@ class NvmlLibrary:
             compute_mode=_COMPUTE_MODES.get(self._query("nvmlDeviceGetComputeMode", handle)),
             ecc=None if ecc is None else ecc[0] == pynvml.NVML_FEATURE_ENABLED,
             mig=None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+            persistence=None if persistence is None else persistence == pynvml.NVML_FEATURE_ENABLED,
+            power_limit_watts=None if limit_milliwatts is None else limit_milliwatts / 1000,
+            cuda_version=self._cuda_version(),
             processes=processes,
             peaks=self._peaks(handle, processes or {}),
+            process_utilization=None if processes is None else self._process_utilization(handle, slot, processes),
+            process_names=None if processes is None else self._process_names(processes),
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
@@ -250,13 +258,17 @@ class NvmlLibrary:
         capability = self._query("nvmlDeviceGetCudaComputeCapability", handle)
         if capability is not None and tuple(capability) < _OLDEST_LIMITED:
             return f"MPS limits memory from Volta (compute capability 7.0) on, and this card has {_dotted(capability)}"
-        version = self._query("nvmlSystemGetCudaDriverVersion")
-        if version is not None and int(version) < _OLDEST_CUDA:
-            words = f"{int(version) // 1000}.{int(version) % 1000 // 10}"
-            return f"MPS limits memory from drivers for CUDA 11.5 on, and this one is for CUDA {words}"
+        version = self._cuda_version()
+        if version is not None and tuple(map(int, version.split("."))) < _OLDEST_CUDA:
+            return f"MPS limits memory from drivers for CUDA 11.5 on, and this one is for CUDA {version}"
         if self._query("nvmlDeviceGetComputeMode", handle) == pynvml.NVML_COMPUTEMODE_PROHIBITED:
             return "its compute mode prohibits every process (nvidia-smi -c)"
         return ""
+
+    def _cuda_version(self) -> str | None:
+        """The newest CUDA that the driver runs; NVML has it as 1000 * major + 10 * minor."""
+        version = self._query("nvmlSystemGetCudaDriverVersion")
+        return None if version is None else f"{int(version) // 1000}.{int(version) % 1000 // 10}"
 
     def _recovery_reason(self, handle: Any) -> str:
         values = self._query("nvmlDeviceGetFieldValues", handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
@@ -294,6 +306,45 @@ class NvmlLibrary:
                 continue
             if stats is not None and stats.maxMemoryUsage is not None:
                 found[pid] = int(stats.maxMemoryUsage)
+        return found
+
+    def _process_utilization(self, handle: Any, slot: int, processes: Iterable[int]) -> dict[int, float] | None:
+        """Percents of the chip's time by process since the poll before; None if the card does not sample processes.
+
+        Source: nvml.h, ``nvmlDeviceGetProcessUtilization``: it returns samples newer than a timestamp, and only of
+        processes that used the chip. The process ids of samples are not always those of processes on the card, so only
+        ids that the card lists count.
+        """
+        found = dict.fromkeys(processes, 0.0)
+        try:
+            samples = self._query("nvmlDeviceGetProcessUtilization", handle, self._sampled_until.get(slot, 0))
+        except LibraryCallError as error:
+            if error.failure.code in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_SUCCESS):  # no sample since then
+                return found
+            if error.failure.code == pynvml.NVML_ERROR_INSUFFICIENT_SIZE:  # processes came between its two calls
+                return None
+            raise
+        if samples is None:
+            return None
+        for sample in sorted(samples, key=lambda each: int(each.timeStamp)):
+            self._sampled_until[slot] = int(sample.timeStamp)
+            if sample.pid in found:
+                found[int(sample.pid)] = float(sample.smUtil)
+        return found
+
+    def _process_names(self, processes: Iterable[int]) -> dict[int, str] | None:
+        """The program of each process, as the driver reads it from /proc; without those that ended."""
+        found: dict[int, str] = {}
+        for pid in processes:
+            try:
+                name = self._query("nvmlSystemGetProcessName", pid)
+            except LibraryCallError as error:
+                if error.failure.code in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+                    continue
+                raise
+            if name is None:
+                return None
+            found[pid] = _text(name)
         return found
 
     def _register_events(self) -> Any:

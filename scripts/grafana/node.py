@@ -227,9 +227,14 @@ _PODS = Row(
                     "granted",
                 ),
                 Query(f"max by ({OF_POD}) (gcushare_pod_memory_used_bytes{{{HERE}}})", "used"),
+                Query(f"max by ({OF_POD}) (gcushare_pod_utilization_percent{{{HERE}}})", "utilization"),
             ),
             labels=("vendor", "card", "pod_namespace", "pod_name"),
-            columns=(Column(name="granted", unit=Unit.BYTES), Column(name="used", unit=Unit.BYTES)),
+            columns=(
+                Column(name="granted", unit=Unit.BYTES),
+                Column(name="used", unit=Unit.BYTES),
+                Column(name="utilization", unit=Unit.PERCENT),
+            ),
             width=12,
         ),
         Panel(

@@ -22,6 +22,8 @@ from tests.protocol.runtime_certificates import Authority
 from tests.unit.card_views import card, status
 
 USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "processes": {"4242": "5GiB", "7": "1GiB"}}
+USE |= {"persistence": True, "power_limit": 250, "cuda": "12.4"}
+USE |= {"process_utilization": {7: 5, 4242: 80}, "process_names": {4242: "python3"}}
 USE |= {"fan": 30, "performance_state": 2, "compute_mode": "exclusive-process", "ecc": True, "mig": False}
 
 
@@ -62,7 +64,10 @@ async def test_the_plugin_of_this_machine_reports_cards_use_and_pods(rig: Plugin
     assert any("9.0 of 16.0 GB   56% │" in line for line in lines)
     assert any("temperature 61°C   power 142 W   busy 87%" in line for line in lines)
     assert any("a default/a  6 GB   c0 4, c1 2" in line for line in lines)
-    assert any("processes, their pod unknown: pid 7 (1.0 GB), pid 4242 (5.0 GB)" in line for line in lines)
+    processes = "processes, their pod unknown: pid 7 (1.0 GB, 5% busy), pid 4242 (5.0"
+    assert any(processes in line for line in lines)
+    wide = (await Caller({}).call("--plugin", address(rig), "-o", "wide", columns=120)).out
+    assert "pid 7 - (1.0 GB, 5% busy), pid 4242 python3 (5.0 GB, 80% busy)" in wide
 
 
 async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginRig, tmp_path: Path) -> None:
@@ -70,8 +75,11 @@ async def test_a_process_is_shown_with_the_pod_of_its_control_group(rig: PluginR
     caller = Caller({}, make_proc(tmp_path, {4242: f"0::/kubepods/burstable/pod{uid}/c\n", 7: "0::/init.scope\n"}))
     document = await caller.ask("--plugin", address(rig))
     first = document["nodes"][0]["cards"][0]
-    assert first["holders"][0]["processes"] == [{"pid": 4242, "bytes": 5 * GIB}]
-    assert first["processes"] == [{"pid": 7, "bytes": GIB}]
+    assert first["holders"][0]["processes"] == [
+        {"pid": 4242, "bytes": 5 * GIB, "utilizationPercent": 80.0, "name": "python3"}
+    ]
+    assert first["holders"][0]["utilizationPercent"] == 80.0
+    assert first["processes"] == [{"pid": 7, "bytes": GIB, "utilizationPercent": 5.0, "name": ""}]
 
 
 async def test_a_card_that_a_pod_has_whole_is_shown_so_before_and_after_its_admission() -> None:
@@ -137,7 +145,12 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
         "computeMode": "exclusive-process",
         "ecc": True,
         "mig": False,
+        "persistence": True,
+        "powerLimitWatts": 250.0,
+        "cudaVersion": "12.4",
         "processes": {"7": GIB, "4242": 5 * GIB},
+        "processUtilization": {"7": 5.0, "4242": 80.0},
+        "processNames": {"4242": "python3"},
     }
     assert (second["mode"], second["holders"], second["use"]["memoryUsedBytes"]) == ("free", [], None)
     assert (document["pods"][0]["cards"], document["pods"][0]["whole"]) == ([0], False)

@@ -56,6 +56,7 @@ def test_the_own_api_reports_all_of_a_card(tmp_path: Path) -> None:
         memory_used_bytes=2 * GIB,  # reported in MiB, after the padding of the struct
         temperature_celsius=42.5,
         power_watts=75.0,
+        power_limit_watts=300.0,
         utilization_percent=12.5,
         ecc=True,
         processes={101: GIB, 201: 2 * GIB},

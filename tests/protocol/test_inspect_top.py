@@ -126,7 +126,7 @@ async def test_pods_stand_below_the_cards_where_a_plugin_reports_what_each_uses(
         await rig.until_recorded("a", "b")
         for pid, name in ((7, "a"), (8, "b")):
             proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
-        rig.write_cards({0: {"used": 7 * GIB, "processes": {7: 6 * GIB, 8: GIB}}})
+        rig.write_cards({0: {"used": 7 * GIB, "processes": {7: 6 * GIB, 8: GIB}, "process_utilization": {7: 60, 8: 5}}})
         keeper = rig.app.observed.pod_use
         assert keeper is not None
         await rig.until(lambda: keeper.latest and any(map(_any_use, keeper.latest.by_pod.values())), "use was read")
@@ -140,9 +140,9 @@ async def test_pods_stand_below_the_cards_where_a_plugin_reports_what_each_uses(
         ran = await found.call("top")
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [
-            ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "NOTE"],
-            ["node-1", "0", "default/a", "4.0", "6.0", "over", "by", "2.0,", "reported", "on", "the", "pod"],
-            ["node-1", "0", "default/b", "4.0", "1.0"],
+            ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "UTIL", "NOTE"],
+            ["node-1", "0", "default/a", "4.0", "6.0", "60%", "over", "by", "2.0,", "reported", "on", "the", "pod"],
+            ["node-1", "0", "default/b", "4.0", "1.0", "5%"],
         ]
         assert ran.lines[-1] == "1 pod: more is in use than was granted"
         document = json.loads((await found.call("top", "-o", "json")).out)

@@ -76,6 +76,27 @@ async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
 
 
+async def test_how_much_of_the_chip_a_pod_uses_is_reported_where_processes_are_sampled(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
+        rig.bind("a", 4, card=0)
+        rig.bind("b", 4, card=1)
+        await rig.until_recorded("a", "b")
+        for pid, name in ((11, "a"), (12, "a"), (21, "b")):
+            proc.start_in_pod(pid, rig.pod(name)["metadata"]["uid"])
+        sampled = {"processes": {11: GIB, 12: GIB}, "process_utilization": {11: 30.5, 12: 20}}
+        rig.write_cards({0: sampled, 1: {"processes": {21: GIB}}})
+        busy = "gcushare_pod_utilization_percent"
+        found = await rig.until_figures(lambda found: found.sum(busy) > 0)
+        assert found.sum(busy, card="0", pod_name="a", pod_namespace="default") == 50.5
+        assert f'{busy}{{card="1"' not in (await rig.get("/metrics"))[1]
+        document = json.loads((await rig.get("/status"))[1])
+        assert {pod["pod"]: pod["utilizationByCard"] for pod in document["pods"]} == {
+            "default/a": {"0": 50.5},
+            "default/b": {},
+        }
+
+
 async def test_a_pod_that_uses_a_card_that_it_does_not_hold_was_granted_nothing_of_it(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:

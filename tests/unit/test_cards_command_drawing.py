@@ -75,10 +75,13 @@ def test_wide_reports_the_whole_uuid_the_slot_the_reserve_and_the_pods_uids() ->
 
 def test_wide_reports_how_the_driver_runs_a_card_and_what_it_does_not_have() -> None:
     driver = {"fan_percent": 31.0, "performance_state": 8, "compute_mode": "default", "ecc": True, "mig": False}
+    driver |= {"persistence": True, "power_limit_watts": 250.0, "cuda_version": "12.4"}
     found = cards(status(card(0, use=use(1, **driver)), card(1, use=use(1, ecc=False))))
     text = "\n".join(drawn(found, 120, is_wide=True))
-    assert "│ fan 31%   state P8   ecc on   mig off   compute default " in text
-    assert "│ fan n/a   state n/a   ecc off   mig n/a   compute n/a " in text
+    first = "fan 31%   state P8   ecc on   mig off   compute default   persistence on   power limit 250 W   cuda 12.4"
+    second = "fan n/a   state n/a   ecc off   mig n/a   compute n/a   persistence -   power limit -   cuda -"
+    assert f"│ {first} " in text
+    assert f"│ {second} " in text
     assert "ecc" not in "\n".join(drawn(found, 120))
 
 

@@ -75,7 +75,9 @@ def test_the_document_for_programs_has_the_same_in_numbers() -> None:
     shared, whole, *_ = node["cards"]
     assert [each["mode"] for each in node["cards"]] == ["shared", "whole", "shared", "free"]
     assert shared["holders"][0]["containers"] == {"main": 4, "side": 2}
-    assert shared["holders"][0]["processes"] == [{"pid": 4242, "bytes": 11 << 29}]
+    assert shared["holders"][0]["processes"] == [
+        {"pid": 4242, "bytes": 11 << 29, "utilizationPercent": None, "name": ""}
+    ]
     assert [each["usedBytes"] for each in shared["holders"]] == [11 << 29, None, None]
     assert {each["pid"] for each in shared["processes"]} == {99, 4243}
     assert (whole["holders"][0]["whole"], whole["grantedUnits"]) == (True, 16)

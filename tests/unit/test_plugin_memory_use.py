@@ -37,6 +37,19 @@ def test_a_pods_processes_are_added_up_by_card_and_the_rest_is_no_ones() -> None
     assert found == PodUse({a: {0: 15}, b: {0: 7}}, {0: 3})
 
 
+def test_a_pods_use_of_the_chip_is_added_up_where_the_library_samples_processes() -> None:
+    store = store_of(("a", 0), ("b", 1))
+    a, b = uid_of(store, "a"), uid_of(store, "b")
+    processes = {0: {1: 10, 2: 5}, 1: {3: 7}}
+    found = divide_use(processes, {1: a, 2: a, 3: b}, store.entries.values(), {0: {1: 40.0, 2: 25.0, 9: 30.0}})
+    assert found.utilization == {a: {0: 65.0}}
+
+
+def test_a_pod_whose_card_is_sampled_and_that_has_no_process_uses_none_of_the_chip() -> None:
+    store = store_of(("a", 0))
+    assert divide_use({0: {}}, {}, store.entries.values(), {0: {}}).utilization == {uid_of(store, "a"): {0: 0.0}}
+
+
 def test_a_pod_without_a_process_uses_none_of_its_card() -> None:
     store = store_of(("a", 1))
     assert divide_use({0: {}, 1: {}}, {}, store.entries.values()) == PodUse({uid_of(store, "a"): {1: 0}}, {0: 0, 1: 0})

@@ -196,6 +196,7 @@ class NativeApi:
             memory_used_bytes=self._memory(slot).used_mib * _MIB,
             temperature_celsius=temperature.chip if has_temperature else None,
             power_watts=power.current_watts if has_power else None,
+            power_limit_watts=power.capability_watts if has_power else None,
             utilization_percent=utilization.value if has_utilization else None,
             ecc=ecc.enabled if has_ecc else None,
             processes=self._processes(slot),

@@ -11,13 +11,15 @@ import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX, MAX_STATE
 from gcushare.cards.ports import CardReport, HealthReading
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.wire.untrusted_yaml import load_yaml
+
+T = TypeVar("T")
 
 MAX_FILE_BYTES = 4 << 20
 MAX_CARDS = 1024
@@ -135,14 +137,17 @@ def _health(value: object) -> bool:
     return words[value]
 
 
-def _processes(value: object) -> dict[int, int]:
-    if not isinstance(value, Mapping):
-        raise ValueError("a map of process ids to sizes")
-    # JSON has no other keys than text
-    return {
-        _pid(int(pid) if isinstance(pid, str) and pid.isdecimal() else pid): parse_size(size)
-        for pid, size in value.items()
-    }
+def _by_process(read_value: Callable[[object], T], what: str) -> Callable[[object], dict[int, T]]:
+    def read(value: object) -> dict[int, T]:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"a map of process ids to {what}")
+        # JSON has no other keys than text.
+        return {
+            _pid(int(pid) if isinstance(pid, str) and pid.isdecimal() else pid): read_value(each)
+            for pid, each in value.items()
+        }
+
+    return read
 
 
 _CARD_KEYS: dict[str, Callable[[object], Any]] = {
@@ -167,8 +172,13 @@ _CARD_KEYS: dict[str, Callable[[object], Any]] = {
     "compute_mode": _text,
     "ecc": _switch,
     "mig": _switch,
-    "processes": _processes,
-    "peaks": _processes,
+    "persistence": _switch,
+    "power_limit": _number,
+    "cuda": _text,
+    "processes": _by_process(parse_size, "sizes"),
+    "peaks": _by_process(parse_size, "sizes"),
+    "process_utilization": _by_process(_number, "percents"),
+    "process_names": _by_process(_text, "names"),
 }
 _FILE_KEYS: dict[str, Callable[[object], Any]] = {
     "driver": _text,
@@ -245,8 +255,13 @@ class _Reader:
                 compute_mode=fields.get("compute_mode"),
                 ecc=fields.get("ecc"),
                 mig=fields.get("mig"),
+                persistence=fields.get("persistence"),
+                power_limit_watts=fields.get("power_limit"),
+                cuda_version=fields.get("cuda"),
                 processes=fields.get("processes"),
                 peaks=fields.get("peaks"),
+                process_utilization=fields.get("process_utilization"),
+                process_names=fields.get("process_names"),
             ),
             left_out=fields.get("left_out", ""),
         )

@@ -167,7 +167,9 @@ def _card_lines(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text
         yield from _holder_lines(position, holder, card, paper)
     if pods.processes:
         whose = "processes, their pod unknown: " if pods.holders else "processes: "
-        lines = fold(whose + ", ".join(describe_processes(pods.processes, paper.unit)), paper.inner)
+        lines = fold(
+            whose + ", ".join(describe_processes(pods.processes, paper.unit, is_wide=paper.is_wide)), paper.inner
+        )
         yield from (Text(line, "dim") for line in lines)
 
 
@@ -209,6 +211,8 @@ def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Pa
     used, is_over = describe_use(holder, granted_bytes(holder, card, paper.unit), paper.unit)
     if used:
         row.append("   ").append(used, "bold red" if is_over else "")
+    if holder.utilization_percent is not None:
+        row.append(f"   busy {holder.utilization_percent:.0f}%")
     notes = [one_line(describe_holder(holder, paper.unit))]
     if paper.is_wide:
         notes.append(f"uid {one_line(holder.uid)}")
@@ -219,7 +223,7 @@ def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Pa
     yield from _cut(row, paper.inner)
     below: Sequence[str] = [text] if text else []
     if holder.processes:
-        below = [*below, ", ".join(describe_processes(holder.processes, paper.unit))]
+        below = [*below, ", ".join(describe_processes(holder.processes, paper.unit, is_wide=paper.is_wide))]
     for line in below:
         yield from (Text(f"    {part}", "dim") for part in fold(line, paper.inner - 4))
 

@@ -95,6 +95,9 @@ def describe_driver(use: UseStatus) -> tuple[tuple[str, str], ...]:
         ("ecc", switches[use.ecc]),
         ("mig", switches[use.mig]),
         ("compute", use.compute_mode or NOT_AVAILABLE),
+        ("persistence", UNKNOWN if use.persistence is None else switches[use.persistence]),
+        ("power limit", show_figure(use.power_limit_watts, " W")),
+        ("cuda", use.cuda_version or UNKNOWN),
     )
 
 
@@ -124,6 +127,14 @@ def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit
     return f"{used}, over by {show_bytes(holder.used_bytes - granted_bytes, unit)}", True
 
 
-def describe_processes(processes: Sequence[ProcessView], unit: MemoryUnit | None) -> list[str]:
-    """Processes with their memory."""
-    return [f"pid {process.pid} ({show_bytes(process.bytes, unit)})" for process in processes]
+def describe_processes(processes: Sequence[ProcessView], unit: MemoryUnit | None, *, is_wide: bool) -> list[str]:
+    """Processes with their memory, and how busy they keep the chip; with their names if ``is_wide``."""
+    return [
+        f"pid {process.pid}{f' {process.name or UNKNOWN}' if is_wide else ''} ({', '.join(_figures(process, unit))})"
+        for process in processes
+    ]
+
+
+def _figures(process: ProcessView, unit: MemoryUnit | None) -> list[str]:
+    percent = process.utilization_percent
+    return [show_bytes(process.bytes, unit), *([] if percent is None else [f"{percent:.0f}% busy"])]

@@ -45,7 +45,8 @@ class CardsSettings:
         parsers.choice(Output),
         default=Output.TABLE,
         short="-o",
-        help="table for people, wide with serial numbers, slots, ECC, MIG, fan and pods' uids, json with everything.",
+        help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
+        "MIG, fan, names of processes and pods' uids, json with everything.",
     )
     color: bool | None = options.color()
     plugins: PluginPodSettings = group(PluginPodSettings)
@@ -74,7 +75,7 @@ CARDS_PROGRAM = Program(
         (f"{CARDS} -o json | jq '.nodes[].status.cards[] | {{index, health, reason}}'", "for programs"),
     ),
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
-    "its card alone. What a library does not report is shown as '-'; how the driver runs a card (fan, performance "
-    "state, ECC, MIG, compute mode) stands in the wide form, n/a where the card or its library has no such thing. "
-    "NO_COLOR and COLUMNS are obeyed.",
+    "its card alone. What a library does not report is shown as '-'. The wide form adds how the driver runs a card "
+    "(persistence mode, power limit, its CUDA version, fan, performance state, ECC, MIG, compute mode); n/a: the card "
+    "or its library has no such thing. NO_COLOR and COLUMNS are obeyed.",
 )

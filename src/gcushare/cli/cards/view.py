@@ -15,6 +15,7 @@ from gcushare.wire.documents.plugin_status import (
     CardStatus,
     PluginStatus,
     PodOnNode,
+    UseStatus,
 )
 
 DOCUMENT_VERSION = 1
@@ -34,10 +35,12 @@ class _ViewStruct(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProcessView(_ViewStruct, frozen=True):
-    """A process on a card, by its id on the node."""
+    """A process on a card, by its id on the node. ``utilization_percent`` is null and ``name`` "" if unknown."""
 
     pid: int
     bytes: int
+    utilization_percent: float | None = None
+    name: str = ""
 
 
 class HolderView(_ViewStruct, frozen=True):
@@ -45,7 +48,7 @@ class HolderView(_ViewStruct, frozen=True):
 
     ``used_bytes`` is what its processes use of the card, null where it is unknown whose the card's processes are. A pod
     that uses a card without holding it has 0 units. ``over_since``: since when its node reports it as over its grant,
-    "" where it does not.
+    "" where it does not. ``utilization_percent``: how much of the chip's time it uses, null if that is not sampled.
     """
 
     pod: str
@@ -57,6 +60,7 @@ class HolderView(_ViewStruct, frozen=True):
     processes: tuple[ProcessView, ...]
     used_bytes: int | None
     over_since: str
+    utilization_percent: float | None = None
 
 
 class CardPods(_ViewStruct, frozen=True):
@@ -120,8 +124,11 @@ def view_status(status: PluginStatus, origin: str, owners: Owners) -> NodeView:
 
 
 def _card_pods(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> CardPods:
-    used = card.use.processes if card.use is not None else {}
-    processes = tuple(ProcessView(pid=pid, bytes=size) for pid, size in sorted(used.items()))
+    use = card.use or UseStatus()
+    processes = tuple(
+        ProcessView(pid, size, use.process_utilization.get(pid), use.process_names.get(pid, ""))
+        for pid, size in sorted(use.processes.items())
+    )
     on_card = [pod for pod in pods if card.index in pod.cards or (pod.used_by_card or {}).get(card.index)]
     holders = [_holder(pod, card, [p for p in processes if owners.get(p.pid) == pod.uid]) for pod in on_card]
     known = {process.pid for holder in holders for process in holder.processes}
@@ -162,6 +169,7 @@ def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) 
         processes=tuple(processes),
         used_bytes=_used(pod, card, processes),
         over_since=over.since if over is not None else "",
+        utilization_percent=_utilization(pod, card, processes),
     )
 
 
@@ -170,6 +178,14 @@ def _used(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) ->
     if pod.used_by_card is not None:
         return pod.used_by_card.get(card.index)
     return sum(process.bytes for process in processes) if processes else None
+
+
+def _utilization(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> float | None:
+    """The percents that the plugin reports, else the sum over the pod's processes that were found."""
+    if pod.utilization_by_card is not None:
+        return pod.utilization_by_card.get(card.index)
+    sampled = [each.utilization_percent for each in processes if each.utilization_percent is not None]
+    return sum(sampled) if sampled else None
 
 
 def _state(pod: PodOnNode) -> HolderState:

@@ -21,7 +21,8 @@ POD_USED = "gcushare_pod_memory_used_bytes"
 POD_GRANTED = "gcushare_pod_memory_granted_bytes"
 POD_OVER = "gcushare_pod_over_use_bytes"
 """A plugin serves it while a pod is over its grant by more than the tolerance, in several polls."""
-_POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_OVER})
+POD_UTILIZATION = "gcushare_pod_utilization_percent"
+_POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_OVER, POD_UTILIZATION})
 _CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
 """Every device plugin serves it; an answer without it comes from another program."""
@@ -134,13 +135,17 @@ def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mappin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUseRow:
-    """One pod on one card, in bytes; ``granted_bytes`` is 0 for a pod that uses a card without holding it."""
+    """One pod on one card, in bytes; ``granted_bytes`` is 0 for a pod that uses a card without holding it.
+
+    ``utilization_percent`` is of the chip's time; None if the library does not sample processes.
+    """
 
     node: str
     index: int
     pod: str
     granted_bytes: int
     used_bytes: int
+    utilization_percent: float | None = None
     is_reported: bool = False
     """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
 
@@ -163,6 +168,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
             pod=pod,
             granted_bytes=int(figures.get(POD_GRANTED, 0)),
             used_bytes=int(figures.get(POD_USED, 0)),
+            utilization_percent=figures.get(POD_UTILIZATION),
             is_reported=POD_OVER in figures,
         )
         for node in summary.nodes

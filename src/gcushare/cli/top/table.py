@@ -61,8 +61,9 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
         words = f"over by {_gib(row.excess_bytes)}" if row.is_over else ""
         note = Cell(words + (", reported on the pod" if row.is_reported else ""), style)
         used = Cell(_gib(row.used_bytes), style)
-        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), used, note))
-    headings = ("NAME", word, "POD", f"GRANTED({label})", f"USED({label})", "NOTE")
+        busy = _figure(row.utilization_percent, "%")
+        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), used, busy, note))
+    headings = ("NAME", word, "POD", f"GRANTED({label})", f"USED({label})", "UTIL", "NOTE")
     lines = [Text(), *plain_table(headings, cells, width)]
     over_count = sum(row.is_over for row in rows)
     if over_count:
@@ -103,6 +104,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "pod": row.pod,
                 "grantedBytes": row.granted_bytes,
                 "usedBytes": row.used_bytes,
+                "utilizationPercent": row.utilization_percent,
                 "over": row.is_over,
                 "reported": row.is_reported,
             }
@@ -128,7 +130,20 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
         readings = (row.readings.get(name) for name in (UTILIZATION, TEMPERATURE, POWER))
         lines.append((node, card, "", *amounts, *readings, row.is_over))
         lines += [
-            (node, card, pod.pod, "", pod.granted_bytes, "", pod.used_bytes, "", "", "", "", pod.is_over)
+            (
+                node,
+                card,
+                pod.pod,
+                "",
+                pod.granted_bytes,
+                "",
+                pod.used_bytes,
+                "",
+                pod.utilization_percent,
+                "",
+                "",
+                pod.is_over,
+            )
             for pod in on_card[node, card]
         ]
     return to_csv(columns, lines)

@@ -1,4 +1,4 @@
-"""Finds how much memory of the cards each pod really uses, by the cards' processes and the pods that these belong to.
+"""Finds how much of the cards each pod really uses, memory and chip, by the processes on the cards and their pods.
 
 It does so after every poll of the cards; the result is valid until the next poll, like the cards' other readings.
 """
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 Processes = Mapping[int, int]
 """Bytes of one card by process id."""
+_NO_UTILIZATION: Mapping[int, Mapping[int, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,15 @@ class PodUse:
 
     A card that is in neither has a library that lists no processes, or its use was not read. ``ours``: the part of
     ``unattributed`` that the plugin's own pod has, for example an MPS server. ``peaks``: the most that one process of a
-    pod had since the poll before, if the library keeps accounts; the pod had at least that.
+    pod had since the poll before, if the library keeps accounts; the pod had at least that. ``utilization``: percents
+    of the chip's time by pod uid and card, without cards whose library does not sample processes.
     """
 
     by_pod: Mapping[str, Mapping[int, int]]
     unattributed: Mapping[int, int]
     ours: Mapping[int, int] = field(default_factory=dict)
     peaks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    utilization: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
 class Looks(Protocol):
@@ -48,10 +51,16 @@ class Looks(Protocol):
     async def wait_look(self, after: int = 0) -> int: ...
 
 
-def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: Iterable[PodEntry]) -> PodUse:
+def divide_use(
+    cards: Mapping[int, Processes],
+    owners: Mapping[int, str],
+    pods: Iterable[PodEntry],
+    utilization: Mapping[int, Mapping[int, float]] = _NO_UTILIZATION,
+) -> PodUse:
     """Add up each pod's processes, by card; ``owners`` are pods' uids by process id.
 
     A pod that has a card and no process on it uses none of it. A pod that uses a card it does not have is listed too.
+    ``utilization`` has percents by card and process id.
     """
     entries = tuple(pods)
     known = {entry.machine_uid: entry.ref.uid for entry in entries if entry.machine_uid}
@@ -68,7 +77,19 @@ def divide_use(cards: Mapping[int, Processes], owners: Mapping[int, str], pods: 
                 unattributed[index] += size
             else:
                 by_pod[uid][index] = by_pod[uid].get(index, 0) + size
-    return PodUse({uid: found for uid, found in by_pod.items() if found}, unattributed)
+    busy: dict[str, dict[int, float]] = {
+        uid: {index: 0.0 for index in found if index in utilization} for uid, found in by_pod.items()
+    }
+    for index, percents in utilization.items():
+        for pid, percent in percents.items():
+            uid = known.get(owners.get(pid, ""))
+            if uid is not None:
+                busy[uid][index] = busy[uid].get(index, 0.0) + percent
+    return PodUse(
+        {uid: found for uid, found in by_pod.items() if found},
+        unattributed,
+        utilization={uid: found for uid, found in busy.items() if found},
+    )
 
 
 def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int]:
@@ -99,7 +120,8 @@ class PodMemoryMonitor:
         if self._latest is None:
             return None
         by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._store.entries}
-        return replace(self._latest, by_pod=by_pod)
+        busy = {uid: found for uid, found in self._latest.utilization.items() if uid in self._store.entries}
+        return replace(self._latest, by_pod=by_pod, utilization=busy)
 
     async def run(self, on_refresh: Callable[[], None]) -> None:
         """Find the processes after each poll of the cards, until cancelled; ``on_refresh`` is called each time."""
@@ -131,7 +153,8 @@ class PodMemoryMonitor:
             index: sum(size for pid, size in processes.items() if own and owners.get(pid) == own)
             for index, processes in cards.items()
         }
-        found = divide_use(cards, owners, self._store.entries.values())
+        busy = {index: each for index, use in uses.items() if (each := use.process_utilization) is not None}
+        found = divide_use(cards, owners, self._store.entries.values(), busy)
         self._latest = replace(found, ours=ours, peaks=self._find_peaks(owners))
 
     def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:

@@ -188,6 +188,7 @@ def _use_metrics(observed: Observed) -> Iterator[Metric]:
     yield gauge("gcushare_card_memory_used_bytes", "Bytes really in use.", lambda use: use.memory_used_bytes)
     yield gauge("gcushare_card_temperature_celsius", "Temperature.", lambda use: use.temperature_celsius)
     yield gauge("gcushare_card_power_watts", "Power draw.", lambda use: use.power_watts)
+    yield gauge("gcushare_card_power_limit_watts", "Power limit that is set.", lambda use: use.power_limit_watts)
     yield gauge("gcushare_card_utilization_percent", "Utilization.", lambda use: use.utilization_percent)
 
 
@@ -202,6 +203,7 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
     # Two pods of one name are one series: the first's end may be seen after the second's start.
     used: dict[tuple[str, ...], int] = {}
     granted: dict[tuple[str, ...], int] = {}
+    busy: dict[tuple[str, ...], float] = {}
     for uid, cards in found.by_pod.items():
         entry = observed.store.entries[uid]
         may_use = granted_bytes(entry, observed.agent.inventory)
@@ -209,6 +211,8 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
             key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
             used[key] = used.get(key, 0) + size
             granted[key] = granted.get(key, 0) + may_use.get(index, 0)
+            if (percent := found.utilization.get(uid, {}).get(index)) is not None:
+                busy[key] = busy.get(key, 0.0) + percent
     look = observed.cards()
     unattributed = (
         (_labels(observed, each.card), found.unattributed[each.index])
@@ -220,6 +224,12 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
     )
     yield _gauge(
         "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", _POD_LABELS, granted.items()
+    )
+    yield _gauge(
+        "gcushare_pod_utilization_percent",
+        "Percent of a card's time that a pod's processes use. No series: the library does not sample processes.",
+        _POD_LABELS,
+        busy.items(),
     )
     yield _gauge(
         "gcushare_card_memory_unattributed_bytes",

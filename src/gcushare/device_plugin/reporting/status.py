@@ -155,18 +155,10 @@ def _mode(index: int, holders: Sequence[PodEntry], store: PodStore) -> CardMode:
 def _use(use: CardUse | None) -> UseStatus | None:
     if use is None:
         return None
-    return UseStatus(
-        memory_used_bytes=use.memory_used_bytes,
-        temperature_celsius=use.temperature_celsius,
-        power_watts=use.power_watts,
-        utilization_percent=use.utilization_percent,
-        fan_percent=use.fan_percent,
-        performance_state=use.performance_state,
-        compute_mode=use.compute_mode,
-        ecc=use.ecc,
-        mig=use.mig,
-        processes=dict(sorted((use.processes or {}).items())),
-    )
+    # The fields have one name in both; what processes do is a map by process id, empty if it is not reported.
+    found = {name: getattr(use, name) for name in UseStatus.__struct_fields__}
+    by_process = {name: dict(sorted((found[name] or {}).items())) for name in found if name.startswith("process")}
+    return UseStatus(**(found | by_process))
 
 
 def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: OverUseParts) -> PodOnNode:
@@ -182,6 +174,7 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
         cards=_cards_of(entry),
         whole=entry.is_whole,
         used_by_card=dict(sorted(used.by_pod.get(entry.ref.uid, {}).items())) if used is not None else None,
+        utilization_by_card=dict(sorted(used.utilization.get(entry.ref.uid, {}).items())) if used is not None else None,
         over_use=_over_use_of(over_use, entry.ref.uid),
     )
 

@@ -22,7 +22,8 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class UseStatus(_Document, frozen=True):
     """What a card is really doing and how its driver runs it; null is not reported.
 
-    ``ecc`` and ``mig`` are whether these are on. ``processes``: bytes by host process id.
+    ``ecc``, ``mig`` and ``persistence`` are whether these are on. ``processes`` has bytes by host process id,
+    ``process_utilization`` percents of the chip's time, ``process_names`` programs.
     """
 
     memory_used_bytes: Count | None = None
@@ -34,7 +35,12 @@ class UseStatus(_Document, frozen=True):
     compute_mode: str | None = None
     ecc: bool | None = None
     mig: bool | None = None
+    persistence: bool | None = None
+    power_limit_watts: float | None = None
+    cuda_version: str | None = None
     processes: dict[Count, Count] = {}
+    process_utilization: dict[Count, float] = {}
+    process_names: dict[Count, str] = {}
 
 
 class CardStatus(_Document, frozen=True):
@@ -97,6 +103,7 @@ class PodOnNode(_Document, frozen=True):
     holds, or that are kept for it; ``whole`` says that it has all of each.
     ``used_by_card`` are the bytes that its processes really use: null where the plugin does not report whose processes
     are, and without a card whose library does not list them. ``over_use``: by card, while it is over; null likewise.
+    ``utilization_by_card`` are percents of the chip's time, without a card whose library does not sample processes.
     """
 
     pod: str
@@ -110,6 +117,7 @@ class PodOnNode(_Document, frozen=True):
     cards: tuple[Count, ...] = ()
     whole: bool = False
     used_by_card: dict[Count, Count] | None = None
+    utilization_by_card: dict[Count, float] | None = None
     over_use: dict[Count, PodOverUse] | None = None
 
 
@@ -123,8 +131,8 @@ class UnreadableStatus(_Document, frozen=True):
 class PluginStatus(_Document, frozen=True, kw_only=True):
     """The whole. ``problems`` is by the part that has one, and empty when all is well.
 
-    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it is
-    does not report what each pod uses: "" where it is, null where it was not asked for. ``over_use`` null likewise.
+    ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it
+    does not report what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null likewise.
     """
 
     version: str

@@ -19,7 +19,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
-from tests.builders import asks, node_score
+from tests.builders import GIB_UNIT, asks, card, node_score
 from tests.extender_objects import (
     Document,
     a_node,
@@ -293,3 +293,20 @@ class TestBothVendors:
 
         error = json.loads(desk.filter(filter_body(pod, ["node-1"])).body)["Error"]
         assert "enflame.com/gcu-memory and for aliyun.com/gpu-mem" in error
+
+
+@pytest.mark.parametrize("policy", ["binpack", "expected-fill", "spread"])
+@pytest.mark.parametrize("use", ["H200,A100", "strongest"])
+def test_filter_names_and_prioritize_scores_the_nodes_with_the_cards_that_the_author_prefers(
+    policy: str, use: str
+) -> None:
+    state = state_of(policies=Policies(policy, "binpack"))
+    for name, model, gib in (("n-a100", "A100", 80), ("n-h200", "H200", 141), ("n-full", "H200", 141)):
+        state.ledger.set_node(name, [card(0, gib, model=model)], GIB_UNIT)
+    state.see_pod(a_pod("holder", 140, node="n-full", record=on_card(0, 140)))
+    service = Service(state, NamedNodes(20, only_equal=True))
+    names = ["n-a100", "n-full", "n-h200"]
+    asking = pod_document("asks", 40, annotations={USE_CARDS: use})
+    assert service.filter(asking, names)["NodeNames"] == ["n-h200"]
+    scores = service.prioritize(asking, names)
+    assert scores["n-h200"] > scores["n-a100"] >= scores["n-full"] == 0

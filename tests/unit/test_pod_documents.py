@@ -109,6 +109,7 @@ def test_wishes_are_read() -> None:
         {"gcushare.io/node-policy": "tetris"}, {"gcushare.io/use-cards": ""}, {"gcushare.io/avoid-cards": "0,,1"},
         {"gcushare.io/cards": "0"}, {"gcushare.io/cards": "two"}, {"gcushare.io/cards": "17"},
         {"gcushare.io/use-cards": ",".join(map(str, range(65)))}, {"gcushare.io/avoid-cards": "x" * 129},
+        {"gcushare.io/use-cards": "strongest,A100"}, {"gcushare.io/avoid-cards": "strongest"},
     ],
 )  # fmt: skip
 def test_a_malformed_wish_is_refused_by_key_and_value(annotations: dict[str, str]) -> None:

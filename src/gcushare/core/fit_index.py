@@ -15,7 +15,7 @@ from types import MappingProxyType
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
-from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
+from gcushare.core.placement import MAX_NODE_SCORE, POLICIES, prefer_choice
 from gcushare.core.requests import CardRequest
 
 MAX_LOGGED_CHANGES = 16_384
@@ -138,7 +138,7 @@ class FitIndex:
         for name in some:
             del self._due[name]
             if (node := self._ledger.nodes.get(name)) is not None and self._slow is not None and self.fits(name):
-                self._place(name, -self._slow(node, self.shape))
+                self._place(name, -prefer_choice(node, self.shape.request, self._slow(node, self.shape)))
         return len(some)
 
     def score_again(self) -> None:
@@ -228,9 +228,9 @@ class FitIndex:
         if not (node.known and node.fits(request)):
             return None
         if self._slow is None:
-            return -self._score_node(node, request)
+            return -prefer_choice(node, request, self._score_node(node, request))
         known = self._ranks.get(node.name)
-        return -_UNSCORED * self._score_node(node, request) if known is None else known
+        return -prefer_choice(node, request, _UNSCORED * self._score_node(node, request)) if known is None else known
 
     def _rebuild(self) -> None:
         ranks: dict[str, float] = {}

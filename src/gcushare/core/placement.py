@@ -16,7 +16,7 @@ from gcushare.core.topology import CLOSE, LOOSE, Rank, choose_close_cards, choos
 
 if TYPE_CHECKING:  # settings name the policies, and their --help needs no ledger
     from gcushare.core.nodes import CardState, NodeState
-    from gcushare.core.requests import CardRequest
+    from gcushare.core.requests import CardRequest, CardSelection
 
 MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
@@ -127,22 +127,45 @@ WHOLE_CARD_POLICIES: Mapping[str, WholeCardPolicy] = {
 smallest groups, however far apart. Among equally good ones the card policy decides."""
 
 
+def prefer_choice(node: NodeState, request: CardRequest, score: float) -> float:
+    """Put the order of cards that the pod's author wrote before the policy's ``score`` of a node that fits.
+
+    A node counts by the least preferred card that it would give. Scores are from 0.0 to 1.0.
+    """
+    selection = request.selection
+    if selection is None or not selection.is_ordered:
+        return score
+    able = (state for state in node.cards.values() if state.can_hold(request))
+    given = sorted((_preference(state, selection) for state in able), reverse=True)[: request.cards]
+    return selection.weigh(given[-1], score) if given else score
+
+
+def _preference(state: CardState, selection: CardSelection) -> int:
+    return selection.preference(state.card.card if state.card is not None else None)
+
+
 def choose_cards(
     node: NodeState, request: CardRequest, rank: CardRank, left: RoomLeft = NOTHING_KEPT
 ) -> tuple[CardState, ...] | None:
     """Choose the request's cards on one node; None when it does not fit. Walks the node's cards, not its pods.
 
-    For whole cards the request's own policy decides, and ``rank`` only between cards that are equally good to it.
-    ``left``: what of the cards is not kept for others.
+    The order that the pod's author wrote comes first: the cards are chosen from as few preferred ones as are enough.
+    Of these the request's own policy chooses whole cards, and ``rank`` only decides between cards that are equally good
+    to it. ``left``: what of the cards is not kept for others.
     """
     able = [state for state in node.cards.values() if can_hold_after_nominees(state, request, left)]
     if len(able) < request.cards:
         return None
+    ranks = {state.index: rank(state, request) for state in able}
+    selection = request.selection
+    if selection is not None and selection.is_ordered:
+        preferences = {state.index: _preference(state, selection) for state in able}
+        least = sorted(preferences.values(), reverse=True)[request.cards - 1]
+        able = [state for state in able if preferences[state.index] >= least]
+        ranks = {state.index: (-preferences[state.index], *ranks[state.index]) for state in able}
     if request.whole:
         cards = [state.card.card for state in able if state.card is not None]
-        chosen = WHOLE_CARD_POLICIES[request.whole_policy].choose(
-            cards, request.cards, lambda card: rank(node.cards[card.index], request)
-        )
+        chosen = WHOLE_CARD_POLICIES[request.whole_policy].choose(cards, request.cards, lambda card: ranks[card.index])
         return None if chosen is None else tuple(node.cards[index] for index in chosen)
-    able.sort(key=lambda state: rank(state, request))
+    able.sort(key=lambda state: ranks[state.index])
     return tuple(sorted(able[: request.cards], key=lambda state: state.index))

@@ -8,6 +8,7 @@ started before it. The pod needs the larger of the two. All containers of a pod 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from gcushare.core.cards import Card
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.topology import CLOSE
+from gcushare.core.units import GIB
 
 MAX_REQUESTING_CONTAINERS = 64
 """Each costs two kubelet calls and a walk over the node's pods. Real pods have a handful."""
@@ -49,9 +51,22 @@ class ResourceNames:
     whole_card: str
 
 
+STRONGEST = "strongest"
+"""The entry of ``CardSelection.use`` that allows every card and prefers those with the most memory."""
+_LARGEST_LOG = 9.0
+"""log2 of 512 GiB, more than any card has."""
+_POLICYS_PART = 0.001
+"""So much of a node's score keeps nodes apart that are equal by the author's order."""
+
+
 @dataclass(frozen=True, slots=True)
 class CardSelection:
-    """A pod author's choice of cards. Each entry is a card's uuid, index or model; an empty ``use`` means any card."""
+    """A pod author's choice of cards, and the order in which they are preferred.
+
+    Each entry is a card's uuid, index or model; an empty ``use`` means any card. Models are preferred in their order in
+    ``use``; a card that is named by uuid or index counts as the first. ``use`` may also be ``STRONGEST`` alone. Among
+    equally preferred cards the policy decides.
+    """
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
@@ -59,7 +74,43 @@ class CardSelection:
     def allows(self, card: Card) -> bool:
         """Whether the author's choice includes this card."""
         names = {str(card.index), card.uuid, card.model} - {""}
-        return (not self.use or not names.isdisjoint(self.use)) and names.isdisjoint(self.avoid)
+        return (not self.use or self.is_strongest or not names.isdisjoint(self.use)) and names.isdisjoint(self.avoid)
+
+    @property
+    def is_strongest(self) -> bool:
+        """Whether the cards with the most memory are preferred."""
+        return self.use == (STRONGEST,)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether one allowed card may be preferred to another."""
+        return self.is_strongest or len(self._names) > 1
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """The entries that may be models."""
+        return tuple(word for word in self.use if not word.isdecimal())
+
+    def preference(self, card: Card | None) -> int:
+        """How much the author prefers an allowed card: the most preferred has the largest number.
+
+        That is 0 or less for a list, and bytes of memory for ``STRONGEST``. A card that is not known yet comes last.
+        """
+        if card is None:
+            return 0 if self.is_strongest else -len(self._names)
+        if self.is_strongest:
+            return card.memory_bytes
+        names = self._names
+        is_named = str(card.index) in self.use or card.uuid in self.use or card.model not in names
+        return 0 if is_named else -names.index(card.model)
+
+    def weigh(self, preference: int, score: float) -> float:
+        """Put a card's preference before a policy's ``score``; the result is also from 0.0 to 1.0."""
+        if self.is_strongest:
+            strength = math.log2(max(1.0, preference / GIB)) / _LARGEST_LOG
+            return (1.0 - _POLICYS_PART) * min(1.0, strength) + _POLICYS_PART * score
+        steps = len(self._names)
+        return max(0.0, (steps - 1 + preference + (1.0 - _POLICYS_PART) * score) / steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.core.requests import (
+    STRONGEST,
     CardSelection,
     ContainerKind,
     ContainerResources,
@@ -79,6 +80,12 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
         cards = _cards_option(annotations)
         return NO_OPTIONS if cards == 1 else PodOptions(cards=cards)
     use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
+    key, words = (keys.AVOID_CARDS, avoid) if STRONGEST in avoid else (keys.USE_CARDS, use)
+    if STRONGEST in words and (len(words) > 1 or words is avoid):
+        raise RemoteContractError(
+            f"annotation {key}={annotations[key][:80]!r}: {STRONGEST!r} is accepted only in {keys.USE_CARDS} and without "
+            "other entries; list models in order of preference instead"
+        )
     return PodOptions(
         node_policy=_policy(annotations, keys.NODE_POLICY, POLICIES),
         card_policy=_policy(annotations, keys.CARD_POLICY, POLICIES),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
-from gcushare.core.placement import POLICIES, choose_cards
+from gcushare.core.placement import POLICIES, choose_cards, prefer_choice
 from gcushare.core.requests import CardRequest
 
 _COMPARED = 16
@@ -31,7 +31,7 @@ class TriedRoom:
         able = [self._node(name) for name in names[-_COMPARED:] if self._fits(name, request)]
         if not able:
             return None
-        best = min(able, key=lambda node: (-score(node, request), node.name))
+        best = min(able, key=lambda node: (-prefer_choice(node, request, score(node, request)), node.name))
         cards = choose_cards(best, request, POLICIES[card_policy].rank_card)
         if cards is None:
             return None

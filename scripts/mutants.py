@@ -40,6 +40,7 @@ GROUPS = {
         (
             "test_placement.py",
             "test_placement_scores.py",
+            "test_card_preference.py",
             "test_matching.py",
             "test_device_ids.py",
             "test_whole_card_ids.py",

@@ -83,8 +83,8 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
     key, words = (keys.AVOID_CARDS, avoid) if STRONGEST in avoid else (keys.USE_CARDS, use)
     if STRONGEST in words and (len(words) > 1 or words is avoid):
         raise RemoteContractError(
-            f"annotation {key}={annotations[key][:80]!r}: {STRONGEST!r} is accepted only in {keys.USE_CARDS} and without "
-            "other entries; list models in order of preference instead"
+            f"annotation {key}={annotations[key][:80]!r}: {STRONGEST!r} is accepted only in {keys.USE_CARDS}, as its "
+            "only entry; list models in order of preference instead"
         )
     return PodOptions(
         node_policy=_policy(annotations, keys.NODE_POLICY, POLICIES),

@@ -303,7 +303,7 @@ def test_filter_names_and_prioritize_scores_the_nodes_with_the_cards_that_the_au
     state = state_of(policies=Policies(policy, "binpack"))
     for name, model, gib in (("n-a100", "A100", 80), ("n-h200", "H200", 141), ("n-full", "H200", 141)):
         state.ledger.set_node(name, [card(0, gib, model=model)], GIB_UNIT)
-    state.see_pod(a_pod("holder", 140, node="n-full", record=on_card(0, 140)))
+    state.on_pod_update(a_pod("holder", 140, node="n-full", record=on_card(0, 140)))
     service = Service(state, NamedNodes(20, only_equal=True))
     names = ["n-a100", "n-full", "n-h200"]
     asking = pod_document("asks", 40, annotations={USE_CARDS: use})

@@ -54,7 +54,7 @@ async def monitoring(source: CardSource, settings: MonitorSettings) -> AsyncIter
     changes = Changes()
     monitor = CardMonitor(source, changes, settings)
     async with running(monitor.run(), "monitor"):
-        await asyncio.wait_for(monitor.wait_look(), CHANGE_TIMEOUT_S)
+        await asyncio.wait_for(monitor.wait_poll(), CHANGE_TIMEOUT_S)
         yield monitor, changes
 
 
@@ -85,10 +85,10 @@ async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
 
 async def test_whoever_waits_for_a_look_gets_each_once_and_later_ones_in_their_turn(tmp_path: Path) -> None:
     async with monitoring(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, _):
-        assert await monitor.wait_look(0) == monitor.looks, "one that is over already is not waited for"
+        assert await monitor.wait_poll(0) == monitor.polls, "one that is over already is not waited for"
         seen = 0
         for _ in range(3):
-            before, seen = seen, await asyncio.wait_for(monitor.wait_look(seen), CHANGE_TIMEOUT_S)
+            before, seen = seen, await asyncio.wait_for(monitor.wait_poll(seen), CHANGE_TIMEOUT_S)
             assert seen > before
 
 
@@ -147,14 +147,14 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
     source = isolated(fake)
     changes = Changes()
     monitor = CardMonitor(source, changes, MonitorSettings(policy=HealthPolicy(stale_after_s=60.0)), clock)
-    await monitor.look()
+    await monitor.poll()
     fake.control("crash EfmlGetDevCount *")
     clock.advance(59.0)
-    await monitor.look()
+    await monitor.poll()
     assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
     assert "EfmlGetDevCount" in monitor.problem
     clock.advance(1.0)
-    await monitor.look()
+    await monitor.poll()
     assert health_of(monitor) == [Health.UNHEALTHY, Health.UNHEALTHY]
     assert monitor.snapshot.cards[0].reason.startswith("no answer for 60s: library call EfmlGetDevCount")
     await source.close()

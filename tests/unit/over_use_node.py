@@ -117,6 +117,6 @@ class OverUseNode:
     async def look(self) -> None:
         """Let the next look come, with everything that follows from it."""
         self.now_s = (self.now_s // POLL_S + 1) * POLL_S
-        await self.monitor.look()
+        await self.monitor.poll()
         await self.pod_use.refresh()
         self.watch.look()

@@ -26,7 +26,7 @@ def report(*cards: Card, left_out: tuple[LeftOutCard, ...] = ()) -> CardReport:
 
 def roster_of(*cards: Card) -> CardRoster:
     roster = CardRoster(HealthPolicy())
-    roster.take_list(report(*cards), 0.0)
+    roster.update_list(report(*cards), 0.0)
     for card in cards:
         roster.record_reading(card, GOOD, 0.0)
     return roster
@@ -38,7 +38,7 @@ def health_of(roster: CardRoster) -> dict[int, Health]:
 
 def test_new_cards_appear_and_stand_by_index() -> None:
     roster = CardRoster(HealthPolicy())
-    assert roster.take_list(report(SECOND, FIRST), 0.0) == [
+    assert roster.update_list(report(SECOND, FIRST), 0.0) == [
         CardChange(ChangeKind.APPEARED, SECOND, "34359738368 bytes, "),
         CardChange(ChangeKind.APPEARED, FIRST, "17179869184 bytes, "),
     ]
@@ -47,7 +47,7 @@ def test_new_cards_appear_and_stand_by_index() -> None:
 
 
 def test_the_same_list_again_changes_nothing() -> None:
-    assert roster_of(FIRST, SECOND).take_list(report(FIRST, SECOND), 5.0) == []
+    assert roster_of(FIRST, SECOND).update_list(report(FIRST, SECOND), 5.0) == []
 
 
 def test_a_sick_card_leaves_the_others_untouched() -> None:
@@ -76,13 +76,13 @@ def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record()
     roster = roster_of(FIRST)
     roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     new = replace(FIRST, uuid="new")
-    assert roster.take_list(report(new), 10.0) == [CardChange(ChangeKind.REPLACED, new, "a")]
+    assert roster.update_list(report(new), 10.0) == [CardChange(ChangeKind.REPLACED, new, "a")]
     assert health_of(roster) == {0: Health.HEALTHY}
 
 
 def test_a_late_reading_of_the_replaced_card_does_not_touch_the_new_one() -> None:
     roster = roster_of(FIRST)
-    roster.take_list(report(replace(FIRST, uuid="new")), 5.0)
+    roster.update_list(report(replace(FIRST, uuid="new")), 5.0)
     assert roster.record_reading(FIRST, OFF_THE_BUS, 6.0) == []
     assert health_of(roster) == {0: Health.HEALTHY}
 
@@ -91,15 +91,15 @@ def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
     roster = roster_of(FIRST)
     roster.record_reading(FIRST, OFF_THE_BUS, 5.0)
     grown = replace(FIRST, memory_bytes=24 * GIB)
-    assert roster.take_list(report(grown), 10.0) == [CardChange(ChangeKind.ALTERED, grown, str(FIRST))]
+    assert roster.update_list(report(grown), 10.0) == [CardChange(ChangeKind.ALTERED, grown, str(FIRST))]
     assert health_of(roster) == {0: Health.UNHEALTHY}
 
 
 def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> None:
     roster = roster_of(FIRST, SECOND)
     reason = "the card is no longer listed by its driver"
-    assert roster.take_list(report(FIRST), 5.0) == [CardChange(ChangeKind.LOST, SECOND, reason)]
-    assert roster.take_list(report(FIRST), 10.0) == []
+    assert roster.update_list(report(FIRST), 5.0) == [CardChange(ChangeKind.LOST, SECOND, reason)]
+    assert roster.update_list(report(FIRST), 10.0) == []
     assert [(s.index, s.health, s.reason, s.index in roster.snapshot().gone) for s in roster.snapshot().cards] == [
         (0, Health.HEALTHY, "", False),
         (1, Health.UNHEALTHY, reason, True),
@@ -109,14 +109,14 @@ def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> N
 def test_a_card_that_is_now_shared_another_way_is_lost_for_that_reason() -> None:
     roster = roster_of(FIRST)
     left_out = (LeftOutCard(index=0, uuid="a", reason="MIG mode is on"),)
-    assert roster.take_list(report(left_out=left_out), 5.0) == [CardChange(ChangeKind.LOST, FIRST, "MIG mode is on")]
+    assert roster.update_list(report(left_out=left_out), 5.0) == [CardChange(ChangeKind.LOST, FIRST, "MIG mode is on")]
     assert roster.left_out == left_out
 
 
 def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     roster = roster_of(FIRST)
-    roster.take_list(report(), 5.0)
-    assert roster.take_list(report(FIRST), 10.0) == []
+    roster.update_list(report(), 5.0)
+    assert roster.update_list(report(FIRST), 10.0) == []
     changes = [roster.record_reading(FIRST, GOOD, at) for at in (10.0, 20.0, 40.0)]
     assert changes[-1] == [CardChange(ChangeKind.RECOVERED, FIRST)]
     assert not roster.snapshot().gone
@@ -147,7 +147,7 @@ def test_two_cards_of_one_index_do_not_take_turns() -> None:
     roster = roster_of(FIRST)
     twin = replace(FIRST, uuid="twin")
     for at in (5.0, 10.0):
-        assert roster.take_list(report(FIRST, twin), at) == []
+        assert roster.update_list(report(FIRST, twin), at) == []
     assert [(card.uuid, card.reason) for card in roster.left_out] == [("twin", "index 0 belongs to card a already")]
 
 

@@ -1,10 +1,9 @@
 """The only way to hardware: EFML, NVML and simulated cards, each behind the ports of ``gcushare.cards.ports``.
 
-What it is: sources that list cards, read their health and their use, and a monitor that turns readings into card
-states. What it is not: it knows no Kubernetes, no units and no pods. The programs and everything above them may import
-it; it imports ``core`` and ``vendors``.
+It has sources that list cards and read their health and their use, and a monitor that turns readings into card states.
+It does not know Kubernetes, units or pods. It imports ``core``, ``vendors`` and ``wire``; the programs import it.
 
 ``monitor.CardMonitor`` is what a program runs; ``selection.open_source`` turns ``--cards`` into its source. A vendor's
-library is loaded only inside ``worker``, a child process that may hang or crash without harm to its parent. Nothing is
-imported here, so that the child stays small.
+library is loaded only in ``worker``, a child process that may hang or crash without harm to its parent. This module
+imports nothing, so that the child stays small.
 """

@@ -1,6 +1,6 @@
-"""Calls into a C library through ctypes: found by path, each call announced before it is made.
+"""Calls into a C library through ctypes. Each is announced before it is made.
 
-An announced call is what lets the parent of a hanging or crashed worker say which function it was.
+From the announcement, the parent of a worker that hangs or crashes reports which function it was.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CLibrary:
     """One loaded shared object.
 
     Raises (constructor):
-        LibraryMissingError: the loader cannot load ``path``; the message carries the loader's own words.
+        LibraryMissingError: the loader cannot load ``path``; the message has the loader's text.
     """
 
     def __init__(self, path: str, observe: CallObserver) -> None:
@@ -71,7 +71,7 @@ class CodeTable:
 
 
 class CheckedCalls:
-    """Calls whose codes become ``LibraryCallError``; ``explain`` asks the library for its own words on a code."""
+    """Calls whose codes become ``LibraryCallError``; ``explain`` asks the library to describe a code."""
 
     def __init__(self, library: CLibrary, codes: CodeTable, explain: Callable[[int], str]) -> None:
         self._library = library
@@ -98,7 +98,7 @@ class CheckedCalls:
             )
 
     def is_answered(self, name: str, *arguments: object) -> bool:
-        """Make a call that not every card or version supports; False where it does not.
+        """Make a call that not every card or version supports; False if it is not supported.
 
         Raises:
             LibraryCallError: the function is supported and failed.
@@ -113,5 +113,5 @@ class CheckedCalls:
 
 
 def decode_text(raw: bytes) -> str:
-    """Read a C string from a buffer, whatever a driver put there."""
+    """Read a C string from a buffer, whatever bytes the driver put there."""
     return raw.split(b"\0", 1)[0].decode("utf-8", errors="replace").strip()

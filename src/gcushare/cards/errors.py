@@ -1,4 +1,4 @@
-"""How a source of cards fails: whose fault, in which call, with which code of the vendor."""
+"""How a source of cards fails: which part failed, in which call, with which code of the vendor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gcushare.wire.untrusted_json import Int
 
 
 class Ending(Protocol):
-    """A process that was killed; it runs on while it is stuck inside the driver."""
+    """A process that was killed. It goes on while it is stuck in the driver."""
 
     @property
     def pid(self) -> int: ...
@@ -21,7 +21,7 @@ class Ending(Protocol):
 
 
 class LibraryNotOpenError(DeviceError):
-    """The vendor's library cannot be opened now: no card can be asked, and none is at fault."""
+    """The vendor's library cannot be opened now. No card can be asked, which says nothing about their health."""
 
 
 class LibraryMissingError(LibraryNotOpenError):
@@ -29,21 +29,21 @@ class LibraryMissingError(LibraryNotOpenError):
 
 
 class CardMovedError(DeviceError):
-    """The library was opened again and numbers its cards otherwise: this one can be asked after the next list."""
+    """The library was opened again and numbers its cards differently: list the cards again before asking this one."""
 
     def __init__(self, index: int, uuid: str) -> None:
-        super().__init__(f"card {index} ({uuid}) is elsewhere in the library's new list; it is asked at the next look")
+        super().__init__(f"card {index} ({uuid}) is elsewhere in the library's new list; the next poll asks it")
 
 
 class CallFailure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error code of a vendor's library; what is added here also passes from a worker to its parent."""
+    """An error code of a vendor's library. New fields also pass from a worker to its parent."""
 
     call: str
     code: Int
     code_name: str
     detail: str = ""
     is_unsupported: bool = False
-    """The card or library does not have this function; that does not make the card sick."""
+    """The card or library does not have this function, which does not make the card unhealthy."""
     is_lost: bool = False
     """The library no longer reaches the card."""
 
@@ -58,7 +58,7 @@ class LibraryCallError(DeviceError):
 
 
 class WorkerLostError(DeviceError):
-    """A call cost the process that holds the vendor's library; ``process`` is that one, once it was asked to end."""
+    """A call cost the worker process. ``process`` is that process once it was asked to end."""
 
     def __init__(self, call: str, end: str) -> None:
         super().__init__(f"library call {call} {end}")
@@ -75,11 +75,11 @@ class CallHungError(WorkerLostError):
 
 
 class WorkerDiedError(WorkerLostError):
-    """The process that holds the vendor's library ended by itself: the library crashed it, or somebody killed it."""
+    """The worker process ended by itself: the library crashed it, or another program killed it."""
 
     def __init__(self, how: str, call: str) -> None:
         super().__init__(call, f"ended its process with {how}")
 
 
 class NoSourceError(DeviceError):
-    """None of the sources that were tried has cards; the message says why for each."""
+    """None of the sources has cards; the message has the reason for each."""

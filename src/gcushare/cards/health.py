@@ -1,7 +1,7 @@
 """The cards of this node over time, and whether each is sick: hysteresis over its readings and events. Pure.
 
-Lists, readings and events go in with their time, changes come out as values; ``monitor`` feeds it. ``now_s`` are
-seconds of one clock for all calls.
+``monitor`` passes lists, readings and events with their time, and gets the changes as values. ``now_s`` are seconds of
+one clock for all calls.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
 
 STALE_AFTER_S = 60.0
-"""Time for the library's process to be started again, more than once."""
+"""Time to start the library's process again, more than once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPolicy:
-    """How much evidence turns a card sick, and how much makes it well again."""
+    """How much evidence makes a card unhealthy, and how much makes it healthy again."""
 
     bad_readings: int = 3
-    """Bad readings in a row before a card is sick: one driver hiccup moves no pods. A conclusive one suffices."""
+    """Bad readings in a row before a card is unhealthy: one driver hiccup moves no pods. A conclusive one suffices."""
     good_readings: int = 3
-    """Good readings in a row before a sick card is well."""
+    """Good readings in a row before an unhealthy card is healthy again."""
     recover_after_s: float = 30.0
-    """How long the good readings must last: a card that comes and goes stays sick."""
+    """How long the good readings must last: a card that comes and goes stays unhealthy."""
     event_holds_s: float = 300.0
-    """How long a critical event counts whatever readings say: after most, reads still succeed for a while."""
+    """How long a critical event outweighs good readings: after most events, reads still succeed for a while."""
     stale_after_s: float = STALE_AFTER_S
-    """How long the last reading holds without an answer, of the card or of the library as a whole; several looks."""
+    """How long the last reading holds without an answer, of the card or of the whole library: several polls."""
 
 
-_WELL = HealthReading(healthy=True)
+_HEALTHY = HealthReading(healthy=True)
 
 
 class HealthTracker:
-    """One card's state: well until the first reading, which decides alone. ``verdict`` is the state, and why."""
+    """One card's state: healthy until the first reading, which decides alone. ``verdict`` has state and reason."""
 
     def __init__(self, policy: HealthPolicy) -> None:
         self._policy = policy
@@ -46,34 +46,34 @@ class HealthTracker:
         self._good_since_s = 0.0
         self._held_until_s = float("-inf")
         self._last_reading_s: float | None = None
-        self.verdict = _WELL
+        self.verdict = _HEALTHY
 
-    def observe(self, reading: HealthReading, now_s: float) -> HealthReading:
-        """Take a reading in; return the verdict after it."""
+    def record_reading(self, reading: HealthReading, now_s: float) -> HealthReading:
+        """Record a reading; return the verdict after it."""
         is_first = self._last_reading_s is None
         self._last_reading_s = now_s
         if reading.healthy:
-            self._note_good(now_s, decides=reading.conclusive)
+            self._record_good(now_s, decides=reading.conclusive)
         else:
-            self._note_bad(reading.reason, decides=is_first or reading.conclusive)
+            self._record_bad(reading.reason, decides=is_first or reading.conclusive)
         return self.verdict
 
     def record_critical_event(self, reason: str, now_s: float) -> HealthReading:
-        """Record a critical event: the card is sick at once, and stays so for a while even if readings are good."""
+        """Record a critical event: the card is unhealthy at once, and for a while even if readings are good."""
         self._held_until_s = now_s + self._policy.event_holds_s
-        self._note_bad(reason, decides=True)
+        self._record_bad(reason, decides=True)
         return self.verdict
 
-    def miss(self, reason: str, now_s: float) -> HealthReading:
-        """Note that the card could not be read: the last reading holds for a while, then the card counts as sick."""
+    def record_miss(self, reason: str, now_s: float) -> HealthReading:
+        """Record that the card could not be read: its last reading holds for a while, then it is unhealthy."""
         stale_after_s = self._policy.stale_after_s
         if self._last_reading_s is None:
-            self._note_bad(f"no answer yet: {reason}", decides=True)
+            self._record_bad(f"no answer yet: {reason}", decides=True)
         elif now_s - self._last_reading_s >= stale_after_s:
-            self._note_bad(f"no answer for {stale_after_s:g}s: {reason}", decides=True)
+            self._record_bad(f"no answer for {stale_after_s:g}s: {reason}", decides=True)
         return self.verdict
 
-    def _note_good(self, now_s: float, *, decides: bool) -> None:
+    def _record_good(self, now_s: float, *, decides: bool) -> None:
         self._bad_in_a_row = 0
         if self.verdict.healthy:
             return
@@ -83,9 +83,9 @@ class HealthTracker:
         is_enough = self._good_in_a_row >= self._policy.good_readings
         lasted = now_s - self._good_since_s >= self._policy.recover_after_s
         if (decides or (is_enough and lasted)) and now_s >= self._held_until_s:
-            self.verdict = _WELL
+            self.verdict = _HEALTHY
 
-    def _note_bad(self, reason: str, *, decides: bool) -> None:
+    def _record_bad(self, reason: str, *, decides: bool) -> None:
         self._good_in_a_row = 0
         self._bad_in_a_row += 1
         if decides or not self.verdict.healthy or self._bad_in_a_row >= self._policy.bad_readings:
@@ -94,11 +94,11 @@ class HealthTracker:
 
 @dataclass(frozen=True, slots=True)
 class CardsSnapshot:
-    """All cards of a node now, by index, with their health; what of them is offered is decided elsewhere.
+    """All cards of a node now, by index, with their health. What the node offers of them is decided elsewhere.
 
-    ``uses`` are by card index, of those that are listed and were read. ``unread`` are cards that the last look could
-    not read, whose use is that of an earlier one, ``gone`` those that the source does not list any more.
-    ``problem``: why there are no cards, where the source as a whole does not answer.
+    ``uses`` are by card index, of cards that are listed and were read. ``unread`` are cards that the last poll could
+    not read, so that their use is of an earlier one. ``gone`` are cards that the source does not list any more.
+    ``problem`` is why there are no cards if the source as a whole does not answer.
     """
 
     cards: tuple[InventoryCard, ...]
@@ -111,13 +111,13 @@ class CardsSnapshot:
 
 
 class ChangeKind(enum.Enum):
-    """What happened to a card, in the log's words."""
+    """What happened to a card; the values stand in the log."""
 
     APPEARED = "appeared"
     REPLACED = "replaced"
     """Another card (by uuid) at an index that had one."""
     ALTERED = "altered"
-    """The same card with another property: its size, say."""
+    """The same card with another property, for example its size."""
     LOST = "lost"
     """The source stopped listing it; its state stays, unhealthy, until it or another comes."""
     SICK = "sick"
@@ -144,7 +144,7 @@ class _Tracked:
 
 
 class CardRoster:
-    """Every card ever seen at its index, with its health."""
+    """Every card that was ever listed, by index, with its health."""
 
     def __init__(self, policy: HealthPolicy) -> None:
         self._policy = policy
@@ -153,7 +153,7 @@ class CardRoster:
         self.driver = ""
 
     def snapshot(self, problem: str = "") -> CardsSnapshot:
-        """All that is known of the cards; ``problem`` is why there are none."""
+        """The state of all cards; ``problem`` is why there are none."""
         tracked = sorted(self._tracked.items())
         return CardsSnapshot(
             cards=tuple(_with_health(each) for _, each in tracked),
@@ -170,8 +170,8 @@ class CardRoster:
         """Whether the source lists any card."""
         return any(not tracked.is_gone for tracked in self._tracked.values())
 
-    def take_list(self, report: CardReport, now_s: float) -> list[CardChange]:
-        """Take in what the source lists now."""
+    def update_list(self, report: CardReport, now_s: float) -> list[CardChange]:
+        """Update the cards to what the source lists now."""
         changes: list[CardChange] = []
         listed: dict[int, Card] = {}
         twice: list[LeftOutCard] = []
@@ -190,7 +190,7 @@ class CardRoster:
 
     def record_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
         """Record one reading of a card."""
-        return self._observe(card, lambda tracker: tracker.observe(reading, now_s))
+        return self._update_health(card, lambda tracker: tracker.record_reading(reading, now_s))
 
     def record_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
         """Record an event; one that is not critical, or names an unknown card, changes nothing by itself."""
@@ -200,7 +200,7 @@ class CardRoster:
         return [
             change
             for card in cards
-            for change in self._observe(card, lambda t: t.record_critical_event(event.reason, now_s))
+            for change in self._update_health(card, lambda t: t.record_critical_event(event.reason, now_s))
         ]
 
     def record_no_answer(self, reason: str, now_s: float) -> list[CardChange]:
@@ -215,7 +215,7 @@ class CardRoster:
         tracked = self._tracked.get(card.index)
         if tracked is not None and tracked.card.uuid == card.uuid:
             tracked.is_use_old = True
-        return self._observe(card, lambda tracker: tracker.miss(reason, now_s))
+        return self._update_health(card, lambda tracker: tracker.record_miss(reason, now_s))
 
     def record_use(self, card: Card, use: CardUse | None) -> None:
         """Record what a card is doing; None if unknown."""
@@ -237,18 +237,18 @@ class CardRoster:
         reasons = {card.uuid: card.reason for card in self.left_out}
         reason = reasons.get(tracked.card.uuid, "the card is no longer listed by its driver")
         reading = HealthReading(healthy=False, reason=reason, conclusive=True)
-        changes = self._observe(tracked.card, lambda tracker: tracker.observe(reading, now_s))
+        changes = self._update_health(tracked.card, lambda tracker: tracker.record_reading(reading, now_s))
         if tracked.is_gone:
             return changes
         tracked.is_gone, tracked.use = True, None
         return [CardChange(ChangeKind.LOST, tracked.card, reason)]
 
-    def _observe(self, card: Card, observe: Callable[[HealthTracker], HealthReading]) -> list[CardChange]:
+    def _update_health(self, card: Card, update: Callable[[HealthTracker], HealthReading]) -> list[CardChange]:
         tracked = self._tracked.get(card.index)
         if tracked is None or tracked.card.uuid != card.uuid:
             return []
         before = tracked.health.verdict
-        verdict = observe(tracked.health)
+        verdict = update(tracked.health)
         if verdict == before:
             return []
         if verdict.healthy:

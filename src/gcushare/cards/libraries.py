@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # settings need the names of libraries alone
     from gcushare.cards.ports import CallObserver, CardLibrary
 
 VENDOR_OF_LIBRARY: Mapping[str, Vendor] = {vendor.library.name: vendor for vendor in VENDORS}
-"""Whose cards a library lists, by the word of ``--cards``, in the order in which ``auto`` asks them."""
+"""The vendor of each library's cards, by the value of ``--cards``, in the order in which ``auto`` asks them."""
 
 SOURCES = ("auto", *VENDOR_OF_LIBRARY, "simulated:FILE")
 """The accepted forms of ``--cards``."""
@@ -29,7 +29,7 @@ class LibrarySpec:
     """A vendor's library to open; the worker process gets it as JSON.
 
     ``kind``: a key of ``VENDOR_OF_LIBRARY``. ``library``: a path, "" for the usual places. ``pci_devices``: the sysfs
-    folder of PCI devices. ``extra_application_xids``: NVIDIA XIDs that an admin does not want to count as illness.
+    folder of PCI devices. ``extra_application_xids``: NVIDIA XIDs that an admin does not want to make a card unhealthy.
     """
 
     kind: str

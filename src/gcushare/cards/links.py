@@ -19,18 +19,18 @@ Pair = tuple[str, str]
 """The uuids of two cards, in the order of the list."""
 
 _NEAR = LinkLevel.SWITCH
-"""Two cards as near as this, or nearer, are of one group."""
+"""Two cards as near as this, or nearer, are in one group."""
 
 
 class LinkTable:
-    """What a source reported of its cards' links. Wiring does not change while a machine runs: asked once per pair."""
+    """The links that a source reported. Wiring does not change while a machine runs, so each pair is asked once."""
 
     def __init__(self, source: CardSource) -> None:
         self._source = source
         self._levels: dict[Pair, LinkLevel | None] = {}
 
     async def fill(self, report: CardReport) -> CardReport:
-        """Write the link group into every card; cards that have one already, as the source says itself, keep it."""
+        """Write the link group into every card. If the source reports groups itself, they stay."""
         if any(card.link_group for card in report.cards):
             return report
         uuids = [card.uuid for card in report.cards]
@@ -41,7 +41,7 @@ class LinkTable:
                 try:
                     self._levels[card_a.uuid, card_b.uuid] = await self._ask(card_a, card_b)
                 except (LibraryNotOpenError, CardMovedError):
-                    break  # the next look asks on: no pair is to blame, and none can be asked now
+                    break  # no pair can be asked now, which is not their failure; the next poll continues
         groups = link_groups(report.cards, self._levels)
         if not any(groups.values()):
             return report
@@ -53,9 +53,9 @@ class LinkTable:
         except (LibraryNotOpenError, CardMovedError):
             raise
         except DeviceError as error:
-            # Placement does without it; asking again and again could make a card that works look sick.
+            # Placement works without it; repeated failures could make a working card unhealthy.
             facts = fields(cards=f"{card_a.index},{card_b.index}", reason=error)
-            logger.warning("link of cards is not known %s", facts)
+            logger.warning("link of cards is unknown %s", facts)
             return None
 
 

@@ -1,4 +1,4 @@
-"""The owner of a node's card source: looks at the cards again and again and says what changed."""
+"""The owner of a node's card source: polls the cards and reports what changed."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _LOG_LEVELS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorSettings:
-    """How often to look; in seconds."""
+    """How often to poll; in seconds."""
 
     poll_interval_s: float = 5.0
-    """Between two looks at the cards; events of the library shorten it."""
+    """Between two polls of the cards; events of the library shorten it."""
     no_cards_interval_s: float = 15.0
-    """Between two looks for cards while there are none: each may start a process to load a library."""
+    """Between two polls while there are no cards: each may start a process to load a library."""
     least_interval_s: float = 0.2
-    """Between two looks however many events come."""
+    """The least time between two polls, however many events come."""
     policy: HealthPolicy = field(default_factory=HealthPolicy)
 
 
 class CardMonitor:
-    """Watches one source for as long as it runs. Without cards it stays up, says so in ``problem`` and looks again.
+    """Polls one source while it runs. Without cards it sets ``problem`` and polls again.
 
-    ``on_change`` is called in the event loop after a look or an event that changed something. It must not block.
+    ``on_change`` is called in the event loop after a poll or an event that changed something. It must not block.
     """
 
     def __init__(
@@ -61,50 +61,50 @@ class CardMonitor:
         self._settings = settings
         self._clock = clock
         self._roster = CardRoster(settings.policy)
-        self._looked = asyncio.Event()
-        """Set at the end of the look to come, which then puts another in its place."""
-        self.problem = "the cards have not been looked at yet"
-        self.looks = 0
-        """Looks that came to their end, as the proof of progress."""
+        self._polled = asyncio.Event()
+        """Set at the end of the next poll, which then replaces it."""
+        self.problem = "the cards have not been polled yet"
+        self.polls = 0
+        """Polls that ended, as proof of progress."""
 
     @property
     def snapshot(self) -> CardsSnapshot:
-        """All that is known of the cards, as of the last look."""
+        """The state of the cards, as of the last poll."""
         return self._roster.snapshot(self.problem)
 
-    async def wait_look(self, after: int = 0) -> int:
-        """Wait until more than ``after`` looks have come to their end, with whatever result; return how many have."""
-        while self.looks <= after:
-            await self._looked.wait()
-        return self.looks
+    async def wait_poll(self, after: int = 0) -> int:
+        """Wait until more than ``after`` polls have ended, with any result; return how many have."""
+        while self.polls <= after:
+            await self._polled.wait()
+        return self.polls
 
     async def run(self) -> None:
-        """Look until cancelled; then give the source back."""
+        """Poll until cancelled, then close the source."""
         try:
             while True:
-                await self.look()
-                await self._wait_for_next_look()
+                await self.poll()
+                await self._wait_for_next_poll()
         finally:
             await self._source.close()
 
-    async def look(self) -> None:
-        """Look at every card once; report what changed."""
+    async def poll(self) -> None:
+        """Poll every card once and report what changed."""
         try:
             report = await self._links.fill(await self._source.list_cards())
         except DeviceError as error:
-            self._note_problem(str(error))
+            self._update_problem(str(error))
             changes = self._roster.record_no_answer(str(error), self._clock())
         else:
-            self._note_problem("" if report.cards else f"{self._source.name} lists no card that can be shared")
-            changes = self._roster.take_list(report, self._clock())
+            self._update_problem("" if report.cards else f"{self._source.name} lists no card that can be shared")
+            changes = self._roster.update_list(report, self._clock())
             for card in report.cards:
-                changes += await self._look_at(card)
+                changes += await self._poll_card(card)
         self._report(changes)
-        self.looks += 1
-        self._looked.set()
-        self._looked = asyncio.Event()
+        self.polls += 1
+        self._polled.set()
+        self._polled = asyncio.Event()
 
-    async def _look_at(self, card: Card) -> list[CardChange]:
+    async def _poll_card(self, card: Card) -> list[CardChange]:
         try:
             reading = await self._source.health(card)
         except DeviceError as error:
@@ -112,13 +112,13 @@ class CardMonitor:
         changes = self._roster.record_reading(card, reading, self._clock())
         use = None
         if reading.healthy:
-            with contextlib.suppress(DeviceError):  # its health was read above, what it does is only a report
+            with contextlib.suppress(DeviceError):  # only a report: its health was read above
                 use = await self._source.use(card)
         self._roster.record_use(card, use)
         return changes
 
-    async def _wait_for_next_look(self) -> None:
-        """Wait for the time of the next look, or for an event that asks for one."""
+    async def _wait_for_next_poll(self) -> None:
+        """Wait for the time of the next poll, or for an event that asks for one."""
         settings = self._settings
         has_cards = self._roster.has_cards
         started_s = self._clock()
@@ -140,7 +140,7 @@ class CardMonitor:
         if changes:
             self._on_change(self.snapshot)
 
-    def _note_problem(self, problem: str) -> None:
+    def _update_problem(self, problem: str) -> None:
         if problem and problem != self.problem:
             logger.warning("no cards to share %s", fields(source=self._source.name, reason=problem))
         self.problem = problem

@@ -26,27 +26,27 @@ def parse_pci_address(text: str) -> str:
 
 
 class PciBus:
-    """The PCI bus as sysfs shows it; every answer is None where the machine does not say."""
+    """The PCI bus as sysfs shows it; every answer is None if the machine does not report it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def find_lost(self, address: str) -> HealthReading | None:
-        """Say that a card is no longer on the bus; None where it is, without an address and where there is no bus."""
+        """Say that a card is no longer on the bus; None if it is, if it has no address and if there is no bus."""
         if not address or not self._root.is_dir() or (self._root / address).exists():
             return None
         reason = f"the card fell off the bus: PCI device {address} is gone"
         return HealthReading(healthy=False, reason=reason, conclusive=True, lost=True)
 
     def numa_node(self, address: str) -> int | None:
-        """The NUMA node of a card; None without an address or where the firmware does not say."""
+        """The NUMA node of a card; None without an address or if the firmware does not report it."""
         if not address:
             return None
         try:
             node = int((self._root / address / "numa_node").read_text())
         except (OSError, ValueError):
             return None
-        return node if node >= 0 else None  # the kernel writes -1 where the firmware does not say
+        return node if node >= 0 else None  # the kernel writes -1 if the firmware does not report it
 
     def root(self, address: str) -> str:
         """The root complex that a card is below, such as ``pci0000:3a``; "" where the machine does not say."""

@@ -1,7 +1,7 @@
 """The ports to hardware: what a source of cards answers, and the values it answers with.
 
-Two protocols of one shape: ``CardLibrary`` is synchronous, speaks of slots (positions in the library's own list) and
-may hang or crash; ``CardSource`` is its asynchronous front, speaks of cards and does neither.
+Two protocols of one shape. ``CardLibrary`` is synchronous, takes slots (positions in the library's own list) and may
+hang or crash. ``CardSource`` is its asynchronous front: it takes cards and does neither.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 CallObserver = Callable[[str], None]
-"""Gets the name of a vendor's function right before its call, so that a hang or a crash can be blamed on it."""
+"""Gets the name of a vendor's function right before its call, so that a hang or a crash is reported with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class CardReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReading:
-    """What one look at one card said.
+    """The result of reading one card's health once.
 
-    ``conclusive``: no second look is needed to believe it, good or bad. ``lost``: the library no longer reaches the
-    card, opening the library again may help.
+    ``conclusive``: this reading alone decides, good or bad. ``lost``: the library no longer reaches the card; opening
+    the library again may help.
     """
 
     healthy: bool
@@ -42,9 +42,9 @@ class HealthReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthEvent:
-    """What a library reported by itself. ``uuid`` is None where it names no card.
+    """An event that a library reported. ``uuid`` is None if the event names no card.
 
-    ``critical``: the card is sick by this alone; otherwise the event only asks for a look at the cards now.
+    ``critical``: the event alone makes the card unhealthy. Any other event only asks for a poll of the cards now.
     """
 
     uuid: str | None
@@ -53,7 +53,7 @@ class HealthEvent:
 
 
 class LinkLevel(enum.IntEnum):
-    """How two cards reach each other: the smaller, the nearer."""
+    """How near two cards are to each other; a smaller value is nearer."""
 
     FABRIC = 0
     """A direct link between the cards (NVLink, say)."""
@@ -70,7 +70,7 @@ class LinkLevel(enum.IntEnum):
 
 
 class CardLibrary(Protocol):
-    """A vendor's library as the worker drives it: from one thread, each call blocking for as long as the vendor likes.
+    """A vendor's library as the worker calls it: from one thread, each call blocking without a time limit.
 
     Every method may raise ``DeviceError``; a query the library does not support answers None in its field instead.
     """
@@ -91,24 +91,24 @@ class CardLibrary(Protocol):
         """The card of a slot with its memory in bytes, or why it is not shared."""
 
     def health(self, slot: int) -> HealthReading:
-        """One look at the card of a slot."""
+        """Read the health of the card of a slot."""
 
     def use(self, slot: int) -> CardUse:
         """What the card of a slot is doing now, in the units of ``CardUse``."""
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait for the next event; None when none came.
+        """Wait for the next event; None if none came.
 
         Raises:
-            LibraryCallError: with ``is_unsupported`` where the library has no events.
+            LibraryCallError: with ``is_unsupported`` if the library has no events.
         """
 
     def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        """The nearest connection of two cards; None where the machine does not say."""
+        """The nearest connection of two cards; None if the machine does not report it."""
 
 
 class CardSource(Protocol):
-    """A source of cards that neither hangs nor crashes its caller; used by one owner at a time."""
+    """A source of cards that never hangs or crashes its caller. One owner uses it at a time."""
 
     @property
     def name(self) -> str:
@@ -118,14 +118,14 @@ class CardSource(Protocol):
         """List the cards again.
 
         Raises:
-            DeviceError: the source as a whole does not answer; one card's trouble never raises.
+            DeviceError: the source as a whole does not answer; the failure of one card never raises.
         """
 
     async def health(self, card: Card) -> HealthReading:
-        """Look at one card of the last ``list_cards``.
+        """Read the health of one card of the last ``list_cards``.
 
         Raises:
-            DeviceError: the source as a whole does not answer, which says nothing of this card.
+            DeviceError: the source as a whole does not answer, which says nothing about this card.
         """
 
     async def use(self, card: Card) -> CardUse:
@@ -136,14 +136,14 @@ class CardSource(Protocol):
         """
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """The nearest connection of two cards; None where the machine does not say.
+        """The nearest connection of two cards; None if the machine does not report it.
 
         Raises:
             DeviceError: one of the cards or the source did not answer.
         """
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait for an event; None after ``timeout_s`` without one, also where the source has no events."""
+        """Wait for an event; None after ``timeout_s`` without one, even if the source has no events."""
 
     async def close(self) -> None:
-        """Give everything back; safe to repeat."""
+        """Release everything; safe to repeat."""

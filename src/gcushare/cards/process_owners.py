@@ -1,7 +1,7 @@
 """Which pod a process of this machine belongs to: reads /proc, where the kubelet's control groups carry the pods' uids.
 
-A process id is a number that the kernel gives again; what was found of one is believed only for the process of the same
-start time. Nothing is said within a container, whose processes have numbers of their own.
+The kernel reuses process ids, so a result holds only for the process with the same start time. Inside a container,
+where processes have other ids, nothing is reported.
 
 The kubelet makes one control group per pod and writes the pod's uid into its name, whichever runtime fills it:
 
@@ -23,7 +23,7 @@ from typing import Protocol
 
 PROC = Path("/proc")
 MAX_PROCESSES = 4096
-"""Looked at in one call: sixteen cards of the 256 processes that a library lists at most."""
+"""The most processes of one call: sixteen cards of the 256 processes that a library lists at most."""
 _MAX_TEXT_BYTES = 1 << 16
 """A path of version 1 has at most 4 KiB, and there are a dozen of them."""
 _START_TIME = 19
@@ -33,13 +33,13 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 
 
 class ProcessOwners(Protocol):
-    """Knows the pods of processes. It may block for a moment: call it off the event loop."""
+    """Finds the pods of processes. It may block for a moment: call it off the event loop."""
 
     def problem(self) -> str:
-        """Why nothing can be said of any process here; empty where it can."""
+        """Why no process's pod can be found here; empty if they can."""
 
     def find(self, pids: Collection[int]) -> Mapping[int, str]:
-        """The uid of each process's pod; a process of which it is not certain is left out."""
+        """The uid of each process's pod, without processes for which it is uncertain."""
 
 
 class ProcOwners:
@@ -55,7 +55,7 @@ class ProcOwners:
         self._known: dict[int, tuple[str, str]] = {}
 
     def problem(self) -> str:
-        """Why nothing can be said of any process here; empty where it can."""
+        """Why no process's pod can be found here; empty if they can."""
         link = self._root / "self" / "ns" / "pid"
         try:
             namespace = str(link.readlink())
@@ -66,7 +66,7 @@ class ProcOwners:
         return ""
 
     def running_pods(self) -> frozenset[str] | None:
-        """The uids of the pods that have processes on this machine, on a card or not; None where that cannot be said.
+        """The uids of the pods that have processes on this machine, on a card or not; None if that is unknown.
 
         Reads one file per process, so it is for rare questions: a thousand processes take some 40 ms of CPU.
         """
@@ -80,22 +80,22 @@ class ProcOwners:
         return frozenset(uid for uid in found if uid is not None)
 
     def find(self, pids: Collection[int]) -> Mapping[int, str]:
-        """The uid of each process's pod; nothing of one that ended, cannot be read or belongs to no pod."""
+        """The uid of each process's pod, without processes that ended, cannot be read or belong to no pod."""
         if self.problem():
             return {}
         asked = sorted(set(pids))[:MAX_PROCESSES]
-        # Those of no pod are not kept: a process may be moved into its pod's group after it was started.
-        self._known = {pid: found for pid in asked if (found := self._look_at(pid)) is not None}
+        # Processes of no pod are not remembered: a process may be moved into its pod's group after its start.
+        self._known = {pid: found for pid in asked if (found := self._find_pod(pid)) is not None}
         return {pid: uid for pid, (_, uid) in self._known.items()}
 
-    def _look_at(self, pid: int) -> tuple[str, str] | None:
+    def _find_pod(self, pid: int) -> tuple[str, str] | None:
         """The start time of a process and the uid of its pod."""
         started = self._start_time(pid)
         known = self._known.get(pid)
         if started is None or (known is not None and known[0] == started):
             return known if started is not None else None
         uid = find_pod_uid(self._read(pid, "cgroup"))
-        # Between the two reads the number may have gone to another process, whose group that would be.
+        # Between the two reads the id may have passed to another process, and the group would be of that one.
         if uid is None or self._start_time(pid) != started:
             return None
         return started, uid
@@ -105,7 +105,7 @@ class ProcOwners:
         return fields[_START_TIME] if len(fields) > _START_TIME else None
 
     def _read(self, pid: int, name: str) -> str:
-        """A file of a process; empty where there is none of this number, or it may not be looked at."""
+        """A file of a process; empty if there is no such process, or it may not be read."""
         try:
             with (self._root / str(pid) / name).open("rb") as file:
                 return file.read(_MAX_TEXT_BYTES).decode("utf-8", errors="replace")
@@ -124,8 +124,8 @@ _POD = re.compile(
 def find_pod_uid(text: str) -> str | None:
     """Find the uid of the pod that a process belongs to, as the API server writes it; None for one of no pod.
 
-    The outermost pod counts: what stands below it is made within the pod, by whoever may write there. Version 1 has a
-    line per hierarchy; lines that name different pods name none.
+    The outermost pod counts: the groups below it are made within the pod, by any process that may write there. Version
+    1 has a line per hierarchy; if lines name different pods, the result is None.
     """
     # Not splitlines: a name may contain what Unicode takes for the end of a line.
     found = {uid for line in text.split("\n") if (uid := _outermost(line)) is not None}

@@ -91,12 +91,12 @@ class AutoSource:
         """List the chosen source's cards; until there is one, choose.
 
         Raises:
-            NoSourceError: no candidate has cards; says why of each.
+            NoSourceError: no candidate has cards; the message has the reason for each.
         """
         return await (self._chosen.list_cards() if self._chosen is not None else self._choose())
 
     async def health(self, card: Card) -> HealthReading:
-        """Look at one card of the chosen source."""
+        """Read the health of one card of the chosen source."""
         return await self._require_chosen().health(card)
 
     async def use(self, card: Card) -> CardUse:
@@ -104,7 +104,7 @@ class AutoSource:
         return await self._require_chosen().use(card)
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """The nearest connection of two cards; None where the chosen source does not report it."""
+        """The nearest connection of two cards; None if the chosen source does not report it."""
         return await self._require_chosen().link_level(card_a, card_b)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:

@@ -171,7 +171,7 @@ class ClaimsDriverApp:
     async def _serve_claims(self) -> None:
         """Serve only what is known: the checkpoint first, then the cards, then registration and slices."""
         await self._load_checkpoint()
-        await self._monitor.look()
+        await self._monitor.poll()
         if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         self._agent.on_cards(self._monitor.snapshot)
@@ -230,7 +230,7 @@ class ClaimsDriverApp:
     def _web(self) -> web.Application:
         app = web.Application()
         age_s = 3 * self._settings.cards.poll_interval + POLL_GRACE_S
-        cards = Progress("cards", lambda: self._monitor.looks, age_s)
+        cards = Progress("cards", lambda: self._monitor.polls, age_s)
         app.add_routes(make_health(self.observed, cards.check).routes())
         app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
         return app

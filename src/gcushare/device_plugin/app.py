@@ -195,7 +195,7 @@ class PluginApp:
             self._limiter,
             self._parts.store.entries.values,
             self._parts.announcer,
-            lambda: self._cards_changed(self._monitor.snapshot) if self._monitor.looks else None,
+            lambda: self._cards_changed(self._monitor.snapshot) if self._monitor.polls else None,
             is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
             wall_clock_s=time.time,
         )
@@ -314,7 +314,7 @@ class PluginApp:
         await self._wait_for_facts()
         if self._mps is not None:
             self._mps.look()
-        await self._monitor.look()
+        await self._monitor.poll()
         if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         self._cards_changed(self._monitor.snapshot)
@@ -353,7 +353,7 @@ class PluginApp:
         app = web.Application()
         health = make_health(
             self.observed,
-            card_looks=lambda: self._monitor.looks,
+            card_looks=lambda: self._monitor.polls,
             poll_interval_s=self._settings.cards.poll_interval,
         )
         app.add_routes(health.routes())

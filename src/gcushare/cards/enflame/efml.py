@@ -30,7 +30,7 @@ EfmlApi = NativeApi | NvmlShapedApi
 class EfmlLibrary:
     """The ``CardLibrary`` of Enflame GCUs.
 
-    ``library`` is a path ("" searches ``EFML_PATHS``). The own API is taken where it is exported and can be
+    ``library`` is a path ("" searches ``EFML_PATHS``). The own API is used if it is exported and can be
     initialised, the NVML-shaped one otherwise.
     """
 
@@ -104,7 +104,7 @@ class EfmlLibrary:
         )
 
     def health(self, slot: int) -> HealthReading:
-        """One look: lost where its PCI device is gone, else what the library says of it.
+        """Read a card's health: lost if its PCI device is gone, else what the library reports.
 
         Raises:
             LibraryCallError: the library did not answer for this card.
@@ -124,7 +124,7 @@ class EfmlLibrary:
         return self._opened().wait_event(timeout_s)
 
     def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        """How near two cards are on the PCI bus: the library does not say."""
+        """How near two cards are on the PCI bus: the library does not report it."""
         return self._bus.link_level(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
 
     def _opened(self) -> EfmlApi:
@@ -133,7 +133,7 @@ class EfmlLibrary:
         return self._api
 
     def _minor(self, slot: int, reported: int | None) -> int:
-        """The number of the device node; the slot where the library reports none, or one number twice."""
+        """The number of the device node; the slot if the library reports none, or one number twice."""
         others = {minor for other, minor in self._minors.items() if other < slot}
         minor = reported if reported is not None and reported not in others else slot
         self._minors[slot] = minor

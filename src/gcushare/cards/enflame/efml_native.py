@@ -111,7 +111,7 @@ class Event(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceIdentity:
-    """What either API of EFML reports of a device; ``minor`` is None where it does not say."""
+    """What either API of EFML reports of a device; ``minor`` is None if it does not report it."""
 
     model: str
     uuid: str
@@ -141,14 +141,14 @@ class NativeApi:
 
     def close(self) -> None:
         """Shut it down."""
-        self._library.call("EfmlShutdown")  # returns void on some versions: no code to look at
+        self._library.call("EfmlShutdown")  # returns void on some versions: there is no code to check
 
     def driver_version(self) -> str:
         """The driver's version as text."""
         return self._text("EfmlGetDriverVer")
 
     def card_count(self) -> int:
-        """How many devices there are; 0 for the code that says that there is none."""
+        """How many devices there are; 0 for the code that means none."""
         count = ctypes.c_uint32()
         try:
             self._calls.call("EfmlGetDevCount", ctypes.byref(count))
@@ -172,7 +172,7 @@ class NativeApi:
         )
 
     def reserved_by(self, slot: int) -> str:
-        """Why the card is in use by another way of sharing; this API does not say."""
+        """Why the card is in use by another way of sharing; this API does not report it."""
         return ""
 
     def is_healthy(self, slot: int) -> bool:
@@ -185,7 +185,7 @@ class NativeApi:
         return True
 
     def use(self, slot: int) -> CardUse:
-        """What the card does; None for a query that it does not support. Of how it is run this API says only ECC."""
+        """What the card does; None for a query that it does not support. The driver's modes: ECC only."""
         position = ctypes.c_uint32(slot)
         temperature, power, utilization, ecc = Temperature(), Power(), ctypes.c_float(), EccStatus()
         has_temperature = self._calls.is_answered("EfmlGetDevTempV2", position, ctypes.byref(temperature))
@@ -203,7 +203,7 @@ class NativeApi:
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait for an event. Its device is not named in a way two versions agree on, so it asks for a look at all."""
+        """Wait for an event. Versions differ in how it names its device, so it asks for a poll of all cards."""
         buffer = ctypes.create_string_buffer(_EVENT_BYTES)
         try:
             self._calls.call("EfmlGetEvent", ctypes.c_int(round(timeout_s * 1000)), buffer)

@@ -1,6 +1,6 @@
 """EFML's second API, of NVML's shape: functions named ``efml...`` that take a device's handle.
 
-Newer libraries export it beside or instead of the own one. Source: FACTS of the C ABI (``efml.h``); its codes are
+Newer libraries export it in addition to the own API, or instead. Source: FACTS of the C ABI (``efml.h``); its codes are
 NVML's numbers, not those of the own API.
 """
 
@@ -127,13 +127,13 @@ class NvmlShapedApi:
         self._calls.call("efmlShutdown")
 
     def driver_version(self) -> str:
-        """The driver's version; "" where this library does not export the query."""
+        """The driver's version; "" if this library does not export the query."""
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)
         has = self._calls.is_answered("efmlSystemGetDriverVersion", buffer, ctypes.c_uint(_TEXT_BYTES))
         return decode_text(buffer.raw) if has else ""
 
     def card_count(self) -> int:
-        """How many devices there are; 0 for the code that says that there is none."""
+        """How many devices there are; 0 for the code that means none."""
         count = ctypes.c_uint()
         try:
             self._calls.call("efmlDeviceGetCount_v2", ctypes.byref(count))
@@ -163,12 +163,12 @@ class NvmlShapedApi:
         return "MIG mode is on" if self._mig(self._handle(slot)) else ""
 
     def is_healthy(self, slot: int) -> bool:
-        """Tell a lost card by its silence: this API has no verdict of its own, a card that answers is well."""
+        """Whether the card answers: this API reports no health of its own."""
         self._memory(self._handle(slot))
         return True
 
     def use(self, slot: int) -> CardUse:
-        """What the card does; None for a query that it does not support. Of how it is run: the fan, and MIG."""
+        """What the card does; None for a query that it does not support. The driver's modes: fan and MIG."""
         handle = self._handle(slot)
         temperature, milliwatts, utilization = ctypes.c_int(), ctypes.c_uint(), ShapedUtilization()
         fan = ctypes.c_uint()

@@ -1,4 +1,4 @@
-"""NVIDIA cards through NVML, bound by nvidia-ml-py (module ``pynvml``): what they are, and what makes one sick."""
+"""NVIDIA cards through NVML, bound by nvidia-ml-py (module ``pynvml``): what they are, and what makes one unhealthy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNSUPPORTED = frozenset(
         pynvml.NVML_ERROR_DEPRECATED,
     }
 )
-"""Codes with which a consumer card, a vGPU or an old driver says that it has no such query."""
+"""Codes with which a consumer card, a vGPU or an old driver answers a query that it does not have."""
 _CODE_NAMES: dict[int, str] = {
     getattr(pynvml, name): name for name in sorted(dir(pynvml)) if name.startswith("NVML_ERROR_")
 }
@@ -66,9 +66,9 @@ def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> Car
 class NvmlLibrary:
     """The ``CardLibrary`` of NVIDIA GPUs.
 
-    ``library`` is a path ("" leaves the search to the loader); ``extra_application_xids`` are XIDs beside
-    ``APPLICATION_XIDS`` that an admin does not want to count as a sick card. One per process: ``pynvml`` keeps the
-    loaded library in its module.
+    ``library`` is a path ("" leaves the search to the loader); ``extra_application_xids`` are XIDs in
+    addition to ``APPLICATION_XIDS`` that an admin does not want to make a card unhealthy. One per process: ``pynvml``
+    keeps the loaded library in its module.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class NvmlLibrary:
         """The driver's timestamp (microseconds) of the newest sample of processes' utilization, by slot."""
         self._event_set: Any = None
         self._uuids: dict[int | None, str | None] = {}
-        """Of the cards whose events are asked for, by their handles' addresses: a lost card does not say its own."""
+        """Of the cards with registered events, by their handles' addresses: a lost card does not report its uuid."""
 
     def open(self) -> str:
         """Load and initialise NVML; returns the name of what was loaded.
 
         Raises:
             LibraryMissingError: the loader finds no such library.
-            LibraryCallError: it cannot be initialised: no driver is loaded, say.
+            LibraryCallError: it cannot be initialised, for example because no driver is loaded.
         """
         if self._path:
             try:
@@ -112,7 +112,7 @@ class NvmlLibrary:
         return self._path or _DEFAULT_LIBRARY
 
     def close(self) -> None:
-        """Shut NVML down where it was opened."""
+        """Shut NVML down if it was opened."""
         if self._is_open:
             self._is_open = False
             self._call("nvmlShutdown")
@@ -155,10 +155,10 @@ class NvmlLibrary:
         )
 
     def health(self, slot: int) -> HealthReading:
-        """One look: the PCI bus, whether NVML reaches the card, the driver's recovery action, failed row remapping.
+        """Read a card's health: PCI bus, whether NVML reaches it, the driver's recovery action, failed row remapping.
 
         Raises:
-            LibraryCallError: NVML did not answer; ``is_lost`` where it no longer reaches the card.
+            LibraryCallError: NVML did not answer; ``is_lost`` if it no longer reaches the card.
         """
         if lost := self._bus.find_lost(self._addresses.get(slot, "")):
             return lost
@@ -205,10 +205,10 @@ class NvmlLibrary:
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """The next event within ``timeout_s`` seconds that makes a card sick; harmless XIDs are passed over.
+        """The next event within ``timeout_s`` seconds that makes a card unhealthy; harmless XIDs are skipped.
 
         Raises:
-            LibraryCallError: with ``is_unsupported`` where no card has such events.
+            LibraryCallError: with ``is_unsupported`` if no card has such events.
         """
         if self._event_set is None:
             self._event_set = self._register_events()
@@ -254,7 +254,7 @@ class NvmlLibrary:
         return "MIG mode is on" if modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE else ""
 
     def _limit_problem(self, handle: Any) -> str:
-        """Why MPS cannot limit memory on this card; "" where it can, or where the driver does not say."""
+        """Why MPS cannot limit memory on this card; "" if it can, or if the driver does not report it."""
         capability = self._query("nvmlDeviceGetCudaComputeCapability", handle)
         if capability is not None and tuple(capability) < _OLDEST_LIMITED:
             return f"MPS limits memory from Volta (compute capability 7.0) on, and this card has {_dotted(capability)}"
@@ -293,7 +293,7 @@ class NvmlLibrary:
         return None
 
     def _peaks(self, handle: Any, processes: Iterable[int]) -> dict[int, int] | None:
-        """The most that each process ever had, where an admin turned the driver's accounting on (nvidia-smi -am 1)."""
+        """The most that each process ever had, if an admin turned the driver's accounting on (nvidia-smi -am 1)."""
         if self._query("nvmlDeviceGetAccountingMode", handle) != pynvml.NVML_FEATURE_ENABLED:
             return None
         found: dict[int, int] = {}
@@ -364,7 +364,7 @@ class NvmlLibrary:
                     self._call("nvmlDeviceRegisterEvents", handle, wanted, event_set)
                     registered = True
             except LibraryCallError:
-                continue  # this card is polled like the rest, and polling says what is wrong with it
+                continue  # this card is polled like the others, which reports what is wrong with it
         if not registered:
             code = pynvml.NVML_ERROR_NOT_SUPPORTED
             raise LibraryCallError(
@@ -373,7 +373,7 @@ class NvmlLibrary:
         return event_set
 
     def _query(self, name: str, *arguments: Any) -> Any:
-        """Make a call that not every card or driver supports; None where it does not."""
+        """Make a call that not every card or driver supports; None if it is not supported."""
         try:
             return self._call(name, *arguments)
         except LibraryCallError as error:
@@ -413,7 +413,7 @@ def _text(value: str | bytes | None) -> str:
 
 
 def _event_reason(event_type: int, event_data: int, harmless_xids: frozenset[int]) -> str:
-    """Say why an event makes its card sick; "" when it does not."""
+    """The reason why an event makes its card unhealthy; "" if it does not."""
     if event_type & pynvml.nvmlEventTypeDoubleBitEccError:
         return "uncorrectable memory error (double-bit ECC)"
     if event_type & pynvml.nvmlEventTypeXidCriticalError and event_data not in harmless_xids:

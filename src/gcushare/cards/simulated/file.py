@@ -202,7 +202,7 @@ class _Reader:
         entries = document.get("cards")
         fields = self._read({key: value for key, value in document.items() if key != "cards"}, _FILE_KEYS, "")
         if "cards" in document and "count" in document:
-            self._complain("count", document["count"], "nothing beside cards: one of the two")
+            self._complain("count", document["count"], "either cards or count, not both")
         if entries is None:
             entries = self._short_form(document, fields)
         if not isinstance(entries, list) or len(entries) > MAX_CARDS:
@@ -243,7 +243,7 @@ class _Reader:
                 link_group=fields.get("link_group", ""),
                 limit_problem=fields.get("limit_problem", ""),
             ),
-            # Whoever writes the file means what it says: no second reading is waited for.
+            # The file states what its author wants, so that one reading decides.
             reading=HealthReading(healthy=healthy, reason="" if healthy else reason, conclusive=True),
             use=CardUse(
                 memory_used_bytes=fields.get("used"),

@@ -51,14 +51,14 @@ class SimulatedSource:
         return self._cards.report()
 
     async def health(self, card: Card) -> HealthReading:
-        """What the file says of the card; one that it no longer has is lost."""
+        """The card's health as the file has it; a card that it no longer has is lost."""
         entry = self._cards.find(card.uuid)
         if entry is None:
             return HealthReading(healthy=False, reason="the card is no longer in the file", conclusive=True, lost=True)
         return entry.reading
 
     async def use(self, card: Card) -> CardUse:
-        """What the file says that the card is doing.
+        """The card's measurements as the file has them.
 
         Raises:
             DeviceError: the card is not in the file.
@@ -66,7 +66,7 @@ class SimulatedSource:
         return self._require(card).use
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """A direct link within a ``link_group``, else by NUMA node; None where these are not given."""
+        """A direct link within a ``link_group``, else by NUMA node; None if these are not given."""
         group_a, group_b = self._require(card_a).card.link_group, self._require(card_b).card.link_group
         if group_a and group_a == group_b:
             return LinkLevel.FABRIC

@@ -1,8 +1,8 @@
 """The messages between a worker and its parent: one line of JSON each, one answer per request. Pure.
 
 JSON into declared types, and no Python objects as ``multiprocessing`` sends: a library that writes over its worker's
-memory can send wrong values, but it cannot make the parent run code. A line has no framing of our own: ``readline`` of asyncio and of ``socket.makefile``
-bounds its length, and JSON has no raw line feed.
+memory can send wrong values, but it cannot make the parent run code. JSON has no raw line feed, so that the standard
+library's readers split the messages, and bound their length.
 """
 
 from __future__ import annotations

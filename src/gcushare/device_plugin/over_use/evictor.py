@@ -19,7 +19,7 @@ from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, N
 from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
 from gcushare.device_plugin.over_use.watch import OverUseWatch
-from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor
+from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, EvictionClient
@@ -70,7 +70,7 @@ class OverUseEvictor:
         rules: EvictionRules,
         watch: OverUseWatch,
         pod_use: PodMemoryMonitor,
-        looks: Looks,
+        looks: CardPolls,
         store: PodStore,
         client: EvictionClient,
         announcer: Announcer,

@@ -12,7 +12,7 @@ from gcushare.device_plugin.over_use.evictor import EvictionRules, OverUseEvicto
 from gcushare.device_plugin.over_use.notes import OverUseNotes
 from gcushare.device_plugin.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.device_plugin.over_use.watch import OverUseWatch
-from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor
+from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, EvictionClient, PodPatcher
 
@@ -34,18 +34,18 @@ class OverUseParts:
             self.evictor.look()
         self.notes.look()
 
-    async def follow(self, looks: Looks) -> None:
+    async def follow(self, looks: CardPolls) -> None:
         """Process every reading, until cancelled; run it if nothing else calls ``look``."""
         seen = 0
         while True:
-            seen = await looks.wait_look(seen)
+            seen = await looks.wait_poll(seen)
             self.look()
 
 
 def make_over_use(
     settings: OverUseSettings,
     pod_use: PodMemoryMonitor | None,
-    looks: Looks,
+    looks: CardPolls,
     store: PodStore,
     *,
     patcher: PodPatcher,

@@ -17,7 +17,7 @@ from gcushare.core.over_use.tracking import (
     gib_text,
 )
 from gcushare.core.requests import split_over_cards
-from gcushare.device_plugin.pods.memory_use import Looks, PodMemoryMonitor, granted_bytes
+from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor, granted_bytes
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer
@@ -34,7 +34,7 @@ class OverUseWatch:
         self,
         tracker: OverUseTracker,
         pod_use: PodMemoryMonitor,
-        looks: Looks,
+        looks: CardPolls,
         store: PodStore,
         announcer: Announcer,
         *,

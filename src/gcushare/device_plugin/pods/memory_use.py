@@ -42,13 +42,13 @@ class PodUse:
     utilization: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
 
-class Looks(Protocol):
+class CardPolls(Protocol):
     """The last poll of the cards."""
 
     @property
     def snapshot(self) -> CardsSnapshot: ...
 
-    async def wait_look(self, after: int = 0) -> int: ...
+    async def wait_poll(self, after: int = 0) -> int: ...
 
 
 def divide_use(
@@ -105,7 +105,7 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
 class PodMemoryMonitor:
     """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll."""
 
-    def __init__(self, looks: Looks, store: PodStore, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
+    def __init__(self, looks: CardPolls, store: PodStore, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
         self._looks = looks
         self._store = store
         self._owners = owners
@@ -127,7 +127,7 @@ class PodMemoryMonitor:
         """Find the processes after each poll of the cards, until cancelled; ``on_refresh`` is called each time."""
         looks = 0
         while True:
-            looks = await self._looks.wait_look(looks)
+            looks = await self._looks.wait_poll(looks)
             await self.refresh()
             on_refresh()
 

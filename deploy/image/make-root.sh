@@ -24,8 +24,10 @@ executable=$("$python" -c 'import os, sys; print(os.path.realpath(sys.executable
 library=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 version=$("$python" -c 'import sysconfig; print(sysconfig.get_python_version())')
 target=$root/usr/local/lib/python$version
+# Debian's own Python looks for packages in dist-packages, all others in site-packages.
+installed=$target/$("$python" -c 'import os, site; print(os.path.basename(site.getsitepackages(["/usr/local"])[-1]))')
 
-mkdir -p "$root/usr/local/bin" "$target/site-packages" "$root/etc" "$root/tmp" "$root/var/log" "$root/proc" "$root/sys" "$root/dev"
+mkdir -p "$root/usr/local/bin" "$installed" "$root/etc" "$root/tmp" "$root/var/log" "$root/proc" "$root/sys" "$root/dev"
 chmod 1777 "$root/tmp"
 cp "$executable" "$root/usr/local/bin/python$version"
 ln -s "python$version" "$root/usr/local/bin/python3"
@@ -40,10 +42,10 @@ echo "python $version from $library"
     --exclude='_tkinter*' --exclude='_test*' --exclude='xxlimited*' --exclude='*.a' .) | tar -xf - -C "$target"
 (cd "$packages" && tar -cf - \
     --exclude='__pycache__' --exclude='*.pyi' --exclude='*.pyx' --exclude='*.pxd' --exclude='*.proto' \
-    --exclude='./bin' .) | tar -xf - -C "$target/site-packages"
+    --exclude='./bin' .) | tar -xf - -C "$installed"
 
 # The console scripts, as the package declares them; written here because pip's name the build's interpreter.
-"$python" - "$target/site-packages" "$root/usr/local/bin" <<'PYTHON'
+"$python" - "$installed" "$root/usr/local/bin" <<'PYTHON'
 import importlib.metadata
 import pathlib
 import sys
@@ -94,5 +96,7 @@ printf 'passwd: files\ngroup: files\nhosts: files dns\n' >"$root/etc/nsswitch.co
 # Compiled once, and found valid by their contents: a read-only image cannot compile at start.
 "$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$root" -p / "$target" ||
     fail "a module does not compile"
+"$root/usr/local/bin/python3" -I -B -c 'import gcushare' ||
+    fail "the Python of $executable does not find the package gcushare in $installed: give another --python-image"
 find "$root" -depth -exec touch -h -d "@$epoch" {} +
 du -sk "$root" | sed 's/[[:space:]].*$/ KiB/'

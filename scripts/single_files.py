@@ -5,8 +5,9 @@
     python -m scripts.single_files OUT --packages DIR      of packages that are installed in DIR already
 
 Each file is a zip archive that Python starts (shiv): it unpacks itself once below ~/.shiv and needs nothing but Python.
-Of its libraries msgspec and aiohttp are compiled; their files carry Python's and the machine's names, so that those for
-several lie side by side. What only the programs of a cluster need is not in it: no gRPC, no vendor's library.
+An older Python prints what it needs instead, in one line, and unpacks nothing. Of its libraries msgspec and aiohttp are
+compiled; their files carry Python's and the machine's names, so that those for several lie side by side. What only the
+programs of a cluster need is not in it: no gRPC, no vendor's library.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 COMMANDS = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
 LIBRARIES = ("aiohttp", "click", "msgspec", "prometheus_client", "rich", "ruamel.yaml")
 """What the commands import; the rest of the project's dependencies is for programs in the cluster."""
@@ -30,6 +34,17 @@ RELEASED = tuple(
     for python in ("3.11", "3.12", "3.13", "3.14")
     for platform in ("manylinux2014_x86_64", "manylinux2014_aarch64", "macosx_11_0_arm64")
 )
+CHECK = """\
+import sys
+if "%d.%d" % sys.version_info[:2] not in {pythons!r}:
+    sys.stderr.write(
+        "error: {command} needs Python {listed}, and %s is %d.%d: start it as 'python{newest} {command}' if that is "
+        "installed, or take the release's gcushare-linux-amd64 or gcushare-linux-arm64, which need no Python\\n"
+        % ((sys.executable,) + sys.version_info[:2])
+    )
+    sys.exit(1)
+"""
+"""What an archive runs first. Python 2.7 and every Python 3 read it."""
 
 
 def main() -> int:
@@ -42,8 +57,9 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="single-files-") as folder:
         packages = given.packages or install_packages(Path(folder), every=given.all)
+        pythons = sorted({python for python, _ in RELEASED}) if given.all else [RUNNING]
         for command in COMMANDS:
-            print(build(command, packages, given.out))  # noqa: T201 - what a builder says is what it made
+            print(build(command, packages, given.out, pythons))  # noqa: T201 - what a builder says is what it made
     return 0
 
 
@@ -70,17 +86,31 @@ def pinned() -> list[str]:
     return [each for each in wanted if re.split(r"[=<>~! ]", each)[0] in LIBRARIES]
 
 
-def build(command: str, packages: Path, out: Path) -> Path:
-    """Build one file."""
+def build(command: str, packages: Path, out: Path, pythons: Sequence[str] = (RUNNING,)) -> Path:
+    """Build one file; ``pythons`` are the versions that it has compiled libraries for, oldest first."""
     target = out / command
-    words = ["--site-packages", str(packages), "--console-script", command, "--python", "/usr/bin/env python3"]
+    words = ["--site-packages", str(packages), "--console-script", command]
     environ = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "1735689600")}
     shiv = Path(sys.executable).with_name("shiv")
     subprocess.run(
         [str(shiv), *words, "--compressed", "--reproducible", "--output-file", str(target)], check=True, env=environ
     )
+    listed = pythons[0] if len(pythons) == 1 else f"{pythons[0]} to {pythons[-1]}"
+    check = CHECK.format(command=command, pythons=tuple(pythons), listed=listed, newest=pythons[-1])
+    _put_first(target, check.encode())
     target.chmod(0o755)
     return target
+
+
+def _put_first(target: Path, code: bytes) -> None:
+    """Have an archive run this code before its own: shiv offers a place for code only after it has unpacked."""
+    with zipfile.ZipFile(target) as built:
+        entries = [(each, built.read(each)) for each in built.infolist()]
+    with target.open("wb") as file:
+        file.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(file, "w") as archive:
+            for entry, content in entries:
+                archive.writestr(entry, code + content if entry.filename == "__main__.py" else content)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ COMMANDS = (
 )
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 """What ``uname -m`` prints, by the name that images give the machine."""
-_LOADERS = {"amd64": "lib64/ld-linux-x86-64.so.2", "arm64": "lib/ld-linux-aarch64.so.1"}
+LOADERS = {"amd64": "lib64/ld-linux-x86-64.so.2", "arm64": "lib/ld-linux-aarch64.so.1"}
 _PACKAGES = re.compile(".*/(?:site|dist)-packages/(.*)")
 # Only programs of the cluster import these. uvloop is faster where thousands of answers a second count.
 _LEFT_OUT = re.compile(
@@ -79,9 +79,7 @@ def read_image(file: Path) -> Image:
             for name in manifest["Layers"]:
                 _apply_layer(entries, _content(saved, name))
     except (tarfile.TarError, KeyError, IndexError, ValueError) as error:
-        raise SystemExit(
-            f"{file} is no saved image ({error!r}): save one with docker save or build-image.sh"
-        ) from error
+        raise SystemExit(f"{file} is no saved image: docker save or build-image.sh writes one") from error
     if machine not in MACHINES:
         raise SystemExit(f"{file} is an image for {machine!r}; executables are made for {', '.join(MACHINES)}")
     return Image(machine, entries)
@@ -116,7 +114,7 @@ def build(image: Image, out: Path) -> Path:
     """Write the executable of an image's machine."""
     chosen = {path: each for path, each in sorted(image.entries.items()) if is_needed(path)}
     missing = [each for each in (*COMMANDS, "gcushare") if f"usr/local/bin/{each}" not in chosen]
-    loader = _LOADERS[image.machine]
+    loader = LOADERS[image.machine]
     if missing or loader not in chosen:
         wanted = ", ".join(missing) or loader
         raise SystemExit(f"the image lacks {wanted}: give a saved image of gcushare-scheduler-extender")

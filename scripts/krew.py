@@ -1,11 +1,13 @@
 """Write the krew manifests of the inspect commands: python -m scripts.krew OUT BASE-URL FILES-DIR.
 
-Each names the release's archive of the single file at BASE-URL with its checksum; the archive is written beside it.
+Each names the release's archives at BASE-URL with their checksums; the archives are written beside it. On Linux an
+archive holds the executable of the machine, if FILES-DIR has it, else the single file, as on macOS.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import io
 import sys
@@ -28,7 +30,7 @@ spec:
     Shows nodes whose {word} cards are shared by memory: how much of each card is granted, to which pods, and how
     much is used. 'explain POD' says why a pod has no card; 'top' compares what is granted with what is used.
   caveats: |
-    Needs Python 3.11 to 3.14 on the PATH, as python3.
+    {caveats}
   platforms:
 {platforms}"""
 _PLATFORM = """\
@@ -57,22 +59,40 @@ def main() -> int:
 
 
 def write(command: str, out: Path, base: str, files: Path) -> Path:
-    """Write one command's archive and manifest; krew's names for kubectl's plugins have dashes."""
-    archive = out / f"{command}_{__version__}.tar.gz"
-    with tarfile.open(archive, "w:gz") as made:
-        content = (files / command).read_bytes()
-        entry = tarfile.TarInfo(command)
-        entry.size, entry.mode = len(content), 0o755
-        made.addfile(entry, io.BytesIO(content))
-    facts = {"base": base, "archive": archive.name, "command": command}
-    facts["sha256"] = hashlib.sha256(archive.read_bytes()).hexdigest()
-    platforms = "".join(_PLATFORM.format(os=os, arch=arch, **facts) for os, arch in _PLATFORMS)
+    """Write one command's archives and manifest; krew's names for kubectl's plugins have dashes.
+
+    krew starts the file by a link that has the command's name, so the executable needs no other name.
+    """
+    platforms, python_on = "", []
+    for os, arch in _PLATFORMS:
+        file = files / f"gcushare-{os}-{arch}"
+        if not file.exists():
+            file = files / command
+            python_on.append({"linux": "Linux", "darwin": "macOS"}[os])
+        archive = _pack(file, out)
+        facts = {"base": base, "archive": archive.name, "command": file.name}
+        facts["sha256"] = hashlib.sha256(archive.read_bytes()).hexdigest()
+        platforms += _PLATFORM.format(os=os, arch=arch, **facts)
     name = command.removeprefix("kubectl-")
     manifest = out / f"{name}.yaml"
-    home = base.partition("/releases/")[0]
-    word = "GCU" if name.endswith("gcushare") else "GPU"
-    manifest.write_text(_MANIFEST.format(name=name, version=__version__, home=home, word=word, platforms=platforms))
+    described = {
+        "home": base.partition("/releases/")[0],
+        "word": "GCU" if name.endswith("gcushare") else "GPU",
+        "caveats": f"On {' and '.join(dict.fromkeys(python_on))} it needs Python 3.11 to 3.14 on the PATH, as python3.",
+    }
+    manifest.write_text(_MANIFEST.format(name=name, version=__version__, platforms=platforms, **described))
     return manifest
+
+
+def _pack(file: Path, out: Path) -> Path:
+    archive = out / f"{file.name}_{__version__}.tar.gz"
+    # Both commands name the archive of an executable: the second time the same bytes must come out.
+    with gzip.GzipFile(archive, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as made:
+        content = file.read_bytes()
+        entry = tarfile.TarInfo(file.name)
+        entry.size, entry.mode = len(content), 0o755
+        made.addfile(entry, io.BytesIO(content))
+    return archive
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
     python -m scripts.packages OUT [--images DIR] [--single-files DIR]
 
 Writes gcushare-device-plugin_VERSION.tar.gz and gcushare-scheduler-extender_VERSION.tar.gz. In each: build-image.sh,
-deploy.sh, delete.sh and what they need, the chart, the examples, and the sources that an image is built from; where
-they are given, the image (``images/NAME.tar``) and the single files of the inspect commands too. The extender's package
-also has the plain files of gpushare's own instructions, which name the images of both packages.
+deploy.sh, delete.sh and what they need, the chart, the examples, the sources that an image is built from, and a script
+for each program that runs it from the image. If they are given, the image (``images/NAME.tar``), the single files of
+the inspect commands and the executables are in it too. The extender's package also has the plain files of gpushare's
+own instructions, which name the images of both packages.
 """
 
 from __future__ import annotations
@@ -27,24 +28,9 @@ SHARED = ("deploy/lib", "deploy/image", "src/gcushare", "pyproject.toml", "const
 """What the scripts look for beside themselves: three levels up is the root that an image is built from."""
 PLAIN_FILES = ROOT / "deploy/manifests/gpushare"
 INSPECT = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
-_PROGRAMS = {
-    "gcushare-device-plugin": ("gcushare-device-plugin",),
-    "gcushare-scheduler-extender": ("gcushare-scheduler-extender", "gcushare-config-manager"),
-}
 _LEFT_OUT = ("__pycache__", ".loaded")
-_PROGRAM = """\
-#!/bin/sh
-# {name}, out of the image of this package: for --version, and for what else needs no cluster.
-here=$(cd "$(dirname "$0")" && pwd)
-case "$*" in --version) echo "{name} {version}"; exit 0 ;; esac
-for tool in docker podman nerdctl; do
-    command -v "$tool" >/dev/null 2>&1 || continue
-    exec "$tool" run --rm "${{GCUSHARE_REPOSITORY:-{repository}}}/{image}:${{GCUSHARE_TAG:-{tag}}}" {name} "$@"
-done
-echo "error: no docker, podman or nerdctl is here to run {name} from its image" >&2
-echo "what to do: load $here/images/{image}.tar on a machine that has one, or see {name} --help in the pod" >&2
-exit 1
-"""
+_FROM_IMAGE = "from-image"
+"""The folder of the inspect commands that run from the image: beside the scripts are those of the single files."""
 
 
 def main() -> int:
@@ -52,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="directory of the packages")
     parser.add_argument("--images", type=Path, help="directory with NAME.tar of each image")
-    parser.add_argument("--single-files", type=Path, help="directory with the single files of the inspect commands")
+    parser.add_argument("--single-files", type=Path, help="directory with the single files, and the executables")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     for name in PACKAGES:
@@ -87,18 +73,40 @@ def pack(name: str, out: Path, images: Path | None, single_files: Path | None) -
         for each in SHARED:
             for path in files_of(ROOT / each):
                 add(path, f"source/{path.relative_to(ROOT)}")
-        for program in _PROGRAMS[name]:
-            names = {"image": name, "repository": image_value(name, "repository"), "tag": image_tag(name)}
-            write(_PROGRAM.format(name=program, version=__version__, **names), program)
+        for program, at in programs_of(name):
+            write(image_command(program, name), at)
         if images is not None:
             add(images / f"{name}.tar", f"images/{name}.tar")
         if name == "gcushare-scheduler-extender":
             for path in files_of(PLAIN_FILES):
                 write(with_image_names(path.read_text()), f"gpushare/{path.relative_to(PLAIN_FILES)}", mode=0o644)
         if single_files is not None and name == "gcushare-scheduler-extender":
-            for each in INSPECT:
+            for each in (*INSPECT, *(file.name for file in sorted(single_files.glob("gcushare-linux-*")))):
                 add(single_files / each, each)
     return target
+
+
+def programs_of(name: str) -> Iterator[tuple[str, str]]:
+    """The programs of a package's image that have a script, each with the script's place in the package."""
+    yield name, name
+    if name == "gcushare-scheduler-extender":
+        yield "gcushare-config-manager", "gcushare-config-manager"
+        for each in INSPECT:
+            yield each, f"{_FROM_IMAGE}/{each}"
+
+
+def image_command(program: str, name: str) -> str:
+    """The script that runs a program from a package's image."""
+    facts = {
+        "name": program,
+        "shown": program.replace("kubectl-inspect-", "kubectl inspect "),
+        "version": __version__,
+        "image": name,
+        "repository": image_value(name, "repository"),
+        "tag": image_tag(name),
+    }
+    text = Path(__file__).with_name("image_command.sh").read_text()
+    return re.sub("@([a-z]+)@", lambda found: facts[found[1]], text)
 
 
 def image_value(name: str, key: str) -> str:

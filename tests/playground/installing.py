@@ -1,16 +1,53 @@
-"""This project and its libraries in a folder, as pip would put them there, without a registry."""
+"""This project and its libraries in a folder, as pip would put them there, and as an image; without a registry."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import io
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.charts import ROOT
+from tests.charts import DEPLOY, ROOT
+
+EPOCH = 1_700_000_000
+"""The time that the image's files have."""
+
+
+def build_image(folder: Path) -> None:
+    """Make the root of the images in ``root``, by the same script as the Dockerfile."""
+    packages = install(folder, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    environment = {**os.environ, "PYTHON": sys.executable}
+    words = ["sh", str(DEPLOY / "image/make-root.sh"), str(packages), str(folder / "root"), str(EPOCH)]
+    subprocess.run(words, env=environment, check=True, timeout=120)
+
+
+def save_image(root: Path, file: Path, machine: str) -> None:
+    """Write a root as ``docker save`` would write the image."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as archive:
+        archive.add(root, ".")
+    write_saved_image(file, machine, [layer.getvalue()])
+
+
+def write_saved_image(file: Path, machine: str, layers: Iterable[bytes]) -> None:
+    """Write layers, lowest first, as ``docker save`` would."""
+    parts = {f"{number}/layer.tar": layer for number, layer in enumerate(layers)}
+    manifest = [{"Config": "config.json", "RepoTags": ["registry.local/image:v1"], "Layers": list(parts)}]
+    parts["config.json"] = json.dumps({"architecture": machine}).encode()
+    parts["manifest.json"] = json.dumps(manifest).encode()
+    with tarfile.open(file, "w") as archive:
+        for name, content in parts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def install(folder: Path, dependencies: Iterable[str]) -> Path:

@@ -11,20 +11,18 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from gcushare._version import __version__
 from tests.charts import DEPLOY, EXTENDER_PACKAGE, PLUGIN_PACKAGE, ROOT
-from tests.playground.installing import install
+from tests.playground.installing import EPOCH, build_image
 from tests.sharing import build_once
 
 pytestmark = pytest.mark.slow
 
 DOCKERFILE = DEPLOY / "image/Dockerfile"
-EPOCH = 1_700_000_000
 MANUAL_SIZE_MB = 130
 """Of the extender's image, the smaller of the manual's two; ours have the same contents."""
 PROGRAMS = ("gcushare-device-plugin", "gcushare-scheduler-extender", "gcushare-config-manager")
@@ -77,13 +75,6 @@ def test_the_extender_does_not_run_as_root() -> None:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of the images, from this environment's packages."""
     return build_once(tmp_path_factory, "image", build_image) / "root"
-
-
-def build_image(folder: Path) -> None:
-    packages = install(folder, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
-    environment = {**os.environ, "PYTHON": sys.executable}
-    words = ["sh", str(DEPLOY / "image/make-root.sh"), str(packages), str(folder / "root"), str(EPOCH)]
-    subprocess.run(words, env=environment, check=True, timeout=120)
 
 
 def inside(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -62,6 +62,21 @@ def test_each_platform_names_the_archive_with_its_checksum_and_the_file_in_it(
         assert (entry.name, entry.mode, file.read()) == (command, 0o755, CONTENT)
 
 
+def test_on_linux_both_commands_take_the_executable_of_the_machine(tmp_path: Path) -> None:
+    for name in (*single_files.COMMANDS, "gcushare-linux-amd64", "gcushare-linux-arm64"):
+        (tmp_path / name).write_bytes(CONTENT)
+    written = [krew.write(each, tmp_path, BASE, tmp_path) for each in single_files.COMMANDS]
+    for command, file in zip(single_files.COMMANDS, written, strict=True):
+        found = load_yaml(file.read_text(), "manifest", limit_bytes=1 << 20)
+        assert isinstance(found, dict)
+        spec = found["spec"]
+        assert [each["bin"] for each in spec["platforms"]] == ["gcushare-linux-amd64", "gcushare-linux-arm64", command]
+        assert spec["caveats"] == "On macOS it needs Python 3.11 to 3.14 on the PATH, as python3.\n"
+        for each in spec["platforms"]:
+            archive = tmp_path / each["uri"].removeprefix(f"{BASE}/")
+            assert hashlib.sha256(archive.read_bytes()).hexdigest() == each["sha256"]
+
+
 def test_its_platforms_are_those_that_single_files_are_built_for(manifest: dict[str, Any]) -> None:
     labels = {
         (each["selector"]["matchLabels"]["os"], each["selector"]["matchLabels"]["arch"])

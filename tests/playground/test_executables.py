@@ -1,0 +1,210 @@
+"""The commands with a Python of their own, and the scripts that run them from the image: on a machine without Python.
+
+Both carry the C library too, so that a root with nothing but busybox stands for every older distribution.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from scripts import executables, packages
+
+from gcushare._version import __version__
+from tests.playground.deploy_rig import started_site
+from tests.playground.installing import build_image, save_image
+from tests.sharing import build_once
+from tests.unit.apiserver_objects import node
+
+pytestmark = pytest.mark.slow
+
+MACHINE = {machine: name for name, machine in executables.MACHINES.items()}.get(platform.machine(), "amd64")
+EXTENDER = "gcushare-scheduler-extender"
+BUSYBOX = shutil.which("busybox") or ""
+CHROOT = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
+TOOLS = "sh tail gzip tar id uname mkdir rm mv dirname readlink tr sed find sort sha256sum cut grep"
+"""What the scripts call."""
+SHOWN = {name: name.replace("kubectl-inspect-", "kubectl inspect ") for name in executables.COMMANDS[:2]}
+UNIT = "[Service]\nExecStart=/usr/bin/kube-scheduler --kubeconfig=/etc/kubernetes/scheduler.conf\n"
+
+
+def build_files(folder: Path) -> None:
+    build_image(folder)
+    (folder / "images").mkdir()
+    saved = folder / "images" / f"{EXTENDER}.tar"
+    save_image(folder / "root", saved, MACHINE)
+    executables.build(executables.read_image(saved), folder)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the saved image, in ``images``, and the executable."""
+    return build_once(tmp_path_factory, "executables", build_files)
+
+
+@pytest.fixture
+def executable(built: Path) -> Path:
+    return built / f"gcushare-linux-{MACHINE}"
+
+
+@pytest.fixture
+def from_image(built: Path, tmp_path: Path) -> Path:
+    """A package with the script of the config manager, and without an image."""
+    return put_script(tmp_path / "package", "gcushare-config-manager")
+
+
+def put_script(folder: Path, program: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    script = folder / program
+    script.write_text(packages.image_command(program, EXTENDER))
+    script.chmod(0o755)
+    return script
+
+
+def run(*words: str | Path, cache: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run something without a Python on its PATH; an executable adds the usual folders of a host itself."""
+    given = {"PATH": "/nonexistent", "GCUSHARE_CACHE": str(cache)} | environ
+    return subprocess.run(words, env=given, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("command", list(SHOWN))
+def test_under_the_name_of_a_command_it_is_that_command(executable: Path, command: str, tmp_path: Path) -> None:
+    # krew's links have an underscore.
+    for name in (command, command.replace("inspect-", "inspect_")):
+        (tmp_path / name).symlink_to(executable)
+        done = run(tmp_path / name, "--version", cache=tmp_path / "cache")
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{SHOWN[command]} {__version__}\n", "")
+
+
+def test_else_the_first_word_may_be_the_command(executable: Path, tmp_path: Path) -> None:
+    done = run(executable, "gcushare-config-manager", "--version", cache=tmp_path)
+    assert (done.stdout, done.stderr) == (f"gcushare-config-manager {__version__}\n", "")
+    done = run(executable, "--version", cache=tmp_path)
+    assert (done.stdout, done.stderr) == (f"gcushare {__version__}\n", "")
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not CHROOT or not BUSYBOX or b"ld-linux" in Path(BUSYBOX).read_bytes()[:4096],
+    reason="a root with nothing but busybox needs root, chroot and a static busybox: apt-get install busybox-static",
+)
+@pytest.mark.parametrize("with_image", [False, True], ids=["executable", "script with the image"])
+def test_it_needs_no_python_and_no_c_library_of_the_host(built: Path, tmp_path: Path, with_image: bool) -> None:
+    (tmp_path / "bin").mkdir()
+    shutil.copy(BUSYBOX, tmp_path / "bin/busybox")
+    for tool in TOOLS.split():
+        (tmp_path / "bin" / tool).symlink_to("busybox")
+    if with_image:
+        put_script(tmp_path / "package", "kubectl-inspect-gcushare")
+        shutil.copytree(built / "images", tmp_path / "package/images")
+    else:
+        (tmp_path / "package").mkdir()
+        shutil.copy(built / f"gcushare-linux-{MACHINE}", tmp_path / "package/kubectl-inspect-gcushare")
+    program = ["/bin/sh", "/package/kubectl-inspect-gcushare"]
+    environ = {"PATH": "/bin", "HOME": "/"}
+    done = subprocess.run(
+        [CHROOT, tmp_path, *program, "--kubeconfig", "/none"], env=environ, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert done.stderr.startswith("error: no kubeconfig found at '/none'")
+
+
+async def test_the_executable_shows_a_cluster(executable: Path, tmp_path: Path) -> None:
+    async with started_site(tmp_path) as site:
+        site.server.registry.put(node("n1", capacity={"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "1"}))
+        shown = await site.run(executable, "kubectl-inspect-gcushare", GCUSHARE_CACHE=str(tmp_path / "cache"))
+        assert shown.code == 0, shown
+        assert re.search(r"^n1 .* 0/32 ", shown.out, re.MULTILINE), shown
+
+
+def config_manager(program: list[str | Path], folder: Path, **environ: str) -> None:
+    """Change the unit of a systemd scheduler, and put it back."""
+    unit = folder / "kube-scheduler.service"
+    unit.write_text(UNIT)
+    place = ["--unit", str(unit), "--files-dir", str(folder), "--kubernetes-dir", str(folder)]
+    extender = ["--extender-url", "http://192.0.2.1:32766", "--scheduler-version", "v1.23.1"]
+    applied = run(*program, "apply", *place, *extender, cache=folder / "cache", **environ)
+    assert applied.returncode == 0, applied
+    assert f"--config={folder}/scheduler-extender-config-v1.23+.yaml" in unit.read_text()
+    recovered = run(*program, "recover", *place, cache=folder / "cache", **environ)
+    assert (recovered.returncode, unit.read_text()) == (0, UNIT), recovered
+
+
+def test_the_executable_configures_the_scheduler_of_a_systemd_master(executable: Path, tmp_path: Path) -> None:
+    config_manager([executable, "gcushare-config-manager"], tmp_path)
+
+
+def test_so_does_the_script_with_the_saved_image(built: Path, from_image: Path, tmp_path: Path) -> None:
+    shutil.copytree(built / "images", from_image.parent / "images")
+    config_manager([from_image], tmp_path, PATH=os.environ["PATH"])
+
+
+TOOL = """\
+#!/bin/sh
+# Has the image in IMAGE_FILE, as docker, podman and nerdctl, or as ctr.
+[ "$1" != --namespace ] || shift 2
+case "$*" in
+"image inspect "*) ;;
+"save --output "*) cp "$IMAGE_FILE" "$3" ;;
+"images ls --quiet") echo "$IMAGE" ;;
+"images export "*) cp "$IMAGE_FILE" "$3" ;;
+*) exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("tool", ["docker", "podman", "nerdctl", "ctr"])
+def test_without_a_saved_image_a_tool_gives_it(built: Path, from_image: Path, tmp_path: Path, tool: str) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / tool).write_text(TOOL)
+    (tools / tool).chmod(0o755)
+    image = f"{packages.image_value(EXTENDER, 'repository')}/{EXTENDER}:{packages.image_tag(EXTENDER)}"
+    environ = {"IMAGE_FILE": str(built / "images" / f"{EXTENDER}.tar"), "IMAGE": image, "GCUSHARE_IMAGE_TOOL": tool}
+    path = f"{tools}:{os.environ['PATH']}"
+    done = run(from_image, "status", "--help", cache=tmp_path / "cache", PATH=path, **environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: gcushare-config-manager status ")
+
+
+def test_without_any_image_it_says_what_helps(from_image: Path, tmp_path: Path) -> None:
+    done = run(from_image, "status", cache=tmp_path / "cache", PATH="/usr/bin:/bin", GCUSHARE_IMAGE_TOOL="no-tool")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"has the image {packages.image_value(EXTENDER, 'repository')}/{EXTENDER}:" in done.stderr
+    assert f"copy {EXTENDER}.tar into {from_image.parent}/images" in done.stderr
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_starts_at_the_same_time_unpack_one_copy(executable: Path, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        starts = [pool.submit(run, executable, "--version", cache=tmp_path) for _ in range(4)]
+    for each in starts:
+        assert (each.result().returncode, each.result().stderr) == (0, "")
+    (folder,) = tmp_path.iterdir()
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_files_of_another_user_are_not_started(executable: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    os.chown(cache, 65532, 65532)
+    done = run(executable, "--version", cache=cache)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error: the directory {cache} belongs to another user\nwhat to do: ")
+
+
+def test_a_file_for_another_machine_says_so(built: Path, tmp_path: Path) -> None:
+    other = next(name for name in executables.MACHINES if name != MACHINE)
+    image = executables.read_image(built / "images" / f"{EXTENDER}.tar")
+    own, wanted = executables.LOADERS[MACHINE], executables.LOADERS[other]
+    entries = {wanted if path == own else path: each for path, each in image.entries.items()}
+    file = executables.build(executables.Image(other, entries), tmp_path)
+    done = run(file, "--version", cache=tmp_path / "cache")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"this file is for {executables.MACHINES[other]}, and this machine is {platform.machine()}" in done.stderr

@@ -1,0 +1,80 @@
+"""What the executables are made of: the files of a saved image, layer over layer."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from scripts import executables
+
+from tests.playground.installing import write_saved_image
+
+
+def layer(*entries: tuple[str, bytes], links: dict[str, str] | None = None, compressed: bool = False) -> bytes:
+    """A layer with these files; a hard link is a name for a file of the layer."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz" if compressed else "w") as archive:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.LNKTYPE, target
+            archive.addfile(entry)
+    return file.getvalue()
+
+
+def contents(image: executables.Image) -> dict[str, bytes]:
+    return {path: content for path, (_, content) in image.entries.items()}
+
+
+def test_a_later_layer_replaces_and_removes_files_of_earlier_ones(tmp_path: Path) -> None:
+    lower = layer(("./a", b"1"), ("b", b"1"), ("gone/c", b"1"), ("gone/d", b"1"), ("gonetoo", b"1"))
+    upper = layer(("b", b"2"), (".wh.gone", b""), compressed=True)
+    write_saved_image(tmp_path / "image.tar", "arm64", [lower, upper])
+    image = executables.read_image(tmp_path / "image.tar")
+    assert (image.machine, contents(image)) == ("arm64", {"a": b"1", "b": b"2", "gonetoo": b"1"})
+
+
+def test_a_hard_link_is_a_file_of_its_own(tmp_path: Path) -> None:
+    write_saved_image(tmp_path / "image.tar", "amd64", [layer(("./a", b"1"), links={"./b": "./a"})])
+    assert contents(executables.read_image(tmp_path / "image.tar")) == {"a": b"1", "b": b"1"}
+
+
+def test_a_file_that_is_no_saved_image_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_bytes(b"an image")
+    with pytest.raises(SystemExit, match=r"image\.tar is no saved image: docker save or build-image\.sh writes one"):
+        executables.read_image(tmp_path / "image.tar")
+
+
+def test_an_image_of_another_machine_is_refused(tmp_path: Path) -> None:
+    write_saved_image(tmp_path / "image.tar", "riscv64", [layer(("a", b"1"))])
+    with pytest.raises(SystemExit, match="an image for 'riscv64'; executables are made for amd64, arm64"):
+        executables.read_image(tmp_path / "image.tar")
+
+
+def test_an_image_without_the_commands_is_refused(tmp_path: Path) -> None:
+    write_saved_image(tmp_path / "image.tar", "amd64", [layer(("usr/local/bin/gcushare", b"1"))])
+    with pytest.raises(SystemExit, match=r"the image lacks kubectl-inspect-gcushare, .*gcushare-scheduler-extender"):
+        executables.build(executables.read_image(tmp_path / "image.tar"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_needed"),
+    [
+        pytest.param("lib/x86_64-linux-gnu/libc.so.6", True, id="C library"),
+        pytest.param("usr/local/lib/python3.11/os.py", True, id="Python's library"),
+        pytest.param("usr/local/lib/python3.11/site-packages/gcushare/__init__.py", True, id="own package"),
+        pytest.param("usr/lib/python3.11/dist-packages/rich/table.py", True, id="Debian's folder"),
+        pytest.param("usr/local/lib/python3.11/site-packages/googly.py", True, id="a name that begins alike"),
+        pytest.param("usr/local/lib/python3.11/site-packages/grpc/_cython/cygrpc.so", False, id="gRPC"),
+        pytest.param("usr/local/lib/python3.11/site-packages/grpcio-1.0.dist-info/METADATA", False, id="gRPC's data"),
+        pytest.param("usr/local/lib/python3.11/site-packages/pynvml.py", False, id="NVML"),
+        pytest.param("etc/passwd", False, id="users"),
+    ],
+)
+def test_what_only_programs_of_the_cluster_load_is_left_out(path: str, is_needed: bool) -> None:
+    assert executables.is_needed(path) == is_needed

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,10 +58,25 @@ def test_a_package_has_its_chart_its_image_and_its_programs(carried: Path) -> No
     name = carried.name.rpartition("_")[0]
     assert (carried / f"{name}-chart" / "Chart.yaml").is_file()
     assert (carried / "images" / f"{name}.tar").read_bytes() == b"an image"
-    programs = [name] if name == PLUGIN else [name, "gcushare-config-manager"]
-    for program in programs:
-        done = run(f"./{program}", "--version", cwd=carried)
-        assert done.stdout == f"{program} {__version__}\n"
+    programs = dict(packages.programs_of(name))
+    assert programs[name] == name
+    for program, at in programs.items():
+        done = run(f"./{at}", "--version", cwd=carried)
+        assert done.stdout == f"{program.replace('kubectl-inspect-', 'kubectl inspect ')} {__version__}\n"
+
+
+def test_the_extenders_package_has_the_commands_for_machines_with_and_without_python(tmp_path: Path) -> None:
+    names = (*packages.INSPECT, "gcushare-linux-amd64", "gcushare-linux-arm64")
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode())
+    file = packages.pack(EXTENDER, tmp_path, None, tmp_path)
+    with tarfile.open(file) as archive:
+        for name in names:
+            content = archive.extractfile(f"{EXTENDER}_{__version__}/{name}")
+            assert content is not None
+            assert content.read() == name.encode()
+        listed = archive.getnames()
+    assert {f"{EXTENDER}_{__version__}/from-image/{name}" for name in packages.INSPECT} <= set(listed)
 
 
 def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:
@@ -152,6 +169,37 @@ def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, 
     )
     refused = run(files / command, "--kubeconfig", "/nowhere", cwd=tmp_path, PATH=path)
     assert (refused.returncode, "/nowhere" in refused.stderr) == (2, True), refused.stderr
+
+
+def old_pythons() -> list[Path]:
+    """Interpreters of this machine that are older than every released one: on the PATH, or beside the one that runs."""
+    names = [f"python3.{minor}" for minor in range(4, 11)] + ["python2.7", "python2"]
+    found = [Path(path) for path in map(shutil.which, names) if path and "shims" not in path]
+    beside = sorted(Path(sys.base_prefix).parent.glob("[23].*/bin/python"))
+    return found + [
+        path for path in beside if path.parents[1].name.startswith(("2.", *(f"3.{n}." for n in range(4, 11))))
+    ]
+
+
+@pytest.mark.skipif(not old_pythons(), reason="no older Python is here: install one, such as python3.9")
+def test_an_old_python_says_in_one_line_what_a_single_file_needs(files: Path, tmp_path: Path) -> None:
+    for python in old_pythons():
+        done = run(python, files / single_files.COMMANDS[0], "--version", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (1, ""), python
+        assert done.stderr.startswith(
+            f"error: {single_files.COMMANDS[0]} needs Python {single_files.RUNNING}, and {python} is "
+        )
+        assert done.stderr.endswith("gcushare-linux-amd64 or gcushare-linux-arm64, which need no Python\n")
+        assert done.stderr.count("\n") == 1
+    # Nothing was unpacked.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_check_of_a_single_file_is_read_by_every_python_3(files: Path) -> None:
+    with zipfile.ZipFile(files / single_files.COMMANDS[0]) as archive:
+        main = archive.read("__main__.py").decode()
+    assert main.index("sys.exit(1)") < main.index("import _bootstrap")
+    ast.parse(main, feature_version=(3, 0))
 
 
 def test_a_single_file_holds_no_library_of_the_cluster_side(files: Path) -> None:

@@ -69,6 +69,23 @@ def test_a_chart_has_the_projects_version(chart: Path) -> None:
     assert (about["version"], about["appVersion"]) == (__version__, __version__)
 
 
+def enums_of(schema: object) -> list[list[object]]:
+    """Every list of accepted values in a schema."""
+    if isinstance(schema, list):
+        return [enum for each in schema for enum in enums_of(each)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema["enum"]] if isinstance(schema.get("enum"), list) else []
+    return own + [enum for each in schema.values() for enum in enums_of(each)]
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_no_list_of_accepted_values_has_a_number_and_its_text(chart: Path) -> None:
+    # Helm 4 takes 1 and "1" for equal, and refuses a schema whose enum has both.
+    for enum in enums_of(json.loads((chart / "values.schema.json").read_text())):
+        assert len({str(each) for each in enum}) == len(enum), enum
+
+
 def test_the_umbrella_holds_the_charts_themselves() -> None:
     about = load_yaml((UMBRELLA_CHART / "Chart.yaml").read_text())
     linked = {path.name: path.resolve() for path in (UMBRELLA_CHART / "charts").iterdir()}

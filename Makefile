@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The tests start some hundred commands; compiling the programs again for each of them costs as much as what they do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow test-deep soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files package release-check clean
+.PHONY: install demo test test-slow test-deep soak fuzz lint audit mutants format protos e2e bench-plugin bench-extender bench-packing docs vendors dashboards screenshots single-files executables package publish release-check clean
 
 install: $(VENV)/.installed
 
@@ -85,13 +85,22 @@ screenshots: install
 protos: install
 	$(BIN)/python -m grpc_tools.protoc --proto_path src --python_out src --pyi_out src $$(find src -name '*.proto')
 
-# Single executables of the inspect commands, for the Python and machine here; ARGS=--all for every one that is released.
+# Single files of the inspect commands, for the Python and machine here; ARGS=--all for every one that is released.
 single-files: install
 	$(BIN)/python -m scripts.single_files dist $(ARGS)
+
+# The commands with a Python of their own, out of the extender's saved images: one file for the machine of each.
+EXTENDER_IMAGE := deploy/gcushare-scheduler-extender/build-and-deploy/images/gcushare-scheduler-extender.tar
+executables: install
+	$(BIN)/python -m scripts.executables dist $(or $(IMAGE),$(EXTENDER_IMAGE))
 
 # The manual's two packages; IMAGES=DIR puts NAME.tar of each image into its own.
 package: single-files
 	$(BIN)/python -m scripts.packages dist --single-files dist $(if $(IMAGES),--images $(IMAGES))
+
+# Everything that clusters are installed from, to a registry: REGISTRY=registry.local/gcushare; ARGS=--help for the rest.
+publish: install
+	scripts/publish.sh --registry "$(REGISTRY)" --files-url "$(FILES_URL)" $(ARGS)
 
 # Every step of a release that needs no registry and no keys.
 release-check: install

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Have everything that names the images name another registry and path: change_repository.sh NEW [DIRECTORY]
+# Have everything that names the images name another registry and path: change_repository.sh NEW [DIRECTORY [TAG]]
 #
-# For forks and private registries: charts, scripts, plain manifests and documents say the same afterwards.
+# For forks and private registries: charts, scripts, plain manifests and documents say the same afterwards. With TAG charts
+# and plain manifests name that tag too, as those of a release do.
 set -euo pipefail
-new=${1:?change_repository.sh NEW [DIRECTORY], such as registry.local/gcushare}
+new=${1:?change_repository.sh NEW [DIRECTORY [TAG]], such as registry.local/gcushare}
+tag=${3:-}
 cd "${2:-$(dirname "${BASH_SOURCE[0]}")/..}"
 values=deploy/gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart/values.yaml
 old=$(sed -n 's/^  repository: *//p' "$values" | head -n 1)
@@ -11,7 +13,13 @@ old=$(sed -n 's/^  repository: *//p' "$values" | head -n 1)
 case $new in
 *[!a-zA-Z0-9./:_-]* | "") echo "error: '$new' is no registry and path, such as registry.local/gcushare" >&2; exit 2 ;;
 esac
+case $tag in *[!a-zA-Z0-9._-]*) echo "error: '$tag' is no tag, such as v0.1.0" >&2; exit 2 ;; esac
 grep -rlF --exclude-dir=.git --exclude-dir=.venv -- "$old" deploy docs README.md README.zh-CN.md 2>/dev/null | while read -r file; do
     [ -L "$file" ] || sed -i "s#$(printf '%s' "$old" | sed 's/[.]/\\./g')#$new#g" "$file"
 done
-echo "images are at $new"
+if [ -n "$tag" ]; then
+    sed -i "s/^  tag: .*/  tag: \"$tag\"/" deploy/*/build-and-deploy/*-chart/values.yaml
+    find deploy/manifests -name '*.yaml' -exec \
+        sed -i "s#\($(printf '%s' "$new" | sed 's/[.]/\\./g')/gcushare-[a-z-]*\):[A-Za-z0-9._-]*#\1:$tag#" {} +
+fi
+echo "images are at $new${tag:+, with the tag $tag}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Play every step of a release that needs neither a registry of images nor keys, into a directory that is thrown away.
 # What .github/workflows/release.yml does besides cannot be tried here: images for another machine than this one,
-# pushing images and charts, signatures, the release itself.
+# signatures, the release itself. Pushing is tried by tests/playground/test_publish.py, with a registry on this machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=.venv/bin
@@ -59,6 +59,9 @@ else
         container=$($BUILDAH from --pull-never "localhost/$name:here")
         $BUILDAH run --isolation chroot "$container" -- "$name" --version
     done
+    step "executable, for this machine"
+    $bin/python -m scripts.executables "$out/files" "$out/gcushare-scheduler-extender.tar"
+    env -i GCUSHARE_CACHE="$out/cache" "$out"/files/gcushare-linux-* kubectl-inspect-gcushare --version
 fi
 # What could not be made here is not there.
 made=()

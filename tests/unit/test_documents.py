@@ -206,7 +206,8 @@ def flags_of_the_scripts() -> frozenset[str]:
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_every_variable_exists(name: str) -> None:
     settings = set(re.findall(r"env:\s+([A-Z_]+)", guide("cli-reference.md").text))
-    scripts = set(VARIABLE.findall(" ".join(path.read_text() for path in (ROOT / "deploy").rglob("*.sh"))))
+    texts = (path.read_text() for folder in ("deploy", "scripts") for path in (ROOT / folder).rglob("*.sh"))
+    scripts = set(VARIABLE.findall(" ".join(texts)))
     known = strings_of_the_programs() | settings | scripts
     # A word that ends in an underscore stands for every variable that begins so.
     families = {word for word in VARIABLE.findall(guide(name).text) if word.endswith("_")}

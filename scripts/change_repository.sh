@@ -18,8 +18,9 @@ grep -rlF --exclude-dir=.git --exclude-dir=.venv -- "$old" deploy docs README.md
     [ -L "$file" ] || sed -i "s#$(printf '%s' "$old" | sed 's/[.]/\\./g')#$new#g" "$file"
 done
 if [ -n "$tag" ]; then
-    sed -i "s/^  tag: .*/  tag: \"$tag\"/" deploy/*/build-and-deploy/*-chart/values.yaml
-    find deploy/manifests -name '*.yaml' -exec \
-        sed -i "s#\($(printf '%s' "$new" | sed 's/[.]/\\./g')/gcushare-[a-z-]*\):[A-Za-z0-9._-]*#\1:$tag#" {} +
+    name=$(printf '%s' "$new" | sed 's/[.]/\\./g')
+    find deploy -name values.yaml -type f -exec \
+        sed -i "\\#^ *repository: $name\$#,/^ *tag:/ s/^\( *tag:\).*/\1 \"$tag\"/" {} +
+    find deploy/manifests -name '*.yaml' -exec sed -i "s#\($name/gcushare-[a-z-]*\):[A-Za-z0-9._-]*#\1:$tag#" {} +
 fi
 echo "images are at $new${tag:+, with the tag $tag}"

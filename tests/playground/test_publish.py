@@ -137,7 +137,8 @@ def test_one_command_brings_everything_to_a_registry(
 
 def check_files(out: Path, where: str, images: set[str]) -> None:
     """Every file of a release is there, has its checksum, and names the images that were pushed."""
-    sums = dict(reversed(line.split(maxsplit=1)) for line in (out / "SHA256SUMS").read_text().splitlines())
+    lines = (line.split(maxsplit=1) for line in (out / "SHA256SUMS").read_text().splitlines())
+    sums = {name: checksum for checksum, name in lines}
     files = {path.name for path in out.iterdir()} - {"SHA256SUMS"}
     assert sums == {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in files}
     plain = {"gcushare-enflame.yaml", "gcushare-aliyun.yaml", "device-plugin-ds.yaml", "gpushare-schd-extender.yaml"}

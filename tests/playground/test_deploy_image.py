@@ -77,6 +77,15 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_once(tmp_path_factory, "image", build_image) / "root"
 
 
+def is_debians_own(python: Path) -> bool:
+    """Whether this is Debian's Python, of the version that the packages here are compiled for."""
+    code = "import site, sys; print(sys.version_info[:2], site.getsitepackages()[-1])"
+    if not python.exists():
+        return False
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    return done.stdout.startswith(f"{sys.version_info[:2]} ") and done.stdout.endswith("/dist-packages\n")
+
+
 def inside(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run something in the image's root, as a user that is not root."""
     return subprocess.run(
@@ -94,6 +103,25 @@ def inside(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_programs_start_in_the_image(image: Path, program: str) -> None:
     done = inside(image, program, "--version")
     assert (done.stdout, done.stderr) == (f"{program} {__version__}\n", "")
+
+
+@needs_root
+@pytest.mark.skipif(
+    not is_debians_own(Path("/usr/bin/python3")),
+    reason="needs Debian's own Python of the version that runs here: apt-get install python3",
+)
+def test_they_start_in_an_image_with_the_python_of_debian(image: Path, tmp_path: Path) -> None:
+    words = [
+        "sh",
+        str(DEPLOY / "image/make-root.sh"),
+        str(image.parent / "packages"),
+        str(tmp_path / "root"),
+        str(EPOCH),
+    ]
+    subprocess.run(words, env={**os.environ, "PYTHON": "/usr/bin/python3"}, check=True, timeout=120)
+    for program in PROGRAMS:
+        done = inside(tmp_path / "root", program, "--version")
+        assert (done.stdout, done.stderr) == (f"{program} {__version__}\n", "")
 
 
 @needs_root
@@ -127,6 +155,18 @@ def test_the_image_is_dated_by_the_sources_and_compiled_without_dates(image: Pat
 def test_no_part_for_laptops_and_tests_is_in_the_image(image: Path) -> None:
     names = {path.name for path in (image / "usr/local/lib").glob("python3.*/site-packages/*")}
     assert not names & {"pytest", "mypy", "pip", "setuptools", "hypothesis"}
+
+
+def test_a_python_that_does_not_find_the_package_stops_the_build(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    (packages / "gcushare").mkdir(parents=True)
+    (packages / "gcushare/__init__.py").write_text("raise ImportError('not for this Python')\n")
+    (packages / "gcushare-1.dist-info").mkdir()
+    (packages / "gcushare-1.dist-info" / "METADATA").write_text("Name: gcushare\nVersion: 1\n")
+    words = ["sh", *map(str, (DEPLOY / "image/make-root.sh", packages, tmp_path / "root", EPOCH))]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "does not find the package gcushare" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_library_that_is_not_there_stops_the_build_by_its_name(tmp_path: Path) -> None:

@@ -128,7 +128,9 @@ def test_no_cards_are_a_state_too() -> None:
         pytest.param("", "f: the document is None; accepted: a map", id="empty"),
         pytest.param("cards: [", "f is neither YAML nor JSON", id="half written"),
         pytest.param("{}", "accepted: the key cards, or count and memory", id="neither form"),
-        pytest.param("{count: 2, memory: 1, cards: []}", "f: count is 2; accepted: either cards or count, not both", id="both"),
+        pytest.param(
+            "{count: 2, memory: 1, cards: []}", "f: count is 2; accepted: either cards or count, not both", id="both"
+        ),
         pytest.param("{count: 2, memroy: 1}", "f: key memroy is not known; accepted: driver, count", id="misspelt key"),
         pytest.param("{count: 2}", "f: cards[0].memory is None", id="no size"),
         pytest.param("{count: -1, memory: 1}", "f: count is -1; accepted: a whole number from 0", id="negative count"),

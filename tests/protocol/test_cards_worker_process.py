@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,11 +17,14 @@ from pathlib import Path
 import pytest
 
 from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.worker.messages import MAX_LINE_BYTES
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.core.errors import DeviceError
 from tests.manual_clock import ManualClock
 from tests.native.libraries import install_fake
 from tests.protocol.test_cards_worker import source_of, wait_for_end
+
+_PIDFD_GETFD = 438  # of every architecture: asm-generic/unistd.h
 
 
 def open_files() -> list[int]:
@@ -45,6 +50,23 @@ def descriptors_left(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def connection_of(pid: int) -> socket.socket:
+    """The worker's end of its socket; skip the test if this process may not have it."""
+    process = os.pidfd_open(pid)
+    try:
+        descriptor = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, process, 0, 0)
+    finally:
+        os.close(process)
+    if descriptor < 0:
+        pytest.skip("no descriptor of another process may be had here: run as root")
+    return socket.socket(fileno=descriptor)
+
+
+def write_all(connection: socket.socket, written: bytes) -> None:
+    with suppress(ConnectionError):  # the reader has enough and closes
+        connection.sendall(written)
+
+
 @pytest.mark.parametrize("left", [0, 2, 3, 4])
 def test_where_no_file_can_be_opened_no_process_is_started_and_no_file_stays_open(left: int) -> None:
     before = open_files()
@@ -63,6 +85,31 @@ async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
         assert "SIGKILL" in (await source.health(first)).reason
         assert (await source.health(second)).healthy
         assert source.worker_pid not in (killed, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        pytest.param(b"x" * (2 * MAX_LINE_BYTES), "chunk exceed the limit", id="no end of line"),
+        pytest.param(b'{"result":{"healthy":"perhaps"}}\n', "Expected `bool`", id="another type"),
+    ],
+)
+async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path, written: bytes, reason: str) -> None:
+    async with source_of(install_fake("efml", tmp_path), ManualClock()) as source:
+        first, second = (await source.list_cards()).cards
+        broken = source.worker_pid
+        assert broken is not None
+        with connection_of(broken) as connection:
+            os.kill(broken, signal.SIGSTOP)  # its own answer does not come between
+            writing = asyncio.create_task(asyncio.to_thread(write_all, connection, written), name="write")
+            reading = await source.health(first)
+            await writing
+        assert (reading.healthy, reading.conclusive) == (False, True)
+        assert "with an unreadable answer" in reading.reason
+        assert reason in reading.reason
+        await wait_for_end(broken)
+        assert (await source.health(second)).healthy
+        assert source.worker_pid not in (broken, None)
 
 
 async def test_signals_meant_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gcushare.core.fit_index import ChangeLog, FitIndex, Shape
-from gcushare.core.ledger import Ledger
+from gcushare.core.ledger import Ledger, describe_shortage
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import STRONGEST, CardRequest, CardSelection
@@ -76,6 +76,26 @@ def test_several_cards_are_the_most_preferred_ones_that_are_enough() -> None:
 
 def test_strongest_allows_every_card_and_takes_what_is_left() -> None:
     assert chosen(mixed((1, 80), (2, 141), (3, 80)), wants(asks(4), STRONGEST)) == [0]
+
+
+@pytest.mark.parametrize(
+    ("selection", "excludes"),
+    [
+        (None, False),
+        (CardSelection((STRONGEST,)), False),
+        (CardSelection((STRONGEST,), ("T4",)), True),
+        (CardSelection(("T4",)), True),
+        (CardSelection(avoid=("0",)), True),
+    ],
+)
+def test_only_a_pod_that_excludes_cards_is_explained_by_the_cards_that_it_allows(
+    selection: CardSelection | None, excludes: bool
+) -> None:
+    request = replace(asks(17), selection=selection)
+    assert request.excludes_cards is excludes
+    state = NodeState("n")
+    state.set_cards([card(0, 16, model="A100"), card(1, 16, model="T4")], GIB_UNIT)
+    assert ("among the cards that the pod allows" in describe_shortage(state, request)) is excludes
 
 
 def ranked(request: CardRequest, policy: str) -> list[str]:

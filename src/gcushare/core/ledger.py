@@ -285,7 +285,7 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
     if request.whole:
         noun = "card" if request.cards == 1 else "cards"
         allowed = sum(state.can_hold(request) for state in node.cards.values())
-        chosen = ", of those that the pod allows" if request.selection is not None else ""
+        chosen = ", of those that the pod allows" if request.excludes_cards else ""
         return (
             f"needs {request.cards} whole {noun} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
         )
@@ -298,7 +298,7 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         if request.cards == 1
         else f"needs {request.units} in each of {request.cards} cards"
     )
-    chosen = " among the cards that the pod allows" if request.selection is not None else ""
+    chosen = " among the cards that the pod allows" if request.excludes_cards else ""
     kept = sum(node.find_unplaced())
     more = f"; {kept} are kept free on each card for bound pods whose card is not known yet" if kept else ""
     return f"{wanted}{chosen}; {best}; total free {free} of {node.total}{more}"

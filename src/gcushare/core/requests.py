@@ -127,6 +127,11 @@ class CardRequest:
     selection: CardSelection | None = None
     whole_policy: str = CLOSE
 
+    @property
+    def excludes_cards(self) -> bool:
+        """Whether the pod's author excludes any card; one that only prefers some does not."""
+        return self.selection is not None and (bool(self.selection.avoid) or not self.selection.is_strongest)
+
     def allows(self, card: Card) -> bool:
         """Whether the pod's author allows this card."""
         return self.selection is None or self.selection.allows(card)

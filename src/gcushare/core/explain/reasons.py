@@ -322,7 +322,7 @@ class _Look:
         if not node.serves(request):
             return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
         if self.allowed < request.cards:
-            return Verdict.NOT_ALLOWED if request.selection is not None else Verdict.TOO_FEW
+            return Verdict.NOT_ALLOWED if request.excludes_cards else Verdict.TOO_FEW
         if self.large < request.cards:
             return Verdict.TOO_SMALL
         if self.usable < request.cards:

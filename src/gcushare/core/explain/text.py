@@ -12,7 +12,7 @@ from gcushare.core.requests import CardRequest
 def summarise(explanation: Explanation) -> str:
     """Say it in one line, the most important first, for an Event and the log."""
     parts = [describe_request(explanation.request)]
-    if explanation.request.selection is not None:
+    if explanation.request.excludes_cards:
         parts[0] += " among the cards that the pod allows"
     if explanation.asked is not None:
         parts.append(describe_asked(explanation.asked))

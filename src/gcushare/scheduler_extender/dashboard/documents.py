@@ -212,7 +212,7 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodMetadata) -> 
         units=request.units if request else 0,
         cards=request.cards if request else 1,
         whole=request.whole if request else False,
-        choosy=request is not None and request.selection is not None,
+        choosy=request is not None and request.excludes_cards,
         problem=waiting.problem if isinstance(waiting, RejectedRequest) else "",
         scheduler=note.scheduler,
         owner=note.owner,

@@ -134,7 +134,7 @@ class _Search:
         if not index.after_preemption:
             return PendingReason.NEVER
         # A choosy pod may use a part of the free units only: which, the sums cannot tell.
-        is_free = request.selection is None and any(each.fits_in_sum(request) for each in totals)
+        is_free = not request.excludes_cards and any(each.fits_in_sum(request) for each in totals)
         return PendingReason.FRAGMENTED if is_free else PendingReason.FULL
 
     def narrow(self, shape: Shape, asked: frozenset[str] | None, kept: frozenset[str]) -> PendingReason:

@@ -14,6 +14,7 @@ import msgspec
 from gcushare.cards.process_owners import find_pod_uid
 from gcushare.cards.simulated.file import parse_simulated_cards
 from gcushare.cards.worker.messages import ANSWER, REQUEST, Described, decode_answer
+from gcushare.claims_controller.app import NAMESPACE
 from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.support_bundle.object_shapes import PLAIN_INVENTORY, PLAIN_OVER_USE
@@ -47,6 +48,7 @@ from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.dra.slices import RESOURCE_SLICE
+from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
@@ -225,6 +227,18 @@ A_SLICE = {
         "devices": [{"name": "card-0", "attributes": {"index": {"int": 0}}, "capacity": {"memory": {"value": "16Gi"}}}],
     }
 }
+A_REQUEST = {
+    "name": "card",
+    "exactly": {"deviceClassName": "m", "count": 2, "capacity": {"requests": {"memory": "4Gi"}}},
+}
+A_TEMPLATE = {
+    "metadata": {"name": "gcu-memory-4", "namespace": "d", "uid": "u"},
+    "spec": {"spec": {"devices": {"requests": [A_REQUEST], "constraints": [{"distinctAttribute": "d/uuid"}]}}},
+}
+A_CLAIMING_POD = {
+    "metadata": {"name": "p", "namespace": "d", "uid": "u"},
+    "spec": {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "gcu-memory-4"}]},
+}
 A_PREPARED_DEVICE = {"request": "card", "device": "card-0", "index": 0, "memoryBytes": 1}
 A_CLAIMS_CHECKPOINT = {
     "version": 1,
@@ -237,6 +251,9 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     CLAIMS_CHECKPOINT: encoded(A_CLAIMS_CHECKPOINT),
     RESOURCE_CLAIM: encoded(A_CLAIM),
     RESOURCE_SLICE: encoded(A_SLICE),
+    RESOURCE_CLAIM_TEMPLATE: encoded(A_TEMPLATE),
+    CLAIMING_POD: encoded(A_CLAIMING_POD),
+    NAMESPACE: encoded({"metadata": {"name": "d", "uid": "u", "labels": {"gcushare.io/claims": "enabled"}}}),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),
     POD_DEMAND: encoded(A_POD),

@@ -43,7 +43,7 @@ from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_L
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
-from gcushare.wire.objects import Node
+from gcushare.wire.objects import NODE
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 DRAIN_S = 2.0
@@ -51,8 +51,7 @@ DRAIN_S = 2.0
 _WRITE_S = 5.0
 """A label of a node that takes longer is tried again."""
 
-_NAMESPACE = BoundedJsonDecoder(NamespaceObject, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
-_NODE = BoundedJsonDecoder(Node, "a node", limit_bytes=OBJECT_BYTES, max_depth=None)
+NAMESPACE = BoundedJsonDecoder(NamespaceObject, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
 
 
 async def run(settings: ControllerSettings, shutdown: Shutdown) -> int:
@@ -172,7 +171,7 @@ class Controller:
                 client,
                 NAMESPACES,
                 plan.namespaces,
-                decode=_NAMESPACE.read,
+                decode=NAMESPACE.read,
                 selector=Selector(labels=f"{CLAIMS_LABEL}={CLAIMS_ENABLED}"),
             ),
             "templates": Reflector(
@@ -189,7 +188,7 @@ class Controller:
             found |= {
                 "slices": Reflector(client, RESOURCE_SLICES, fill.slices, decode=RESOURCE_SLICE.read),
                 "claims": Reflector(client, RESOURCE_CLAIMS, fill.claims, decode=RESOURCE_CLAIM.read),
-                "nodes": Reflector(client, NODES, fill.nodes, decode=_NODE.read, selector=serving),
+                "nodes": Reflector(client, NODES, fill.nodes, decode=NODE.read, selector=serving),
             }
         return found
 

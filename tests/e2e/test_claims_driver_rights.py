@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.claims_driver.slice_publisher import slice_name
 from gcushare.wire.contracts import CLAIMS_DRIVER
 from tests.charts import CLAIMS_CHART, NAMESPACE, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane
@@ -28,9 +29,10 @@ def driver_on(node: str) -> dict[str, str]:
     return headers | ({"Impersonate-Extra-authentication.kubernetes.io%2fnode-name": node} if node else {})
 
 
-def a_slice(node: str) -> dict[str, Any]:
-    spec = {"driver": "enflame.gcushare.io", "nodeName": node, "pool": {"name": node, "resourceSliceCount": 1}}
-    return {"metadata": {"name": f"{node}-slice"}, "spec": spec}
+def a_slice(node: str, *, pool: str = "", name: str = "", driver: str = "enflame.gcushare.io") -> dict[str, Any]:
+    found = {"name": pool or node, "generation": 9, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": node, "pool": found}
+    return {"metadata": {"name": name or slice_name(node, driver, 0)}, "spec": spec}
 
 
 async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane: ControlPlane) -> None:
@@ -54,8 +56,16 @@ async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane:
     assert "writes the slices of that node alone, not of node-2" in problems[-1]
     assert await send("POST", SLICES, a_slice("node-1"), driver_on("")) == 422, problems[-1]
     assert await send("POST", SLICES, a_slice("node-1"), driver_on("node-1")) == 201, problems[-1]
-    assert await send("DELETE", f"{SLICES}/node-1-slice", None, driver_on("node-2")) == 422, problems[-1]
-    assert await send("DELETE", f"{SLICES}/node-1-slice", None, driver_on("node-1")) == 200, problems[-1]
+    own = f"{SLICES}/{a_slice('node-1')['metadata']['name']}"
+    assert await send("DELETE", own, None, driver_on("node-2")) == 422, problems[-1]
+    for forged, said in (
+        (a_slice("node-1", pool="node-2"), "not pool node-2"),  # a newer generation would hide that node's cards
+        (a_slice("node-1", driver="gpu.nvidia.com"), "of gpu.nvidia.com"),
+        (a_slice("node-1", name="node-2-enflame.gcushare.io-00"), "not node-2-enflame.gcushare.io-00"),
+    ):
+        assert await send("POST", SLICES, forged, driver_on("node-1")) == 422, problems[-1]
+        assert said in problems[-1]
+    assert await send("DELETE", own, None, driver_on("node-1")) == 200, problems[-1]
     assert await send("GET", "/api/v1/pods", None, driver_on("node-1")) == 403
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from gcushare.claims_driver.slice_publisher import slice_name
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import Deletion
 from gcushare_playground.apiserver.objects import Key
@@ -201,3 +202,30 @@ async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> Non
     assert list((rig.root / "plugins_registry").iterdir()) == []
     assert not (rig.directory / "dra.sock").exists()
     assert len(rig.slices()) == 1, "the kubelet deletes them if no driver comes back"
+
+
+async def test_a_slice_of_another_node_under_our_name_does_not_hide_our_cards() -> None:
+    """A kubelet may create slices of its own node under any name."""
+    async with ClaimsRig() as rig:
+        spec = {"driver": "other.example", "nodeName": "node-2", "pool": {"name": "node-2", "resourceSliceCount": 1}}
+        name = slice_name(NODE, NAMES.driver, 0)
+        rig.api.registry.put(
+            {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+        )
+        await rig.start(until_published=False)
+        await rig.until(lambda: rig.app.observed.publisher.is_current, "slices stand under another name")
+        (ours,) = [each for each in rig.slices() if each["spec"]["nodeName"] == NODE]
+        assert [each["name"] for each in ours["spec"]["devices"]] == ["card-0", "card-1"]
+        assert {each["spec"]["driver"] for each in rig.slices()} == {"other.example", NAMES.driver}
+
+
+async def test_a_slice_that_another_program_writes_for_our_driver_is_deleted(rig: ClaimsRig) -> None:
+    pool = {"name": NODE, "generation": 99, "resourceSliceCount": 1}
+    device = {"name": "card-0", "capacity": {"memory": {"value": "999Gi"}}, "allowMultipleAllocations": True}
+    spec = {"driver": NAMES.driver, "nodeName": NODE, "pool": pool, "devices": [device]}
+    rig.api.registry.put(
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "forged"}, "spec": spec}
+    )
+    await rig.until(lambda: "forged" not in {each["metadata"]["name"] for each in rig.slices()}, "it is deleted")
+    await rig.until(lambda: rig.app.observed.publisher.is_current, "our slices stand")
+    assert all(each["spec"]["pool"]["generation"] > 99 for each in rig.slices())

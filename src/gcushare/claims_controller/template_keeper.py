@@ -23,7 +23,7 @@ from gcushare.wire.objects import ObjectReference
 
 logger = logging.getLogger(__name__)
 
-NOT_OURS, TOO_MANY = "ClaimTemplateNotOurs", "TooManyClaimTemplates"
+NOT_OURS, TOO_MANY, HELD = "ClaimTemplateNotOurs", "TooManyClaimTemplates", "ClaimTemplateHeld"
 """Reasons of the events on pods whose template is not made."""
 
 _AT_ONCE = 8
@@ -129,6 +129,14 @@ class TemplateKeeper:
             return await self._create(key)
         if step is Step.DELETE:
             return await self._delete(key)
+        if step is Step.WAIT:
+            self._tell_users(
+                key,
+                HELD,
+                f"ResourceClaimTemplate {key} asks for something else than this pod does, and its finalizers keep it "
+                "from being deleted: remove them, and gcushare will make its own",
+            )
+            return False
         self._tell_users(
             key,
             TOO_MANY,

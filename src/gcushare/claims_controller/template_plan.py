@@ -46,6 +46,8 @@ class Step(enum.Enum):
     DELETE = "delete"
     REFUSE = "refuse"
     """The namespace has too many."""
+    WAIT = "wait"
+    """It says something else, and is being deleted: a finalizer of somebody else holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ class TemplatePlan:
             if not wanted:
                 return None
             return Plan(Step.CREATE if self._count[key.namespace] < MAX_TEMPLATES else Step.REFUSE)
+        if found.metadata.deletion_timestamp is not None:
+            return Plan(Step.WAIT) if wanted and found.spec != self.spec_of(key) else None
         if found.spec != self.spec_of(key):
             return Plan(Step.DELETE)  # it cannot be changed; it is created again if a pod names it
         if wanted:

@@ -47,18 +47,24 @@ def read_devices(claim: ResourceClaim, uid: str, names: ClaimNames, pool: str) -
 def _read_result(result: AllocationResult, pool: str, *, whole: bool) -> PreparedDevice:
     if result.pool != pool:
         raise Refused(f"device {result.device!r} is in pool {result.pool!r}, and this node serves {pool!r} alone")
+    if result.admin_access:
+        raise Refused(
+            f"device {result.device!r} was allocated with adminAccess, which counts no memory of the card: leave "
+            "adminAccess out of the claim"
+        )
     index = parse_device_name(result.device)
     if index is None:
         raise RemoteContractError(f"device {result.device!r} is none of this node: expected card-N")
     consumed = result.consumed_memory()
-    if consumed is None:
+    memory_bytes = parse_count(consumed) if consumed is not None else 0
+    if memory_bytes == 0:
         raise RemoteContractError(f"device {result.device!r} was allocated without an amount of memory")
     return PreparedDevice(
         # An alternative of a request is REQUEST/ALTERNATIVE; the kubelet knows the request.
         request=result.request.partition("/")[0],
         device=result.device,
         index=index,
-        memory_bytes=parse_count(consumed),
+        memory_bytes=memory_bytes,
         whole=whole,
         share_id=result.share_id,
     )

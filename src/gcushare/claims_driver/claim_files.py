@@ -6,16 +6,17 @@ leave a thread behind that still writes.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.node.cdi import CDI_VERSION
-from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, remove_file
+from gcushare.runtime.safe_directory import Attributes, SafeDirectory, UnsafePathError, open_directory, remove_file
 from gcushare.wire.dra.checkpoint import (
     CHECKPOINT,
     CHECKPOINT_NAME,
@@ -44,11 +45,11 @@ class CheckpointFile:
             DeviceError: it cannot be read.
         """
         try:
-            with self.path.open("rb") as file:
+            with open_directory(self.path.parent) as directory, _open_own(directory, self.path.name) as file:
                 content = read_bounded(file, MAX_CHECKPOINT_BYTES, str(self.path))
         except FileNotFoundError:
             return {}
-        except OSError as error:
+        except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the checkpoint {self.path} cannot be read: {error}") from error
         checkpoint = CHECKPOINT.read(content)
         if checkpoint.version != CHECKPOINT_VERSION:
@@ -79,15 +80,22 @@ class CheckpointFile:
             DeviceError: it cannot be copied.
         """
         try:
-            with self.path.open("rb") as file:
-                content = file.read(MAX_CHECKPOINT_BYTES)
             with open_directory(self.path.parent) as directory:
+                with _open_own(directory, self.path.name) as file:
+                    content = file.read(MAX_CHECKPOINT_BYTES)
                 number = sum(name.startswith(f"{self.path.name}.unreadable-") for name in directory.names()) + 1
                 aside = f"{self.path.name}.unreadable-{number}"
                 directory.write(aside, content, _ROOT_ALONE, f"{self.path.name}.tmp")
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the checkpoint {self.path} cannot be copied: {error}") from error
         return self.path.with_name(aside)
+
+
+def _open_own(directory: SafeDirectory, name: str) -> BinaryIO:
+    """Open a file to read that no other user can have written: it says what containers get of the host."""
+    if directory.is_file_of_another(name):
+        raise UnsafePathError(f"{directory.shown(name)!r} belongs to another user: remove it")
+    return os.fdopen(directory.open_to_read(name), "rb")
 
 
 class ClaimCdiFiles:

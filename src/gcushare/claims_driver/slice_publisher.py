@@ -18,6 +18,7 @@ import msgspec
 
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resource_versions import is_at_least
@@ -47,11 +48,14 @@ class SliceWrites:
         return bool(self.creates or self.updates or self.deletes)
 
 
-def slice_name(node: str, driver: str, number: int) -> str:
-    """The name of a node's slice; slices sort by their number. A long node name is cut, and a hash keeps it unique."""
+def slice_name(node: str, driver: str, number: int, salt: str = "") -> str:
+    """The name of a node's slice; slices sort by their number. A long node name is cut, and a hash keeps it unique.
+
+    ``salt`` is added if a slice of another node has the name already.
+    """
     if len(node) > _MAX_NODE_CHARS:
         node = f"{node[:_MAX_NODE_CHARS].rstrip('-.')}-{hashlib.sha256(node.encode()).hexdigest()[:10]}"
-    return f"{node}-{driver}-{number:02d}"
+    return f"{node}-{driver}{salt}-{number:02d}"
 
 
 def plan_writes(wanted: Mapping[str, SliceSpec], known: Mapping[str, ResourceSlice]) -> SliceWrites:
@@ -81,6 +85,8 @@ class SlicePublisher:
         self._node = node
         self._owner: tuple[OwnerReference, ...] = ()
         self._wanted: dict[str, SliceSpec] | None = None
+        self._rng = rng
+        self._salt = ""
         self._known: dict[str, ResourceSlice] = {}
         self._is_listed = False
         self._wake = asyncio.Event()
@@ -101,7 +107,7 @@ class SlicePublisher:
 
     def publish(self, specs: Sequence[SliceSpec], node_uid: str) -> None:
         """Have these slices stand there, and no others; the Node of this uid owns them."""
-        self._wanted = {slice_name(self._node, self._driver, number): spec for number, spec in enumerate(specs)}
+        self._wanted = self._named(specs)
         self._owner = (OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node_uid),)
         self._wake.set()
 
@@ -177,7 +183,17 @@ class SlicePublisher:
 
     async def _create(self, name: str, spec: SliceSpec) -> ResourceSlice:
         metadata = ObjectMeta(name=name, owner_references=self._owner)
-        return await self._client.create(RESOURCE_SLICES, new_slice(metadata, spec))
+        try:
+            return await self._client.create(RESOURCE_SLICES, new_slice(metadata, spec))
+        except AlreadyExistsError:
+            # Any node may create slices of any name for itself: without another name it could hide our cards.
+            self._salt = f"-{self._rng.getrandbits(32):08x}"
+            if self._wanted is not None:
+                self._wanted = self._named(tuple(self._wanted.values()))
+            raise
+
+    def _named(self, specs: Sequence[SliceSpec]) -> dict[str, SliceSpec]:
+        return {slice_name(self._node, self._driver, number, self._salt): spec for number, spec in enumerate(specs)}
 
     def _patch_of(self, spec: SliceSpec, known: ResourceSlice) -> Patch:
         # A merge patch: lists are replaced whole, and the version keeps a second driver from being overwritten.

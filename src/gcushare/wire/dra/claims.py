@@ -14,7 +14,8 @@ class AllocationResult(DraObject, frozen=True):
     """One device that a request of a claim was given.
 
     ``request``: the request's name, followed by ``/`` and the alternative's if it names several. ``consumed_capacity``
-    and ``share_id`` are set for a device that several claims share.
+    and ``share_id`` are set for a device that several claims share. ``admin_access``: the scheduler counts the
+    device as free all the same, because an administrator only inspects it.
     """
 
     request: str = ""
@@ -23,6 +24,7 @@ class AllocationResult(DraObject, frozen=True):
     device: str = ""
     share_id: str | None = field(default=None, name="shareID")
     consumed_capacity: dict[str, str] = field(default_factory=dict)
+    admin_access: bool | None = None
 
     def consumed_memory(self) -> str | None:
         """The memory that this result takes of the device, as a quantity; None if it names none."""

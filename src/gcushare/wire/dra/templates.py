@@ -69,8 +69,9 @@ class ClaimSpec(DraObject, frozen=True):
 
 
 class TemplateSpec(DraObject, frozen=True):
-    """What claims made from the template get; immutable on the API server."""
+    """What claims made from the template get, labels and annotations among it; immutable on the API server."""
 
+    metadata: ObjectMeta = ObjectMeta()
     spec: ClaimSpec = ClaimSpec()
 
 

@@ -13,6 +13,14 @@
 {{- eq $vendor "both" | ternary (join "," (include "gcushare-claims.words" . | fromJson).order) $vendor -}}
 {{- end -}}
 
+{{/* The names of their claims drivers, quoted for CEL. */}}
+{{- define "gcushare-claims.drivers" -}}
+{{- $words := include "gcushare-claims.words" . | fromJson -}}
+{{- range $number, $name := include "gcushare-claims.vendors" . | splitList "," }}
+{{- if $number }}, {{ end }}'{{ (get $words.vendors $name).claims.driver }}'
+{{- end -}}
+{{- end -}}
+
 {{- define "gcushare-claims.image" -}}
 {{- $image := .image -}}
 {{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .root.Chart.AppVersion) | toString) -}}

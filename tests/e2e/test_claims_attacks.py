@@ -1,0 +1,297 @@
+"""Attacks on claims by the author of pods in one namespace, and by a node's stolen token, on a real control plane."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import CLAIMED_RESOURCE, CLAIMED_UNITS
+from gcushare.wire.contracts import CLAIMS_CONTROLLER
+from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
+from tests.charts import needs_helm
+from tests.e2e.assets import need_binaries
+from tests.e2e.claims import (
+    CLAIMS,
+    TEMPLATES,
+    claim_node,
+    count_used,
+    create_each,
+    install,
+    install_controller,
+    slices_of,
+    start_controller_manager,
+)
+from tests.e2e.claims import SLICES as SLICE_OBJECTS
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.installing import account_kubeconfig
+from tests.e2e.objects import JsonObject, pod
+from tests.e2e.waiting import until
+
+pytestmark = needs_helm
+
+GIB = 2**30
+NAMES = ENFLAME.claims
+DRA = "/apis/resource.k8s.io/v1"
+SLICES = f"{DRA}/resourceslices"
+IN_DEFAULT = f"{DRA}/namespaces/default"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+AUTHOR = {"Impersonate-User": "author"}
+TEMPLATE = "gcu-memory-6"
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Whoever has the rights of the role ``edit`` in one namespace, and no others."""
+
+    cluster: ControlPlane
+
+    async def send(self, method: str, path: str, body: object = None) -> tuple[int, JsonObject]:
+        """Send a request as the author; a patch is a merge patch."""
+        kind = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        url = self.cluster.url + path
+        async with self.cluster.http.request(method, url, json=body, headers=AUTHOR | kind) as answer:
+            return answer.status, await answer.json()
+
+    async def make(self, path: str, body: object) -> JsonObject:
+        """Create an object, which must succeed."""
+        status, made = await self.send("POST", path, body)
+        assert status == 201, made
+        return made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def author(control_plane: ControlPlane) -> AsyncIterator[Author]:
+    """A node of two cards, everything of the charts, and someone who may edit the namespace ``default``."""
+    need_binaries("kube-scheduler")
+    await install(control_plane)
+    await install_controller(control_plane)
+    await start_controller_manager(control_plane)
+    await create_each(control_plane.client, NODE_OBJECTS, [claim_node("n1")])
+    await create_each(control_plane.client, SLICE_OBJECTS, slices_of("n1", 2, 16))
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:aggregate-to-edit"}
+    body = {"metadata": {"name": "author"}, "roleRef": role, "subjects": [{"kind": "User", "name": "author"}]}
+    body["subjects"][0]["apiGroup"] = "rbac.authorization.k8s.io"  # type: ignore[index]
+    async with control_plane.http.post(control_plane.url + BINDINGS, json=body) as answer:
+        assert answer.status == 201, await answer.text()
+    await control_plane.start_scheduler(None)
+    kubeconfig = await account_kubeconfig(control_plane, CLAIMS_CONTROLLER)
+    await control_plane.start(
+        control_plane.command(
+            CLAIMS_CONTROLLER,
+            *(sys.executable, "-m", "gcushare.claims_controller", "--kubeconfig", str(kubeconfig)),
+            *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
+            *("--lease-namespace", "kube-system"),
+            ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
+        )
+    )
+    yield Author(control_plane)
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def emptied(author: Author) -> AsyncIterator[None]:
+    """Delete what a test made."""
+    yield
+    client = author.cluster.client
+
+    async def left() -> str:
+        found = []
+        for resource in (POD_OBJECTS, CLAIMS, TEMPLATES):
+            for each in await client.list_all(resource):
+                meta = each["metadata"]
+                if meta["namespace"] == "default":
+                    found.append(meta["name"])
+                    await client.delete(resource, meta["name"], namespace="default", grace_s=0)
+        return ", ".join(found)
+
+    await until(left, "all is deleted", deadline_s=60)
+
+
+def a_claim(name: str, **exactly: Any) -> JsonObject:
+    request = {"name": "card", "exactly": {"deviceClassName": NAMES.memory_class, **exactly}}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+def amount(text: str) -> dict[str, Any]:
+    return {"capacity": {"requests": {"memory": text}}}
+
+
+def user_of(claim: str, name: str) -> JsonObject:
+    body = pod(name, 0, resourceClaims=[{"name": "card", "resourceClaimName": claim}])
+    body["spec"]["containers"][0]["resources"] = {"claims": [{"name": "card"}]}
+    return body
+
+
+async def decided(author: Author, name: str) -> str:
+    """Wait until a pod is bound, or was refused by the scheduler; returns its node, or "" if it was refused."""
+    node = ""
+
+    async def missing() -> str:
+        nonlocal node
+        found = await author.cluster.client.get(POD_OBJECTS, name, namespace="default")
+        node = found["spec"].get("nodeName", "")
+        said = [each.get("message", "") for each in found["status"].get("conditions", ())]
+        return "" if node or any("cannot allocate" in each for each in said) else str(found["status"])
+
+    await until(missing, f"{name} is decided", deadline_s=60)
+    return node
+
+
+async def used(author: Author) -> list[int]:
+    return sorted(count_used(await author.cluster.client.list_all(CLAIMS)).values())
+
+
+async def test_the_author_cannot_write_what_the_scheduler_and_the_driver_write(author: Author) -> None:
+    result = {"request": "card", "driver": NAMES.driver, "pool": "n1", "device": "card-0"}
+    status = {"allocation": {"devices": {"results": [{**result, "consumedCapacity": {"memory": "1Ki"}}]}}}
+    made = await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("forged", **amount("16Gi")) | {"status": status})
+    assert made.get("status", {}) == {}
+    one = f"{IN_DEFAULT}/resourceclaims/forged"
+    changed = await author.send("PATCH", one, {"status": status})
+    assert changed[1].get("status", {}) == {}
+    assert (await author.send("PATCH", f"{one}/status", {"status": status}))[0] == 403
+    spec = {"spec": {"devices": {"requests": [{"name": "card", "exactly": amount("1Gi")}]}}}
+    assert (await author.send("PATCH", one, spec))[0] == 422
+    a_slice = {"driver": NAMES.driver, "nodeName": "n1", "pool": {"name": "n1", "resourceSliceCount": 1}}
+    assert (await author.send("POST", SLICES, {"metadata": {"name": "mine"}, "spec": a_slice}))[0] == 403
+    assert (await author.send("POST", f"{DRA}/deviceclasses", {"metadata": {"name": "mine"}, "spec": {}}))[0] == 403
+    label = {"metadata": {"labels": {"gcushare.io/claims": "disabled"}}}
+    assert (await author.send("PATCH", "/api/v1/namespaces/default", label))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param("0", id="0"),
+        pytest.param("-4Gi", id="negative"),
+        pytest.param("1e30", id="10^30, of which kube-scheduler makes 0"),
+        pytest.param(str(2**63 - 1), id="2^63-1, of which kube-scheduler makes -8Ei"),
+        pytest.param("2Ei", id="2Ei"),
+    ],
+)
+async def test_an_amount_that_the_scheduler_reckons_wrongly_is_refused(author: Author, asked: str) -> None:
+    odd = a_claim("odd", **amount(asked))
+    alternative = {"name": "a", **odd["spec"]["devices"]["requests"][0]["exactly"]}
+    either = {"devices": {"requests": [{"name": "card", "firstAvailable": [alternative]}]}}
+    for path, body in (
+        ("resourceclaims", odd),
+        ("resourceclaims", {**odd, "spec": either}),
+        ("resourceclaimtemplates", {**odd, "spec": {"spec": odd["spec"]}}),
+    ):
+        status, answer = await author.send("POST", f"{IN_DEFAULT}/{path}", body)
+        assert status == 422, answer
+        assert "more than 0 and at most 1Ei is accepted" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "held"),
+    [
+        pytest.param("500m", [GIB], id="a fraction of a byte"),
+        pytest.param("1500Mi", [2 * GIB], id="between two units"),
+        pytest.param("17Gi", [], id="more than a card"),
+        pytest.param("1Ei", [], id="the most"),
+    ],
+)
+async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_nothing(
+    author: Author, asked: str, held: list[int]
+) -> None:
+    await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("odd", **amount(asked)))
+    await author.make("/api/v1/namespaces/default/pods", user_of("odd", "odd"))
+    node = await decided(author, "odd")
+    assert await used(author) == held
+    assert bool(node) == bool(held)
+
+
+async def test_a_claim_without_an_amount_takes_a_whole_card_and_no_share(author: Author) -> None:
+    await author.make(f"{IN_DEFAULT}/resourceclaims", a_claim("all"))
+    await author.make("/api/v1/namespaces/default/pods", user_of("all", "all"))
+    assert await decided(author, "all") == "n1"
+    assert await used(author) == [16 * GIB]
+
+
+async def test_admin_access_takes_a_namespace_that_an_administrator_labelled(author: Author) -> None:
+    status, made = await author.send("POST", f"{IN_DEFAULT}/resourceclaims", a_claim("a", adminAccess=True))
+    assert status in (403, 422), made
+    assert "admin" in made["message"]
+
+
+async def test_two_pods_of_one_claim_hold_its_share_once(author: Author) -> None:
+    await author.make("/api/v1/namespaces/default/pods", pod("victim", 6))
+    assert await decided(author, "victim") == "n1"
+    found = await author.cluster.client.get(POD_OBJECTS, "victim", namespace="default")
+    (entry,) = found["status"]["resourceClaimStatuses"]
+    await author.make("/api/v1/namespaces/default/pods", user_of(entry["resourceClaimName"], "guest"))
+    assert await decided(author, "guest") == "n1"
+    assert await used(author) == [6 * GIB]
+
+
+async def test_the_policys_annotations_are_written_over_and_bring_nothing(author: Author) -> None:
+    forged = {CLAIMED_RESOURCE: "x", CLAIMED_UNITS: "main=9999"}
+    body = pod("a", 3)
+    body["metadata"]["annotations"] = dict(forged)
+    made = await author.make("/api/v1/namespaces/default/pods", body)
+    assert made["metadata"]["annotations"] == {CLAIMED_RESOURCE: ENFLAME.memory_resource, CLAIMED_UNITS: "main=3"}
+    body = pod("b", 0)
+    body["metadata"]["annotations"] = dict(forged)
+    made = await author.make("/api/v1/namespaces/default/pods", body)
+    assert "resourceClaims" not in made["spec"]
+    assert await decided(author, "a") == "n1"
+    assert await used(author) == [3 * GIB]
+
+
+async def written(author: Author, name: str) -> str:
+    """The memory that a template asks for."""
+    found = await author.cluster.client.get(TEMPLATES, name, namespace="default")
+    return str(found["spec"]["spec"]["devices"]["requests"][0]["exactly"].get("capacity"))
+
+
+async def test_a_template_that_somebody_replaced_is_ours_again_and_a_held_one_costs_no_storm(author: Author) -> None:
+    client, url = author.cluster.client, f"{IN_DEFAULT}/resourceclaimtemplates"
+    labels = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
+    big = {"spec": {"spec": a_claim("x", **amount("16Gi"))["spec"]}}
+    metadata = {"name": TEMPLATE, "labels": labels, "finalizers": ["example.com/held"]}
+    await author.make(url, {"metadata": metadata, **big})
+
+    async def deleting() -> str:
+        found = await client.get(TEMPLATES, TEMPLATE, namespace="default")
+        return "" if "deletionTimestamp" in found["metadata"] else "it stands"
+
+    await until(deleting, "the forged template is deleted", deadline_s=60)
+    await author.make("/api/v1/namespaces/default/pods", pod("waits", 6))
+    kubeconfig_events = f"{author.cluster.url}/api/v1/namespaces/default/events"
+
+    async def said() -> str:
+        async with author.cluster.http.get(kubeconfig_events) as answer:
+            found = [each["reason"] for each in (await answer.json())["items"]]
+        return "" if "ClaimTemplateHeld" in found else str(found)
+
+    await until(said, "an event says so", deadline_s=60)
+    assert await requests_to_templates(author) < 20
+    assert (await author.send("PATCH", f"{url}/{TEMPLATE}", {"metadata": {"finalizers": None}}))[0] == 200
+
+    async def ours() -> str:
+        found = await client.list_all(TEMPLATES)
+        names = [each["metadata"]["name"] for each in found]
+        return "" if names == [TEMPLATE] and "6Gi" in await written(author, TEMPLATE) else str(found)
+
+    await until(ours, "the template is the controller's", deadline_s=90)
+
+
+async def requests_to_templates(author: Author) -> int:
+    """Creations and deletions of templates that the API server has answered."""
+    async with author.cluster.http.get(f"{author.cluster.url}/metrics") as answer:
+        text = await answer.text()
+    counted = [
+        line
+        for line in text.splitlines()
+        if line.startswith("apiserver_request_total{")
+        and 'resource="resourceclaimtemplates"' in line
+        and ('verb="POST"' in line or 'verb="DELETE"' in line)
+    ]
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in counted))

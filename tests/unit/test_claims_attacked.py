@@ -1,0 +1,145 @@
+"""What claims, templates and files say that an attacker wrote: it is refused, or changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gcushare.claims_controller.template_plan import Plan, Step, TemplateKey
+from gcushare.claims_driver.claim_files import CheckpointFile
+from gcushare.core.errors import DeviceError, GcushareError, Refused
+from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
+from gcushare.wire.dra.templates import RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate
+from gcushare.wire.objects import ObjectMeta
+from tests.unit.claims_driver_values import a_claim, a_result, an_inventory, prepared_claims
+from tests.unit.test_claims_templates import FIVE, make_plan, template, waiting
+
+CARDS = an_inventory(16, 16)
+HOST = PreparedClaim(
+    uid="evil",
+    namespace="d",
+    name="evil",
+    devices=(PreparedDevice(request="card", device="card-0", index=0, memory_bytes=1 << 30),),
+    edits=ContainerEdits(variables={"A": "B"}, mounts=("/",), device_nodes=("/dev/sda",)),
+    is_complete=True,
+)
+"""A claim whose containers would get all of the host."""
+
+
+def test_a_device_by_admin_access_is_refused_because_it_counts_for_nothing(tmp_path: Path) -> None:
+    result = msgspec.structs.replace(a_result("card-0", 4), admin_access=True)
+    with pytest.raises(Refused, match="leave adminAccess out"):
+        prepared_claims(tmp_path).prepare(a_claim("c", result), "c", CARDS)
+
+
+@pytest.mark.parametrize("amount", ["0", "-4Gi", "1500m", "0.5", "1e30", "10E", str(2**63), "", "4 Gi", "nan"])
+def test_an_amount_that_no_scheduler_writes_gives_nothing(tmp_path: Path, amount: str) -> None:
+    result = msgspec.structs.replace(a_result("card-0", 4), consumed_capacity={"memory": amount})
+    prepared = prepared_claims(tmp_path)
+    with pytest.raises(GcushareError):
+        prepared.prepare(a_claim("c", result), "c", CARDS)
+    assert prepared.claims == {}
+
+
+def test_many_results_on_one_card_are_counted_together(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="16 of 16 units free, and the claim holds 20 units"):
+        prepared_claims(tmp_path).prepare(a_claim("c", *[a_result("card-0", 10)] * 2), "c", CARDS)
+
+
+def forged(folder: Path) -> Path:
+    """A checkpoint that an attacker wrote in a folder of its own."""
+    file = CheckpointFile(folder)
+    file.write({HOST.uid: HOST})
+    return file.path
+
+
+def nothing_of_the_host(root: Path) -> None:
+    prepared = prepared_claims(root)
+    with pytest.raises(DeviceError, match="cannot be read"):
+        prepared.load()
+    assert prepared.claims == {}
+    assert not (root / "cdi").exists()
+
+
+def test_a_checkpoint_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "plugin").mkdir(mode=0o755)
+    (tmp_path / "plugin" / "checkpoint.json").symlink_to(forged(tmp_path / "elsewhere"))
+    nothing_of_the_host(tmp_path)
+
+
+def test_a_checkpoint_in_a_folder_that_others_can_write_is_not_read(tmp_path: Path) -> None:
+    forged(tmp_path / "plugin")
+    (tmp_path / "plugin").chmod(0o777)
+    nothing_of_the_host(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_checkpoint_of_another_user_is_not_read(tmp_path: Path) -> None:
+    os.chown(forged(tmp_path / "plugin"), 12345, 12345)
+    nothing_of_the_host(tmp_path)
+
+
+def test_a_pipe_in_place_of_the_checkpoint_does_not_hold_the_driver_up(tmp_path: Path) -> None:
+    (tmp_path / "plugin").mkdir(mode=0o755)
+    os.mkfifo(tmp_path / "plugin" / "checkpoint.json")
+    with pytest.raises(GcushareError, match="checkpoint"):
+        prepared_claims(tmp_path).load()
+
+
+def test_a_checkpoint_that_is_read_is_the_drivers_own(tmp_path: Path) -> None:
+    """The tests above fail for their own reason: the same file is read where only root can write it."""
+    forged(tmp_path / "plugin")
+    prepared = prepared_claims(tmp_path)
+    prepared.load()
+    assert prepared.claims == {HOST.uid: HOST}
+
+
+def deleted(found: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    metadata = msgspec.structs.replace(found.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+def test_a_forged_template_that_a_finalizer_holds_is_waited_for_and_not_deleted_again() -> None:
+    plan = make_plan()
+    nine = plan.spec_of(TemplateKey("team", "gcu-memory-9"))
+    big = msgspec.structs.replace(template(plan, FIVE), spec=nine)
+    plan.templates.applied(deleted(big))
+    assert plan.next_step(FIVE, 0) is None
+    plan.pods.applied(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 0) == Plan(Step.WAIT)
+    plan.templates.deleted(deleted(big))
+    assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
+
+
+def test_a_template_that_marks_its_claims_is_not_ours() -> None:
+    plan = make_plan()
+    plan.pods.applied(waiting("p", FIVE.name))
+    own = template(plan, FIVE)
+    metadata = ObjectMeta(annotations={"a": "b"})
+    plan.templates.applied(msgspec.structs.replace(own, spec=msgspec.structs.replace(own.spec, metadata=metadata)))
+    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)
+
+
+FORGED = [
+    b'{"requests":[{"name":"card","firstAvailable":[{"name":"a","deviceClassName":"gcu-memory.gcushare.io"}]}]}',
+    b'{"requests":[{"name":"card","exactly":{"deviceClassName":"gcu-memory.gcushare.io","count":1,"adminAccess":true,'
+    b'"capacity":{"requests":{"memory":"5Gi"}}}}]}',
+    b'{"requests":[{"name":"card","exactly":{"deviceClassName":"gcu-memory.gcushare.io","allocationMode":"All",'
+    b'"capacity":{"requests":{"memory":"5Gi"}}}}]}',
+    b'{"requests":[{"name":"card","exactly":{"deviceClassName":"gcu-memory.gcushare.io","count":1,'
+    b'"tolerations":[{"operator":"Exists"}],"capacity":{"requests":{"memory":"5Gi"}}}}]}',
+    b'{"requests":[{"name":"card","exactly":{"deviceClassName":"gcu-memory.gcushare.io","count":1,'
+    b'"capacity":{"requests":{"memory":"5Gi","other":"1"}}}}]}',
+]
+
+
+@pytest.mark.parametrize("devices", FORGED, ids=["alternatives", "admin access", "all cards", "tolerations", "amounts"])
+def test_a_forged_template_differs_from_ours(devices: bytes) -> None:
+    plan = make_plan()
+    body = b'{"metadata":{"name":"gcu-memory-5","namespace":"team","uid":"t"},"spec":{"spec":{"devices":%s}}}' % devices
+    plan.templates.applied(RESOURCE_CLAIM_TEMPLATE.read(body))
+    plan.pods.applied(waiting("p", FIVE.name))
+    assert plan.next_step(FIVE, 0) == Plan(Step.DELETE)

@@ -169,7 +169,7 @@ def pack(chosen: dict[str, tuple[tarfile.TarInfo, bytes]]) -> bytes:
                 packed.type, packed.linkname = tarfile.REGTYPE, ""
             packed.mode, packed.size = (0o755 if entry.mode & 0o100 else 0o644), len(content)
             archive.addfile(packed, io.BytesIO(content))
-    return gzip.compress(plain.getvalue(), compresslevel=9, mtime=0)
+    return gzip.compress(plain.getvalue(), compresslevel=6, mtime=0)
 
 
 if __name__ == "__main__":

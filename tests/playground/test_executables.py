@@ -5,6 +5,7 @@ Both carry the C library too, so that a root with nothing but busybox stands for
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -34,18 +35,18 @@ SHOWN = {name: name.replace("kubectl-inspect-", "kubectl inspect ") for name in 
 UNIT = "[Service]\nExecStart=/usr/bin/kube-scheduler --kubeconfig=/etc/kubernetes/scheduler.conf\n"
 
 
-def build_files(folder: Path) -> None:
-    build_image(folder)
+def build_files(root: Path, folder: Path) -> None:
     (folder / "images").mkdir()
     saved = folder / "images" / f"{EXTENDER}.tar"
-    save_image(folder / "root", saved, MACHINE)
+    save_image(root, saved, MACHINE)
     executables.build(executables.read_image(saved), folder)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the saved image, in ``images``, and the executable."""
-    return build_once(tmp_path_factory, "executables", build_files)
+    root = build_once(tmp_path_factory, "image", build_image) / "root"
+    return build_once(tmp_path_factory, "executables", functools.partial(build_files, root))
 
 
 @pytest.fixture

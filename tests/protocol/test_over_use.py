@@ -116,7 +116,7 @@ async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_
         await rig.until(lambda: rig.events("OverUseEvicted"), "the greedy pod is evicted")
         assert not rig.is_here("greedy")
         (words,) = rig.events("OverUseEvicted")
-        assert "other pods' grants lack 1.00 GiB" in words
+        assert "other pods are short of 1.00 GiB of their grants" in words
         assert rig.is_here("modest")
         figures = await rig.figures()
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="evicted") == 1

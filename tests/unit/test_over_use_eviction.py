@@ -37,7 +37,7 @@ def test_a_pod_over_its_grant_is_evicted_where_a_neighbours_grant_is_in_danger()
     found = decide([greedy], {0: card_of(greedy)}, When.DANGER, NO_EXEMPTIONS)  # 11 of 16 in use, 6 granted and unused
     assert found.victim == greedy
     assert "9.00 GiB" in found.reason
-    assert "lack 1.00 GiB" in found.reason
+    assert "short of 1.00 GiB" in found.reason
 
 
 def test_without_danger_no_one_is_evicted_unless_the_admin_says_always() -> None:

@@ -1,7 +1,7 @@
-"""How long to wait before trying again what failed; pure, for every layer.
+"""How long to wait before a retry, for every layer.
 
-Use one `Backoff` per thing that is tried: a watch, a card's calls, one object that is written. Fixed tables of waits
-belong nowhere else.
+Use one `Backoff` for each retried operation: a watch, the calls to a card, the writes of one object. No other module
+has its own table of waits.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from gcushare.core.errors import RetryableError
 
 
 class Chance(Protocol):
-    """The part of ``random.Random`` that is used; this layer imports no randomness."""
+    """The method of ``random.Random`` that `Backoff` needs. The core does not import ``random``."""
 
     def uniform(self, a: float, b: float) -> float:
-        """Return a number between both."""
+        """Return a random number between ``a`` and ``b``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """Growing waits: ``first_s`` after the first failure, doubled at each further one up to ``cap_s``."""
+    """Exponential waits: ``first_s`` after the first failure, doubled with each further one, at most ``cap_s``."""
 
     first_s: float = 0.2
     cap_s: float = 20.0
@@ -33,17 +33,17 @@ class BackoffPolicy:
 
 
 def doubled_s(first_s: float, cap_s: float, failures: int) -> float:
-    """Return the wait after so many earlier failures: ``first_s`` doubled with each, at most ``cap_s``."""
-    # Bounded exponent: 2.0**1024 overflows after a long outage.
+    """Return the wait after this many earlier failures: ``first_s`` doubled with each, at most ``cap_s``."""
+    # The exponent is bounded, because 2.0**1024 would overflow after a long outage.
     return min(cap_s, first_s * 2.0 ** min(failures, 60))
 
 
 class Backoff:
-    """The waits of one thing that is tried.
+    """The waits of one retried operation.
 
-    With ``rng`` each wait is cut to a random part of at least half: give one (``random.Random()``, seeded in tests) if
-    many nodes retry against one server, so that they do not return in the same instant after it restarts. Leave it out
-    for what one machine retries alone.
+    With ``rng``, each wait is multiplied by a random factor between 0.5 and 1. Pass one (``random.Random()``, seeded in
+    tests) if many nodes retry against one server, so that they do not all return at once after a restart. Omit it for
+    retries on one machine.
     """
 
     def __init__(self, policy: BackoffPolicy, rng: Chance | None = None) -> None:
@@ -57,11 +57,11 @@ class Backoff:
         return self._failures
 
     def reset(self) -> None:
-        """Forget past failures; call after a success."""
+        """Set the number of failures to 0. Call it after a success."""
         self._failures = 0
 
     def next_delay_s(self, failure: Exception | None = None) -> float:
-        """Count a failure and return how long to wait: never shorter than the server asked for in ``failure``."""
+        """Count a failure and return the wait in seconds: at least the server's delay in ``failure``, if it has one."""
         delay_s = doubled_s(self._policy.first_s, self._policy.cap_s, self._failures)
         self._failures += 1
         if self._rng is not None:

@@ -1,7 +1,8 @@
-"""The ``key=value`` fields of a log line, for every layer; pure.
+"""The ``key=value`` fields of a log line, for every layer.
 
-Use `fields` wherever a log line carries a value, above all text that this project did not write. A value ends where its
-quotes end, so that readers of lines (the support bundle's filter, ``grep``) never take a part of it for anything else.
+Use `fields` for every value in a log line, above all for text that this project did not write. Quotes mark where a
+value ends, so that readers of lines (the support bundle's filter, ``grep``) never mistake a part of it for something
+else.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import re
 from dataclasses import dataclass
 
 MAX_VALUE_CHARS = 2048
-"""Longest value that is written: a pod's whole manifest in a log helps no one."""
+"""Longest value in a log line. A longer one, such as a pod's manifest, is cut."""
 
 _PLAIN_WORD = re.compile(r"[!#-&(-<>-\[\]-~]+")
-"""Printable ASCII without space, quotes, equals sign and backslash; any other value takes the longer way."""
+"""Printable ASCII without space, quotes, equals sign and backslash: the fast path of `quote`."""
 
 
 def escape(text: str) -> str:
-    """Escape everything that a terminal or a reader of lines could take for structure: controls, breaks, bidi marks."""
+    """Escape what a terminal or a reader of lines could interpret: control characters, line breaks, bidi marks."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape_char(char) for char in text)
@@ -32,12 +33,12 @@ def _escape_char(char: str) -> str:
 
 
 def cut_text(text: str, max_chars: int) -> str:
-    """Cut a text to so many characters, and append how many are missing."""
+    """Cut a text to ``max_chars`` and append how many characters are missing."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}...(+{len(text) - max_chars})"
 
 
 def quote(value: object) -> str:
-    """Write a value so that a reader finds its end: bare if it is one plain word, else in double quotes."""
+    """Format a value so that a reader finds its end: bare if it is one plain word, else in double quotes."""
     text = cut_text(str(value), MAX_VALUE_CHARS)
     if _PLAIN_WORD.fullmatch(text) or (text and text.isprintable() and not set(text) & set(" \"'=\\")):
         return text
@@ -46,7 +47,7 @@ def quote(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of a log line; they become text only if the line is written."""
+    """The fields of a log line. They are formatted only if the line is written."""
 
     pairs: tuple[tuple[str, object], ...]
 
@@ -55,7 +56,7 @@ class Fields:
 
 
 def fields(**values: object) -> Fields:
-    """Name the values of a log line, in order; a value of None is left out.
+    """Collect the fields of a log line, in order. A value of None is left out.
 
     Pass it as the argument of ``%s``: ``logger.info("bound %s", fields(pod="ns/name", node=node, card=0))``.
     """

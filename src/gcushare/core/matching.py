@@ -72,7 +72,7 @@ def match(
 
 
 def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
-    """Whether a candidate can be served where it belongs; a half served pod's turn is its own in any case.
+    """Whether a candidate's reserved cards have room. A partly served pod always goes next.
 
     Of whole cards a container gets some of its pod's: as many of these must be free.
     """

@@ -1,6 +1,6 @@
-"""What a pod asks for beside cards, and which of it a node lacks: the sums of kube-scheduler's NodeResourcesFit.
+"""A pod's requests other than cards, and what a node is short of: the sums of kube-scheduler's NodeResourcesFit.
 
-Amounts are thousandths, rounded up as the scheduler rounds CPU, so that sums are whole numbers.
+Amounts are thousandths, rounded up as the scheduler rounds CPU, so that sums are integers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
 
 PODS = "pods"
-"""The resource that every pod takes one of."""
+"""The resource of which every pod takes one."""
 
 _BYTES = frozenset({"memory", "ephemeral-storage"})
 _STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
@@ -20,7 +20,7 @@ _STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A resource of which a node has too little: asked for, free and allocatable, in thousandths."""
+    """A resource that a node is short of: requested, free and allocatable, in thousandths."""
 
     resource: str
     asked: int
@@ -33,10 +33,10 @@ class Shortage:
 
 
 def thousandths(quantity: object) -> int:
-    """Read a quantity.
+    """Read a quantity as thousandths, rounded up.
 
     Raises:
-        RemoteContractError: it is none.
+        RemoteContractError: it is not a quantity.
     """
     return -int(-parse_quantity(quantity) * 1000 // 1)
 
@@ -46,9 +46,9 @@ def effective_requests(
     of_pod: Mapping[str, object],
     overhead: Mapping[str, object],
 ) -> dict[str, int]:
-    """What a pod takes of each resource: of its containers at their peak, or what is set for the pod as a whole.
+    """What a pod takes of each resource: the peak of its containers, or the amount set for the pod as a whole.
 
-    ``overhead``: what its RuntimeClass adds.
+    ``overhead`` is what its RuntimeClass adds.
 
     Raises:
         RemoteContractError: a quantity is malformed.
@@ -65,7 +65,7 @@ def effective_requests(
 def find_shortages(
     asked: Mapping[str, int], allocatable: Mapping[str, object], taken: Iterable[Mapping[str, int]]
 ) -> tuple[Shortage, ...]:
-    """Name what a node lacks for a pod beside the pods that are there, by name.
+    """Find what a node is short of for a pod, given what its other pods take. Ordered by resource name.
 
     Raises:
         RemoteContractError: a quantity of the node is malformed.
@@ -81,7 +81,7 @@ def find_shortages(
 
 
 def show_amount(resource: str, amount: int) -> str:
-    """Write thousandths as people write that resource: CPUs as a number, bytes with a suffix."""
+    """Format thousandths as people write the resource: CPUs as a number, bytes with a suffix."""
     if resource in _BYTES or resource.startswith("hugepages-"):
         value, step = amount / 1000, 0
         while value >= 1024 and step + 1 < len(_STEPS):

@@ -1,7 +1,7 @@
-"""Placement policies as tables: which card of a node, and which node, a request should take.
+"""Placement policies as tables: which node, and which of its cards, a request should get.
 
-A policy is one entry: settings, annotations, help, completion and ``gcushare simulate`` know it from here, the chart
-after ``make vendors``. All are deterministic: equal candidates are ordered by the lowest card index, nodes by name.
+A policy is one entry. Settings, annotations, help, completion and ``gcushare simulate`` read this table; the chart gets
+it from ``make vendors``. All policies are deterministic: ties are broken by the lowest card index, or by node name.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
 
 EXPECTED_FILL = "expected-fill"
-"""The policy whose preferences are learned, by ``packing.learned_fill``."""
+"""The policy whose preferences are learned; see ``packing.learned_fill``."""
 
 CardRank: TypeAlias = "Callable[[CardState, CardRequest], tuple[int, ...]]"
-"""The sort key of a card that can hold the request; the least wins."""
+"""The sort key of a card that can hold the request; the lowest wins."""
 
 NodeScore: TypeAlias = "Callable[[NodeState, CardRequest], float]"
-"""How good a node is for a request that fits there, from 0.0 to 1.0."""
+"""Scores a node for a request that fits there, from 0.0 to 1.0."""
 
 WholeCardChoice = Callable[[Sequence[Card], int, Rank], tuple[int, ...] | None]
-"""Chooses so many cards of those that can be given whole; None when there are fewer."""
+"""Chooses a number of whole cards; None if there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How nodes and cards are preferred; ``nodes`` and ``cards`` say in help texts what it does with either."""
+    """How nodes and cards are preferred. ``nodes`` and ``cards`` describe that in help texts."""
 
     name: str
     score_node: NodeScore
@@ -47,9 +47,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class NamedNodes:
-    """Which of the nodes that fit are named to the scheduler: the best ``most``, or all where that is None.
+    """Which of the fitting nodes a filter answer names: the best ``most``, or all if that is None.
 
-    ``only_equal``: of those, the ones alone that the policy holds equal to the best.
+    ``only_equal``: only those of them that score the same as the best.
     """
 
     most: int | None
@@ -58,7 +58,7 @@ class NamedNodes:
 
 @dataclass(frozen=True, slots=True)
 class WholeCardPolicy:
-    """Which cards a pod is given whole; ``cards`` says it in help texts."""
+    """How whole cards are chosen. ``cards`` describes that in help texts."""
 
     name: str
     choose: WholeCardChoice
@@ -76,11 +76,11 @@ def _emptiest_card(state: CardState, _request: CardRequest) -> tuple[int, ...]:
 def _fullest_node(node: NodeState, request: CardRequest) -> float:
     fill = min(1.0, node.used / node.total) if node.total else 0.0
     if request.whole:
-        # Where nothing but whole cards is served, no pod that shares could have used them.
+        # A node that serves only whole cards loses no room for pods that share.
         return _preferring_close(node, request, fill / 2 if node.serves_memory else (1.0 + fill) / 2)
     if node.largest_shared_free >= request.units * request.cards:
         return (1.0 + fill) / 2
-    # An untouched card has to be opened: rather where no pod could have been given it whole.
+    # An unused card must be opened: preferably on a node that does not serve whole cards.
     return fill / 4 if node.serves_whole else (1.0 + fill) / 4
 
 
@@ -110,11 +110,11 @@ POLICIES: Mapping[str, Policy] = {
         Policy("spread", _emptiest_node, _emptiest_card, "takes the emptiest", "the emptiest"),
     )
 }
-"""``binpack``: nodes where the request fits beside others come first, then those that serve no whole cards, then the
-fullest, so that untouched cards stay whole; of cards the fullest, as upstream gpushare does, a card in use before an
-empty one. ``expected-fill``: see ``packing``; what stands here is for nodes that are not valued yet. ``spread``: the
-node with the largest free share, the card with the most free units. Where nothing is learned all of them prefer, for a
-pod that wants several whole cards close together, the node where they are closest."""
+"""``binpack``: first nodes where the request fits on a card in use, then nodes that serve no whole cards, then the
+fullest, so that unused cards stay free. Of cards the fullest, as in upstream gpushare, a card in use before an empty
+one. ``expected-fill``: see ``packing``; this entry is for nodes without a value yet. ``spread``: the node with the
+largest free share, the card with the most free units. For several whole cards close together, every policy (before it
+has learned) prefers the node where they are closest."""
 
 WHOLE_CARD_POLICIES: Mapping[str, WholeCardPolicy] = {
     policy.name: policy
@@ -123,8 +123,8 @@ WHOLE_CARD_POLICIES: Mapping[str, WholeCardPolicy] = {
         WholeCardPolicy(LOOSE, choose_loose_cards, "the odd ones, which leaves the groups to others"),
     )
 }
-"""``close``: cards of one link group or NUMA node, of the tightest that is large enough. ``loose``: cards of the
-smallest groups, however far apart. Among equally good ones the card policy decides."""
+"""``close``: cards of one link group or NUMA node, the smallest that is large enough. ``loose``: cards of the smallest
+groups, however far apart. The card policy breaks ties."""
 
 
 def prefer_choice(node: NodeState, request: CardRequest, score: float) -> float:
@@ -147,11 +147,11 @@ def _preference(state: CardState, selection: CardSelection) -> int:
 def choose_cards(
     node: NodeState, request: CardRequest, rank: CardRank, left: RoomLeft = NOTHING_KEPT
 ) -> tuple[CardState, ...] | None:
-    """Choose the request's cards on one node; None when it does not fit. Walks the node's cards, not its pods.
+    """Choose the request's cards on one node; None if it does not fit. Walks the node's cards, not its pods.
 
-    The order that the pod's author wrote comes first: the cards are chosen from as few preferred ones as are enough.
-    Of these the request's own policy chooses whole cards, and ``rank`` only decides between cards that are equally good
-    to it. ``left``: what of the cards is not kept for others.
+    The order that the pod's author wrote comes first: the cards are chosen from the smallest sufficient number of
+    preferred ones. Among these, the request's own policy chooses whole cards, and ``rank`` breaks ties. ``left`` is
+    what the request may use of cards on which room is kept for nominees.
     """
     able = [state for state in node.cards.values() if can_hold_after_nominees(state, request, left)]
     if len(able) < request.cards:

@@ -1,4 +1,4 @@
-"""Kubernetes quantities, read exactly, as counts of an extended resource.
+"""Kubernetes quantities: parses them exactly, as fractions or as counts of an extended resource.
 
 Source of the grammar: the Kubernetes API's ``resource.Quantity``: a decimal number and a suffix, one of
 ``n u m (none) k M G T P E`` (powers of ten), ``Ki Mi Gi Ti Pi Ei`` (powers of two) or ``e``/``E`` and an exponent.
@@ -12,7 +12,7 @@ from fractions import Fraction
 from gcushare.core.errors import RemoteContractError
 
 MAX_COUNT = 2**63 - 1
-"""The API server keeps quantities of extended resources as int64."""
+"""The API server stores quantities of extended resources as int64."""
 
 _QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII)
 _BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
@@ -22,14 +22,14 @@ _DECIMAL = {
 }
 _MAX_TEXT = 64
 _PLAIN_DIGITS = 19
-"""Below so many digits a number is certainly within ``MAX_COUNT``."""
+"""A number with fewer digits is below ``MAX_COUNT``."""
 
 
 def parse_quantity(value: object) -> Fraction:
     """Read a quantity as an exact fraction.
 
     Raises:
-        RemoteContractError: not a number or not the grammar.
+        RemoteContractError: it is not a number, or not in the grammar.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return Fraction(value)
@@ -56,7 +56,7 @@ def parse_count(value: object) -> int:
         RemoteContractError: malformed, negative, fractional or beyond int64.
     """
     if type(value) is str and len(value) < _PLAIN_DIGITS and value.isascii() and value.isdigit():
-        return int(value)  # Nearly every pod's; exact fractions cost ten times as much.
+        return int(value)  # The fast path for nearly every pod: fractions cost ten times as much.
     number = parse_quantity(value)
     if number < 0:
         raise RemoteContractError(f"quantity {_shown(value)} is negative; use a whole number of units such as 4")

@@ -1,4 +1,4 @@
-"""Memory units: the quantum in which a card's memory is granted, exact in integers.
+"""Memory units: the quantum in which a card's memory is granted.
 
 Every unit divides a GiB (2**30 bytes) into a whole number of parts, so bytes and units convert without floating
 point. The manual's "GB" is 2**30 bytes as far as its tables show (a 16 GB card counts 16 units).
@@ -18,8 +18,8 @@ GIB = 1 << 30
 class MemoryUnit:
     """One quantum of card memory.
 
-    ``name`` is the word on the command line and in the inventory, ``per_gib`` how many units make 2**30 bytes,
-    ``label`` what a table's heading shows.
+    ``name`` is the value on the command line and in the inventory, ``per_gib`` the number of units in 2**30 bytes,
+    ``label`` the text in a table's heading.
     """
 
     name: str
@@ -27,19 +27,19 @@ class MemoryUnit:
     label: str
 
     def units_in(self, memory_bytes: int) -> int:
-        """Whole units that fit into ``memory_bytes``; what is left over is ``remainder_bytes``."""
+        """Whole units that fit into ``memory_bytes``; ``remainder_bytes`` is the rest."""
         return memory_bytes * self.per_gib // GIB
 
     def bytes_of(self, units: int) -> int:
-        """The bytes that ``units`` stand for, rounded down to a whole byte (a third of a byte cannot be used)."""
+        """The bytes in ``units``, rounded down to a whole byte."""
         return units * GIB // self.per_gib
 
     def remainder_bytes(self, memory_bytes: int) -> int:
-        """Bytes of a card that no unit covers: what rounding loses."""
+        """Bytes of a card that are in no unit: the loss from rounding."""
         return memory_bytes - self.bytes_of(self.units_in(memory_bytes))
 
     def units_covering(self, memory_bytes: int) -> int:
-        """The fewest units that hold ``memory_bytes``: how a reserve is rounded, in the card's favour."""
+        """The fewest units that hold ``memory_bytes``. Use it for the driver's reserve, which must not be too small."""
         return -(-memory_bytes * self.per_gib // GIB)
 
 
@@ -51,17 +51,17 @@ MEMORY_UNITS: tuple[MemoryUnit, ...] = (
     MemoryUnit("0.01", 100, "0.01GB"),
     MemoryUnit("0.001", 1000, "0.001GB"),
 )
-"""Every unit a node may use: Aliyun's two words and the four numbers of the Enflame manual, chapter 4.2."""
+"""Every unit a node may use: Aliyun's two names and the four numbers of the Enflame manual, chapter 4.2."""
 
 _BY_NAME = {unit.name: unit for unit in MEMORY_UNITS}
 MEMORY_UNIT_NAMES: tuple[str, ...] = tuple(_BY_NAME)
 
 
 def parse_memory_unit(name: str) -> MemoryUnit:
-    """Look a unit up by its exact name.
+    """Find a unit by its exact name.
 
     Raises:
-        ConfigError: no such unit; the message lists the known ones.
+        ConfigError: the name is unknown; the message lists the known ones.
     """
     unit = _BY_NAME.get(name)
     if unit is None:
@@ -72,7 +72,7 @@ def parse_memory_unit(name: str) -> MemoryUnit:
 def finest_unit(
     memory_bytes: Sequence[int], names: Sequence[str], fits: Callable[[Sequence[int]], bool]
 ) -> MemoryUnit | None:
-    """Choose the finest of ``names`` whose units per card satisfy ``fits``; None when not even the coarsest does."""
+    """Choose the finest of ``names`` whose units per card satisfy ``fits``; None if not even the coarsest does."""
     for unit in sorted((_BY_NAME[name] for name in names), key=lambda unit: -unit.per_gib):
         if fits([unit.units_in(size) for size in memory_bytes]):
             return unit

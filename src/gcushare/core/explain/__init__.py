@@ -1,1 +1,1 @@
-"""Why a request fits nowhere: the reasons with their numbers, and their words."""
+"""Why a request fits nowhere: the reasons with their numbers, and their text."""

@@ -1,7 +1,7 @@
-"""Why a request fits nowhere, with numbers: per kind of node, what is free, what would help, and whether it ever could.
+"""Explains with numbers why a request fits nowhere: what is free per kind of node, what would help, if it can ever fit.
 
-The same explanation is shown at the explain endpoint, in the pod's Event and in the log. Nodes are added and weighed
-one by one, so that whoever explains 5,000 of them can give others a turn in between.
+The explain endpoint, the pod's Event and the log show the same explanation. Nodes are added and weighed one by one, so
+that a caller with 5,000 nodes can yield to other tasks in between.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from gcushare.core.preemption.victims import choose_victims, rank_victims
 from gcushare.core.requests import CardRequest
 
 MAX_BEST_CARDS = 3
-"""Cards named per class of nodes: the first says how near it is, the others whether that is one card's luck."""
+"""Cards named per class of nodes: the first shows how close the request is to fitting, the others if that is typical.
+"""
 
 MAX_EXAMPLES = 3
 MAX_REMEDIES_TRIED = 32
-"""Nodes on which the pods that would have to end are sought: those that lack least."""
-
+"""Nodes for which a remedy (pods that would have to end) is searched: those with the smallest shortfall."""
 
 LEAST_SAMPLE = 100
-"""kube-scheduler stops looking for nodes once it found its percentageOfNodesToScore, which are never fewer than this
-(minFeasibleNodesToFind in its pkg/scheduler/schedule_one.go), and asks extenders about those alone."""
+"""kube-scheduler stops its search for nodes at its percentageOfNodesToScore, but never below this number
+(minFeasibleNodesToFind in its pkg/scheduler/schedule_one.go). It asks extenders about the found nodes only."""
 
 
 class Verdict(enum.Enum):
-    """Why a node cannot hold a request; in the order in which a person can do something about it."""
+    """Why a node cannot hold a request, ordered by how easily people can change it."""
 
     FITS = "room"
     KEPT = "room is kept for a pod that preempts others there"
@@ -38,8 +38,8 @@ class Verdict(enum.Enum):
     FULL = "too little free memory"
     IN_USE = "too few unused cards"
     UNCONFIRMED = "the cards of its pods are not confirmed yet"
-    """Free room may be taken: a card is recorded beyond its size, or a pod was bound whose card is not known, until the
-    node confirms which pod has which."""
+    """Free room may be in use already: the records on a card exceed its size, or a bound pod's card is unknown. It ends
+    when the node confirms the cards of its pods."""
     CLOSED = "cards with room are closed for a while: containers of deleted pods may still use them"
     UNUSABLE = "the cards that are large enough are sick or cordoned"
     NOT_ALLOWED = "no card that the pod's annotations allow"
@@ -53,12 +53,12 @@ class Verdict(enum.Enum):
 POSSIBLE = frozenset(
     {Verdict.FITS, Verdict.KEPT, Verdict.FRAGMENTED, Verdict.FULL, Verdict.IN_USE, Verdict.UNCONFIRMED, Verdict.CLOSED}
 )
-"""The verdicts of nodes that hold the request now, or would if pods ended."""
+"""The verdicts of nodes that can hold the request now, or could if pods ended."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FreeCard:
-    """What one card could still give, all of it to a request for whole cards; orders by units."""
+    """What one card could still give to a request; the whole card if whole cards are requested. Ordered by units."""
 
     units: int
     node: str
@@ -67,19 +67,19 @@ class FreeCard:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClosedCard:
-    """A card that takes no pods of this use for a while, and why; orders by node."""
+    """A card that is temporarily closed to this use, with the reason as text. Ordered by node."""
 
     node: str
     index: int
-    words: str
+    text: str
 
 
 @dataclass(slots=True)
 class NodeClass:
-    """The nodes with the same cards and the same verdict; ``cards`` are the sizes, smallest first, of one of them.
+    """The nodes with the same cards and the same verdict. ``cards`` are the card sizes of one node, smallest first.
 
-    All other numbers are of the cards that the pod allows. ``free`` and ``total`` are units; ``cards_free``: how many
-    of ``cards_total`` could give anything to this request. ``closed``: some of its cards that are closed for a while.
+    All other numbers cover only cards that the pod allows. ``free`` and ``total`` are units. ``cards_free`` of
+    ``cards_total`` cards could give something to this request. ``closed`` are some temporarily closed cards.
     """
 
     verdict: Verdict
@@ -93,31 +93,31 @@ class NodeClass:
     cards_total: int = 0
     closed: list[ClosedCard] = field(default_factory=list)
 
-    def add(self, name: str, look: _Look) -> None:
-        """Count one node more."""
-        if look.closed:
-            found = (ClosedCard(name, index, words) for index, words in look.closed)
+    def add(self, name: str, scan: _CardScan) -> None:
+        """Add one node."""
+        if scan.closed:
+            found = (ClosedCard(name, index, text) for index, text in scan.closed)
             self.closed = sorted([*self.closed, *found])[:MAX_EXAMPLES]
         self.nodes += 1
-        self.total += look.total
-        self.cards_total += look.allowed
-        self.cards_free += len(look.rooms)
+        self.total += scan.total
+        self.cards_total += scan.allowed
+        self.cards_free += len(scan.rooms)
         if len(self.examples) < MAX_EXAMPLES or name < self.examples[-1]:
             self.examples = sorted([*self.examples, name])[:MAX_EXAMPLES]
         least = self.best[-1].units if len(self.best) == MAX_BEST_CARDS else 0
-        self.free += sum(units for units, _ in look.rooms)
-        rooms = [FreeCard(units, name, index) for units, index in look.rooms if units >= least]
+        self.free += sum(units for units, _ in scan.rooms)
+        rooms = [FreeCard(units, name, index) for units, index in scan.rooms if units >= least]
         if rooms:
             self.best = sorted([*self.best, *rooms], key=_best_first)[:MAX_BEST_CARDS]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """That kube-scheduler asked about some nodes only: ``nodes`` of ``known``.
+    """kube-scheduler asked about ``nodes`` of ``known`` nodes only.
 
-    It leaves out those that the pod's nodeSelector, affinity or tolerations exclude, and those that lack something
-    else, or the units as one sum; and of many nodes it takes a sample. ``fit_elsewhere``: how many of the others have
-    room, ``possible_elsewhere``: how many would if pods ended; ``examples`` have room.
+    It excludes nodes by the pod's nodeSelector, affinity and tolerations, and nodes that are short of another resource
+    or of units in total. If there are many nodes, it takes a sample. ``fit_elsewhere`` of the other nodes have room,
+    ``possible_elsewhere`` would have room if pods ended. ``examples`` are nodes with room.
     """
 
     nodes: int
@@ -128,16 +128,16 @@ class Asked:
 
     @property
     def may_be_sample(self) -> bool:
-        """Whether other nodes may have been left out by kube-scheduler's sampling alone."""
+        """Whether kube-scheduler may have omitted the other nodes only because it takes a sample."""
         return self.nodes >= LEAST_SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Ending these pods makes the request fit on this node.
+    """Pods whose end makes the request fit on this node.
 
-    ``is_preemption``: all of them have a lower priority than the pod that waits, so that kube-scheduler may end them;
-    else some have the same, and only people can.
+    ``is_preemption``: all have a lower priority than the waiting pod, so kube-scheduler may preempt them. Otherwise
+    some have the same priority, and a person must end them.
     """
 
     node: str
@@ -149,11 +149,11 @@ class Remedy:
 class Explanation:
     """What keeps a request from fitting, or where it fits.
 
-    ``largest_now`` and ``largest_ever``: the most units that each of as many allowed cards of one node could give now,
-    and if every pod ended; for whole cards, the most such cards of one node. ``asked``: where kube-scheduler asked
-    about some nodes only; all but its own numbers are of those. The remedy was sought on ``weighed`` of
-    ``after_preemption`` nodes, those that lack least; without one, ending pods of a higher priority is all that would
-    help there.
+    ``largest_now`` is the largest request of this kind that would fit now, ``largest_ever`` if every pod ended: units
+    in each of as many allowed cards of one node or, for whole cards, a number of cards of one node. ``asked`` is set
+    if kube-scheduler asked about some nodes only; all numbers outside it then cover those nodes. The remedy was
+    searched on ``weighed`` of the ``after_preemption`` nodes, those with the smallest shortfall. If none was found,
+    only pods of higher priority are in the way there.
     """
 
     request: CardRequest
@@ -171,12 +171,12 @@ class Explanation:
 
     @property
     def can_ever_fit(self) -> bool:
-        """Whether it fits now, or would if pods ended, wherever."""
+        """Whether the request fits on any node now, or would if pods ended."""
         return self.can_fit_where_asked or (self.asked is not None and self.asked.possible_elsewhere > 0)
 
     @property
     def can_fit_where_asked(self) -> bool:
-        """The same of the nodes that kube-scheduler asked about."""
+        """The same for the nodes that kube-scheduler asked about."""
         return any(each.verdict in POSSIBLE for each in self.classes)
 
     @property
@@ -187,9 +187,9 @@ class Explanation:
 
 
 class Explainer:
-    """Gathers one explanation: ``add`` every node, ``weigh_next`` until there is none, then ``finish``.
+    """Builds one explanation: ``add`` every node, call ``weigh_next`` until it returns False, then ``finish``.
 
-    ``priority`` is that of the pod that asks.
+    ``priority`` is the priority of the waiting pod.
     """
 
     def __init__(self, request: CardRequest, *, priority: int = 0) -> None:
@@ -202,28 +202,28 @@ class Explainer:
         self._remedies: list[Remedy] = []
 
     def add(self, node: NodeState, *, is_kept: bool = False) -> None:
-        """Take one node into account; ``is_kept``: the room that it may have is another pod's."""
-        look = _Look.at(node, self._request)
-        verdict = look.evaluate(node, self._request)
+        """Add one node. ``is_kept``: room that it may have is kept for another pod."""
+        scan = _CardScan.at(node, self._request)
+        verdict = scan.evaluate(node, self._request)
         if is_kept and verdict is Verdict.FITS:
             verdict = Verdict.KEPT
-            look.rooms.clear()
-        kind = verdict, tuple(sorted(look.sizes))
+            scan.rooms.clear()
+        kind = verdict, tuple(sorted(scan.sizes))
         if kind not in self._classes:
             self._classes[kind] = NodeClass(*kind)
-        self._classes[kind].add(node.name, look)
-        self._largest_now = max(self._largest_now, _most(look.rooms, self._request))
-        self._largest_ever = max(self._largest_ever, _most(look.ever, self._request))
+        self._classes[kind].add(node.name, scan)
+        self._largest_now = max(self._largest_now, _most(scan.rooms, self._request))
+        self._largest_ever = max(self._largest_ever, _most(scan.ever, self._request))
         if verdict is Verdict.FITS:
             self._fit += 1
         elif verdict in POSSIBLE and verdict not in (Verdict.KEPT, Verdict.UNCONFIRMED, Verdict.CLOSED):
             self._possible += 1
-            entry = (_nearness(look.rooms, self._request), node.name, node)
+            entry = (_nearness(scan.rooms, self._request), node.name, node)
             push = heapq.heappush if len(self._near) < MAX_REMEDIES_TRIED else heapq.heappushpop
             push(self._near, entry)
 
     def weigh_next(self) -> bool:
-        """Seek whom to end on one more of the nearest nodes; False when there is none left, or somewhere is room."""
+        """Search a remedy on the next of the nearest nodes. False if none is left, or if the request fits somewhere."""
         if self._fit or not self._near:
             return False
         _, name, node = self._near.pop()
@@ -233,7 +233,7 @@ class Explainer:
         return True
 
     def finish(self, asked: Asked | None = None) -> Explanation:
-        """Return the explanation; weighs what was not weighed yet."""
+        """Return the explanation. Weighs the remaining nodes first."""
         while self.weigh_next():
             pass
         ordered = sorted(self._classes.values(), key=lambda each: (_ORDER[each.verdict], -each.nodes, each.cards))
@@ -249,7 +249,7 @@ class Explainer:
         )
 
     def _weigh(self, name: str, node: NodeState) -> Remedy | None:
-        """Whom to end on one node: pods of lower priority if they are enough, else of the same too, never of higher."""
+        """The remedy on one node: pods of lower priority or, if these are not enough, of the same priority too."""
         pods = [held.pod for held in node.assignments.values() if held.pod.priority <= self._priority]
         lower = [pod for pod in pods if pod.priority < self._priority]
         if lower and (chosen := choose_victims(node, self._request, lower)):
@@ -260,17 +260,17 @@ class Explainer:
 
 
 def evaluate(node: NodeState, request: CardRequest) -> Verdict:
-    """Say why a node cannot hold a request, or that it can."""
-    return _Look.at(node, request).evaluate(node, request)
+    """The verdict of one node for a request."""
+    return _CardScan.at(node, request).evaluate(node, request)
 
 
 @dataclass(slots=True)
-class _Look:
-    """What one walk over a node's cards finds; all but ``sizes`` is of the cards that the pod allows.
+class _CardScan:
+    """The result of one pass over a node's cards. All fields but ``sizes`` cover only cards that the pod allows.
 
-    ``rooms``: what they could give now, with their indexes; ``ever``: what they could if every pod ended; ``large``:
-    how many are large enough, and ``usable``: how many of those take pods. ``confirmed``: how many could hold
-    the request were every pod's card known, ``open``: and were no card closed for a while besides.
+    ``rooms`` is what the cards could give now, ``ever`` what they could if every pod ended: (amount, card index).
+    ``large`` counts the cards that are large enough, ``usable`` those of them that take pods. ``confirmed`` counts the
+    cards that could hold the request if every pod's card were known, ``open`` if also no card were closed.
     """
 
     sizes: list[int] = field(default_factory=list)
@@ -285,7 +285,7 @@ class _Look:
     closed: list[tuple[int, str]] = field(default_factory=list)
 
     @classmethod
-    def at(cls, node: NodeState, request: CardRequest) -> _Look:
+    def at(cls, node: NodeState, request: CardRequest) -> _CardScan:
         found = cls()
         least = max(1, request.units)
         for state in node.cards.values():
@@ -300,7 +300,7 @@ class _Look:
             found.total += units
             found.large += units >= least
             if not card.is_usable:
-                continue  # Which gives nothing now, nor if every pod ended.
+                continue  # It gives nothing now, and would not if every pod ended.
             found.usable += units >= least
             if units and state.serves(request):
                 found.ever.append((units, state.index))
@@ -346,7 +346,7 @@ def _rank_remedy(remedy: Remedy) -> tuple[object, ...]:
 
 
 def _most(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:
-    """The largest request of this kind that such cards of one node could hold: whole cards, or units in each card."""
+    """The largest request of this kind that these cards of one node could hold: whole cards, or units in each card."""
     if request.whole:
         return len(rooms)
     if request.cards == 1 or not rooms:

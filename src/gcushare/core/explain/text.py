@@ -1,4 +1,4 @@
-"""The words of an explanation: in one line for an Event and the log, and in parts for the explain document."""
+"""The text of an explanation: one line for an Event and the log, and parts for the explain document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gcushare.core.requests import CardRequest
 
 
 def summarise(explanation: Explanation) -> str:
-    """Say it in one line, the most important first, for an Event and the log."""
+    """Summarise the explanation in one line for an Event and the log, the most important first."""
     parts = [describe_request(explanation.request)]
     if explanation.request.excludes_cards:
         parts[0] += " among the cards that the pod allows"
@@ -27,14 +27,14 @@ def summarise(explanation: Explanation) -> str:
 
 
 def describe_request(request: CardRequest) -> str:
-    """Say what a request needs: "needs 12 in one card"."""
+    """Describe what a request needs: "needs 12 in one card"."""
     if request.whole:
         return f"needs {request.cards} whole card{'s' if request.cards > 1 else ''}"
     return f"needs {_amount(request.units, request)}"
 
 
 def describe_asked(asked: Asked) -> str:
-    """Say that kube-scheduler asked about some nodes only, and whether others have room."""
+    """Describe which part of the nodes kube-scheduler asked about, and whether other nodes have room."""
     text = f"kube-scheduler asked about {asked.nodes} of {_nodes(asked.known)}"
     if not asked.fit_elsewhere:
         return text
@@ -49,16 +49,16 @@ def describe_asked(asked: Asked) -> str:
 
 
 def describe_cards(best: Sequence[FreeCard], *, whole: bool = False) -> str:
-    """Name the cards with most room: "best card free: 7 (card 2 of node-1), 4 (card 0 of node-3)"."""
+    """List the cards with most room: "best card free: 7 (card 2 of node-1), 4 (card 0 of node-3)"."""
     if whole:
         named = ", ".join(f"card {card.index} of {card.node}" for card in best)
         return f"whole cards free: {named}" if named else "no whole card is free"
-    words = ", ".join(f"{card.units} (card {card.index} of {card.node})" for card in best)
-    return f"best card free: {words}" if words else "no card is free"
+    named = ", ".join(f"{card.units} (card {card.index} of {card.node})" for card in best)
+    return f"best card free: {named}" if named else "no card is free"
 
 
 def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Sequence[NodeClass]) -> str:
-    """Say what is free on nodes: the best cards and the sum, in units, or for whole cards in cards."""
+    """Describe what is free: the best cards and the sum. The sum is in units or, for whole cards, in cards."""
     free, total = sum(each.free for each in classes), sum(each.total for each in classes)
     if request.whole:
         free, total = sum(each.cards_free for each in classes), sum(each.cards_total for each in classes)
@@ -66,13 +66,13 @@ def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Seque
 
 
 def describe_closed(classes: Sequence[NodeClass]) -> list[str]:
-    """Name some of the cards that are closed for a while, where that is what keeps the pod waiting."""
+    """Describe some temporarily closed cards, if closures are what keeps the pod waiting."""
     closed = sorted(card for each in classes if each.verdict is Verdict.CLOSED for card in each.closed)
-    return [f"card {card.index} of {card.node} is {card.words}" for card in closed[:MAX_EXAMPLES]]
+    return [f"card {card.index} of {card.node} is {card.text}" for card in closed[:MAX_EXAMPLES]]
 
 
 def describe_help(explanation: Explanation) -> str:
-    """Say what would make the request fit, or that nothing would."""
+    """Describe what would make the request fit, or that nothing would."""
     if explanation.nodes_fit:
         return "it fits now"
     if not explanation.can_fit_where_asked:

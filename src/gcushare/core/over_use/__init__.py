@@ -1,1 +1,1 @@
-"""Pods that use more of a card than they were granted: who they are, and which of them is evicted, if any. Pure."""
+"""Pods that use more of a card than they were granted: which they are, and which of them is evicted, if any."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the settings, which name the choices here, need no ledger
     from gcushare.core.nodes import PodRef
 
 UNKNOWN_BYTES = GIB // 4
-"""So much of a card in use by processes of no known pod is no rounding: who is to blame for a shortage is in doubt."""
+"""If processes of no known pod use this much of a card, it is uncertain which pod causes a shortage."""
 
 
 class When(enum.Enum):
@@ -51,8 +51,8 @@ class CardLook:
         return self.promised + sum(max(0, each.granted - each.used) for each in self.figures.values())
 
     @property
-    def missing(self) -> int:
-        """Bytes that lack for everybody to get what was granted; 0 where nothing does, or nothing is known."""
+    def shortfall(self) -> int:
+        """Bytes that pods could not get although they were granted them; 0 if there are none, or if use is unknown."""
         return 0 if self.in_use is None else max(0, self.unused_grants - max(0, self.memory - self.in_use))
 
 
@@ -74,12 +74,12 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class Exemptions:
-    """Who is never evicted, as the admin chose: ``namespace`` or ``namespace/name``, each with ``*`` and ``?``."""
+    """Pods that the admin exempts from eviction: ``namespace`` or ``namespace/name``, with ``*`` and ``?``."""
 
     patterns: tuple[str, ...] = ()
 
     def cover(self, pod: PodRef) -> str:
-        """The pattern that exempts a pod; "" where none does."""
+        """The pattern that exempts a pod; "" if none does."""
         for pattern in self.patterns:
             namespace, _, name = pattern.partition("/")
             if fnmatchcase(pod.namespace, namespace) and fnmatchcase(pod.name, name or "*"):
@@ -147,7 +147,7 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
         return f"{gib_text(card.unknown)} of card {card.index} are in use by processes of no known pod"
     if not offender.figures.excess:
         return "its peak was above its grant, its use at the last look is not"
-    if when is When.DANGER and not card.missing:
+    if when is When.DANGER and not card.shortfall:
         return f"card {card.index} still has what its pods were granted"
     return ""
 
@@ -155,4 +155,4 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
 def _reason(victim: Offender, card: CardLook) -> str:
     figures = victim.figures
     use = f"it uses {gib_text(figures.used)} of card {card.index}, of which {gib_text(figures.granted)} were granted"
-    return f"{use}; other pods' grants lack {gib_text(card.missing)}" if card.missing else use
+    return f"{use}; other pods are short of {gib_text(card.shortfall)} of their grants" if card.shortfall else use

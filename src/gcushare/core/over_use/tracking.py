@@ -126,8 +126,8 @@ class OverUseTracker:
     ) -> list[OverUseChange]:
         """Take one look in: figures of the places that could be read, and the uids of all pods that are here.
 
-        A pod that is gone is forgotten; that is no end of which anybody needs to hear. ``now`` is in seconds since the
-        epoch. ``is_blind``: not every card could be read.
+        A pod that is gone is forgotten without a change. ``now`` is in seconds since the epoch. ``is_blind``: not every
+        card could be read.
         """
         self.looks += 1
         self._blind_looks += is_blind
@@ -174,7 +174,7 @@ class OverUseTracker:
 
 
 def gib_text(size: int) -> str:
-    """Bytes as people read them: a hundredth of a GiB is as fine as anybody needs here."""
+    """Format bytes as GiB, to a hundredth."""
     return f"{size / GIB:.2f} GiB"
 
 

@@ -1,1 +1,1 @@
-"""Packing: what a placement costs in room that nothing fits into, and which pods to move to get room back."""
+"""Packing: how much usable room a placement costs, and which pods to move to make room."""

@@ -1,7 +1,7 @@
-"""Which fewest pods, ended and placed again elsewhere, would make room for a request; pure.
+"""Plans which pods to move to other nodes to make room for a request, with as few moves as possible.
 
-The plan is found and then proved on a copy of the ledger, by the same grants that the extender makes. It knows cards
-alone: whether kube-scheduler agrees with the places (CPU, taints, affinity) it cannot say.
+The plan is found and then checked on a copy of the ledger, with the same grants that the extender makes. It considers
+cards only. kube-scheduler may reject a place because of CPU, taints or affinity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gcushare.core.placement import POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 
 MAX_COMBINED = 16
-"""Pods of one card among which every combination is looked at; of more, the largest are taken."""
+"""Pods of one card whose combinations are tried. If there are more, only the largest are combined."""
 
 _TIGHTEST = POLICIES["binpack"].rank_card
 _ROOM = PodRef("room", "", "the request")
@@ -25,7 +25,7 @@ _ROOM = PodRef("room", "", "the request")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A pod that ends on ``source`` and finds its room on ``target``."""
+    """A pod to end on ``source``, whose replacement fits on ``target``."""
 
     pod: PodRef
     request: CardRequest
@@ -36,7 +36,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class RoomPlan:
-    """Where the request fits once the moves are made, in this order; no moves where it fits already."""
+    """Where the request fits after the moves, to be made in this order. No moves: it fits already."""
 
     request: CardRequest
     node: str
@@ -46,7 +46,7 @@ class RoomPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Cards of a node that could be cleared, and whose pods would have to go."""
+    """Cards of a node that could be cleared, and the pods that would have to move."""
 
     node: str
     cards: tuple[int, ...]
@@ -57,10 +57,10 @@ class _Candidate:
 def plan_room(
     ledger: Ledger, request: CardRequest, movable: Mapping[str, CardRequest], nodes: Collection[str]
 ) -> RoomPlan | None:
-    """Find the plan that moves the fewest pods, the fewest units among those; None where there is none.
+    """Find the plan that moves the fewest pods and, among equals, the fewest units; None if there is none.
 
-    Only pods of ``movable`` (their requests by uid) are moved, only onto and on ``nodes``, each straight to a place
-    that is free without moving a further one. Pods that hold several cards stay.
+    Only pods in ``movable`` (requests by uid) are moved, and only between ``nodes``. Each moves to a place that is free
+    without a further move. Pods that hold several cards stay.
     """
     trial = copy_ledger(ledger)
     candidates = sorted(
@@ -76,10 +76,10 @@ def plan_room(
 
 
 def prove(ledger: Ledger, plan: RoomPlan) -> None:
-    """Carry the plan out on a copy of the ledger, with the cards that it names.
+    """Execute the plan on a copy of the ledger, with the cards that it names.
 
     Raises:
-        Refused: it does not come true on this ledger; the message says which step.
+        Refused: a step fails on this ledger; the message says which.
     """
     copy = copy_ledger(ledger)
     for move in plan.moves:
@@ -125,7 +125,7 @@ class _Cost:
 
 
 def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Cost | None:
-    """The fewest and then smallest pods of one card that would have to go; None where that is not enough."""
+    """The fewest, then smallest pods of one card that would have to move; None if moving all is not enough."""
     if node.is_unconfirmed or not (state.takes(request) and state.could_hold(request)):
         return None
     if state.can_hold(request):
@@ -133,7 +133,7 @@ def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapp
     held = [each for each in node.assignments.values() if any(grant.index == state.index for grant in each.grants)]
     loose = [each for each in held if len(each.grants) == 1 and each.pod.uid in movable]
     if request.whole:
-        # What is kept for a pod of unknown cards stays kept, whoever goes.
+        # Units kept for a pod whose card is unknown stay kept, even if all other pods move.
         return _cost_of(loose, state) if len(loose) == len(held) and not state.kept else None
     missing = request.units - state.total + state.held + state.kept
     for sets in _sets(loose, state):
@@ -144,7 +144,7 @@ def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapp
 
 
 def _sets(loose: Sequence[Assignment], state: CardState) -> Iterator[Iterator[tuple[Assignment, ...]]]:
-    """Sets of one pod, of two, ...; of many pods the largest alone are combined."""
+    """Sets of one pod, of two, and so on, of the ``MAX_COMBINED`` largest pods."""
     ranked = sorted(loose, key=lambda each: (-_freed((each,), state), each.pod.uid))[:MAX_COMBINED]
     for count in range(1, len(ranked) + 1):
         yield combinations(ranked, count)
@@ -169,7 +169,7 @@ def _try(
     movable: Mapping[str, CardRequest],
     nodes: Collection[str],
 ) -> RoomPlan | None:
-    """Make the moves on the trial ledger, see whether every pod finds a place, and take them back."""
+    """Make the moves on the trial ledger, check that every pod finds a place, and undo them."""
     moved = [held for uid in candidate.uids if (held := trial.assignment(uid)) is not None]
     for held in moved:
         trial.forget(held.pod.uid)
@@ -191,7 +191,7 @@ def _try(
 
 
 def _place_for(ledger: Ledger, request: CardRequest, nodes: Collection[str]) -> str | None:
-    """The node whose best card is left with the least, so that large pieces stay; by name among equals."""
+    """The node whose best card has the least left afterwards, so that large free pieces stay; by name among equals."""
     fitting = (
         node for name in nodes if (node := ledger.nodes.get(name)) is not None and node.known and node.fits(request)
     )
@@ -203,7 +203,7 @@ def _left(node: NodeState, request: CardRequest) -> int:
 
 
 def _exactly(cards: Collection[int]) -> CardRank:
-    """The order that puts the named cards first."""
+    """A card rank that puts the named cards first."""
 
     def rank(state: CardState, _request: CardRequest) -> tuple[int, ...]:
         return (state.index not in cards, state.index)

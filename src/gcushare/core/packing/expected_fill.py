@@ -1,15 +1,14 @@
-"""Expected fill: how much of a node's cards a stream of typical pods would still use, and so what a placement costs.
+"""Expected fill: values a node by how much of its cards a stream of typical pods could still use.
 
-Free memory is worth what it will be used for. A card with 190 of 1000 units left beside a pod of 810 is as good as
-full where few pods ask for 190 or less; four idle cards are worth nothing on a node whose CPU is spent. So a node is
-valued by trying: fixed sequences of typical pods are placed on a copy of it, tightest card first, and what they used
-is added up. The best place for a pod is the one whose node loses least value by it.
+Free memory is worth what it will be used for. If a pod of 810 leaves 190 of 1000 units on a card and few pods request
+190 or less, the card is as good as full. Four idle cards are worth nothing on a node without free CPU. So a node is
+valued by a trial: fixed sequences of typical pods are placed on a copy of it, tightest card first, and the units that
+they use are summed. The best place for a pod is on the node that loses least value by it.
 
-Room for several cards counts once more. To a node that takes them one by one, seven cards that are free together are
-worth as much as eight; but who asks for eight cards has few nodes to go to, and who asks for one has them all.
+Demands for several cards count additionally. In the sequences, seven free cards are worth nearly as much as eight. But
+a pod that requests eight cards fits few nodes, while a pod that requests one fits most.
 
-Pure and deterministic: the sequences come from the typical pods alone, without random numbers, and every node is
-valued by the same ones, so that differences between nodes are not those of luck.
+The sequences depend on the typical pods alone, without random numbers, and every node is valued by the same ones.
 """
 
 from __future__ import annotations
@@ -20,33 +19,32 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 SEQUENCES = 24
-"""Sequences that a node is tried with. Half as many placed between 0.25 % of a cluster less and 0.15 % more."""
+"""Sequences per node. With half as many, the simulator placed between 0.25 % of a cluster less and 0.15 % more."""
 
 LENGTH = 20
-"""Typical pods per sequence: twice what a node of eight cards takes."""
+"""Typical pods per sequence: twice as many as a node of eight cards holds."""
 
 LARGE_WEIGHT = 2
-"""How often a demand for several cards counts beyond the sequences, by its share of the typical pods. From 1 to 4 the
-share that is placed differed by 0.25 % at most; without it up to three times as many requests for eight cards were
-refused."""
+"""Weight of demands for several cards in addition to the sequences. Between 1 and 4 the share of placed pods differed
+by 0.25 % at most; without it, up to three times as many requests for eight cards were refused."""
 
 PARTS = 1_000
-"""A unit that a sequence uses counts so much, so that the shares of demands for several cards are integers too."""
+"""Value of one unit that a sequence uses. Large, so that the weights of demands for several cards are integers too."""
 
 MAX_REMEMBERED = 200_000
-"""Values of nodes that are remembered; when there are more, all are forgotten. Measured for rooms of 8 cards: 350 bytes
-each where units are few, 600 where they are thousands. So 120 MB at most, and twice that with two vendors, which the
-chart's limit of 1Gi has room for."""
+"""Size of the cache of node values; when it is full, it is cleared. Measured for nodes of 8 cards: 350 bytes per value
+with few units, 600 with thousands of units. So it takes 120 MB at most, or twice that with two vendors; the chart's
+limit is 1Gi."""
 
 _GOLDEN = 0.6180339887498949
-"""Multiples of it, modulo one, are spread evenly however many there are."""
+"""Any number of its multiples, modulo one, is evenly spread."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Demand:
-    """What one pod takes of a node: ``units`` on each of ``cards`` cards, or the cards whole; 0 cards is CPU alone.
+    """What one pod takes of a node: ``units`` of each of ``cards`` cards, or whole cards. 0 cards: only CPU and memory.
 
-    ``models``: card models that will do, empty for any. CPU and memory are 0 where whoever asks does not know them.
+    ``models`` are the accepted card models; empty means any. CPU and memory are 0 if unknown.
     """
 
     cards: int = 1
@@ -59,9 +57,9 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free on a node: ``shared`` units of each card in use, ``idle`` sizes of the others, both ascending.
+    """What is free on a node. ``shared``: the free units of cards in use. ``idle``: the sizes of unused cards.
 
-    Cards with nothing free are left out. ``model`` is that of the node's cards.
+    Both are in ascending order, without full cards. ``model`` is the model of the node's cards.
     """
 
     cpu_milli: int
@@ -93,21 +91,21 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Which card of a node a share goes to, by what is free there; ``is_idle`` where no pod is on it yet."""
+    """A card for a share, identified by its free units. ``is_idle``: no pod uses it yet."""
 
     free: int
     is_idle: bool
 
 
 def spots_of(room: Room, demand: Demand) -> list[Spot]:
-    """The cards that differ for a share of one card, tightest first; cards with the same room are the same spot."""
+    """The different places for a share of one card, tightest first. Cards with equal room are one spot."""
     shared = sorted({free for free in room.shared if free >= demand.units})
     idle = sorted({free for free in room.idle if free >= demand.units})
     return [*(Spot(free, False) for free in shared), *(Spot(free, True) for free in idle)]
 
 
 def room_after(room: Room, demand: Demand, spot: Spot | None = None) -> Room:
-    """What is free once the demand is placed; without a spot on the tightest cards. It must fit."""
+    """What is free after the demand is placed on the spot, or else on the tightest cards. It must fit."""
     shared, idle = list(room.shared), list(room.idle)
     if demand.whole:
         del idle[: demand.cards]
@@ -122,7 +120,7 @@ def room_after(room: Room, demand: Demand, spot: Spot | None = None) -> Room:
 
 
 def _take_tightest(shared: list[int], idle: list[int], units: int, cards: int) -> bool:
-    """Take so many units of so many cards, cards in use first; False, and nothing taken, where they are not there."""
+    """Take units of several cards, of cards in use first. False, and nothing is taken, if too few cards have room."""
     start, first = bisect_left(shared, units), bisect_left(idle, units)
     if len(shared) - start + len(idle) - first < cards:
         return False
@@ -138,15 +136,15 @@ def _take_tightest(shared: list[int], idle: list[int], units: int, cards: int) -
 
 
 _Step = tuple[int, int, int, int]
-"""A typical pod in a sequence: CPU, memory, cards, and units, which are 0 for whole cards."""
+"""A typical pod in a sequence: CPU, memory, cards and units. The units are 0 for whole cards."""
 
 
 class ExpectedFill:
-    """Values rooms by fixed sequences of typical pods.
+    """Values free room by fixed sequences of typical pods.
 
     Args:
-        typical: demands with their weights: how often each is asked for, in any unit. Order does not matter.
-        sequences, length: how many sequences of how many pods.
+        typical: demands with their relative frequencies. Order does not matter.
+        sequences, length: the number of sequences, and of pods in each.
 
     Raises:
         ValueError: no demand has a positive weight.
@@ -162,9 +160,7 @@ class ExpectedFill:
         self._values: dict[Room, int] = {}
 
     def value(self, room: Room) -> int:
-        """Units that the sequences' pods use on this node, summed, and what it keeps for demands of several
-        cards; in thousandths.
-        """
+        """The units that all sequences use on this node, plus its worth for demands of several cards; in ``PARTS``."""
         known = self._values.get(room)
         if known is None:
             if len(self._values) >= MAX_REMEMBERED:
@@ -174,11 +170,11 @@ class ExpectedFill:
         return known
 
     def loss(self, room: Room, demand: Demand, spot: Spot | None = None) -> int:
-        """What of the room's value a demand takes beyond its own use; the place with the least loss is the best."""
+        """The value that the room loses if the demand is placed there. The place with the least loss is the best."""
         return self.value(room) - self.value(room_after(room, demand, spot))
 
     def best_spot(self, room: Room, demand: Demand) -> tuple[int, Spot | None]:
-        """The least loss on this node and the card it belongs to, None where it does not matter; it must fit."""
+        """The least loss on this node and its card; None for the card if it makes no difference. It must fit."""
         if demand.whole or demand.cards != 1:
             return self.loss(room, demand), None
         return min(((self.loss(room, demand, spot), spot) for spot in spots_of(room, demand)), key=lambda pair: pair[0])
@@ -189,7 +185,7 @@ class ExpectedFill:
         return sum(weight * _size(demand, room) for demand, weight in self._large if room.fits(demand))
 
     def _steps_for(self, room: Room) -> list[list[_Step]]:
-        """The sequences without what can never be placed in this room: more CPU, larger shares, whole cards."""
+        """The sequences without the pods that cannot fit this room: too much CPU, too large shares, whole cards."""
         largest = max(room.shared[-1] if room.shared else 0, room.idle[-1] if room.idle else 0)
         rank = bisect_left(self._limits, largest + 1)
         level = bisect_left(self._cpu_levels, room.cpu_milli + 1)
@@ -209,7 +205,7 @@ class ExpectedFill:
 
 
 def _large_of(typical: Mapping[Demand, float], sequences: int) -> list[tuple[Demand, int]]:
-    """The demands for several cards, with what one unit for them counts beside a unit of the sequences, in parts."""
+    """The demands for several cards, with the weight of one unit in ``PARTS``."""
     total = sum(typical.values())
     large = ((demand, weight) for demand, weight in sorted(typical.items()) if demand.cards > 1)
     return [(demand, round(LARGE_WEIGHT * sequences * PARTS * weight / total)) for demand, weight in large]
@@ -224,7 +220,7 @@ def _step(demand: Demand) -> _Step:
 
 
 def _may_fit(demand: Demand, most: Demand) -> bool:
-    """Whether a demand stays within the most that fits a room: CPU, units of one card, whole cards, the model."""
+    """Whether a demand stays within a room's upper bounds: CPU, units of one card, whole cards, model."""
     if demand.cpu_milli > most.cpu_milli:
         return False
     if not demand.cards:
@@ -235,7 +231,7 @@ def _may_fit(demand: Demand, most: Demand) -> bool:
 
 
 def _fill(room: Room, steps: Sequence[_Step]) -> int:
-    """Place what fits of one sequence; the units used. The hot loop: some 30 microseconds for an empty node."""
+    """Place what fits of one sequence; returns the units used. Hot loop: about 30 microseconds for an empty node."""
     cpu, memory = room.cpu_milli, room.memory_mib
     shared, idle = list(room.shared), list(room.idle)
     used = 0
@@ -270,10 +266,10 @@ def _fill(room: Room, steps: Sequence[_Step]) -> int:
 
 
 def _sequences_of(typical: Mapping[Demand, float], sequences: int, length: int) -> list[list[Demand]]:
-    """Draw the sequences evenly from the typical pods, each demand as often as its weight says, as far as that goes.
+    """Draw the sequences from the typical pods, each demand in proportion to its weight.
 
-    Systematic sampling: the demands side by side in sorted order, each as wide as its weight, and equally distant
-    points among them. The golden ratio then puts the points into an order in which every stretch is typical too.
+    Systematic sampling: the demands lie next to each other in sorted order, each as wide as its weight, and points at
+    equal distances select them. The golden ratio then orders the points so that every part of a sequence is typical.
     """
     demands = sorted(demand for demand, weight in typical.items() if weight > 0)
     if not demands:

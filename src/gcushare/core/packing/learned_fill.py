@@ -1,7 +1,7 @@
-"""``expected-fill`` beside a running ledger: typical are the pods that hold cards now.
+"""The ``expected-fill`` policy on a live ledger: the pods that hold cards now serve as the typical pods.
 
-What it learned is a function of the pods that exist, so a program that starts again comes to the same preferences.
-They are learned again only when the pods have become others, for every node has to be valued again then.
+The typical pods depend only on the pods that exist, so preferences survive a restart. They are learned again only if
+the pods have changed enough, because every node must then be valued again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 
 MOST_DIFFERENT = 0.05
-"""Share of the pods that may differ from the typical ones before these are learned again. The policy needs them
-roughly: without the trace, counting arrivals alone, the simulator placed less by 0.1 % of a cluster."""
+"""Share of the pods that may differ from the typical ones before these are learned again. A rough picture is enough:
+with typical pods from arrivals alone, without the trace, the simulator placed 0.1 % of a cluster less."""
 
 _FALLBACK = POLICIES[EXPECTED_FILL]
 
 
 class LearnedFill:
-    """Scores nodes and ranks cards. ``left``: CPU and memory that are left on a node, by its name."""
+    """Scores nodes and ranks cards. ``left`` returns the free CPU and memory of a node by name."""
 
     def __init__(self, left: Callable[[str], Amounts]) -> None:
         self._left = left
@@ -32,13 +32,13 @@ class LearnedFill:
 
     @property
     def typical(self) -> Mapping[Demand, int]:
-        """The demands that were learned, with the number of pods of each; empty before any was."""
+        """The learned demands with their numbers of pods; empty before ``learn``."""
         return self._typical
 
     def learn(self, seen: Mapping[Demand, int], card_units: int) -> bool:
-        """Take the pods that exist now as typical, where they differ enough from those before; says whether it did.
+        """Make the present pods the typical ones, if they differ enough from the previous ones; True if it did.
 
-        ``card_units``: units of the largest card; only the size of scores depends on it.
+        ``card_units`` are the units of the largest card. They only scale the scores.
         """
         if not seen or (self._typical and _difference(self._typical, seen) <= MOST_DIFFERENT):
             return False
@@ -47,10 +47,10 @@ class LearnedFill:
         return True
 
     def score(self, node: NodeState, request: CardRequest, amounts: Amounts) -> float:
-        """How little of its value a node that fits the request would lose by it, from 0.0 to 1.0.
+        """Score a node that fits the request by how little value it would lose, from 0.0 to 1.0 (the best).
 
-        0.75 where nothing is lost, 0.5 where as much as the request takes, 0.0 where CPU or memory is missing. Trying
-        is greedy, so that now and then more fits what is left; that is better still.
+        0.75: nothing is lost. 0.5: the node loses as much as the request takes. 0.0: CPU or memory is short. Because
+        the trial placement is greedy, more may fit after the request than before; such a node scores above 0.75.
         """
         if self._fill is None:
             return _FALLBACK.score_node(node, request)
@@ -63,7 +63,7 @@ class LearnedFill:
         return (1.0 + gain / (own + abs(gain))) / 2
 
     def rank_cards(self, node: NodeState, request: CardRequest, amounts: Amounts) -> CardRank:
-        """The order of a node's cards for a request: for a share of one card the card whose use loses least first."""
+        """The rank of a node's cards for a request. For a share of one card, the card that loses least is first."""
         spot = self._best_spot(node, request, amounts)
         return _FALLBACK.rank_card if spot is None else rank_at(spot)
 
@@ -76,12 +76,12 @@ class LearnedFill:
 
 
 def demand_of(request: CardRequest, amounts: Amounts) -> Demand:
-    """A request in the words of expected fill; which cards its author allows is left out."""
+    """A request as a demand of ``expected_fill``, without the card selection."""
     return Demand(request.cards, request.units, request.whole, *amounts)
 
 
 def demand_held(held: Assignment, amounts: Amounts) -> Demand | None:
-    """The same of what a pod holds; None where that is not known."""
+    """What a pod holds as a demand; None if that is unknown."""
     if held.grants:
         first = held.grants[0]
         return Demand(len(held.grants), 0 if first.whole else first.units, first.whole, *amounts)
@@ -89,7 +89,7 @@ def demand_held(held: Assignment, amounts: Amounts) -> Demand | None:
 
 
 def room_of(node: NodeState, cpu_milli: int, memory_mib: int, model: str = "") -> Room:
-    """What a new pod may be given of the node's cards, beside so much free CPU and memory."""
+    """What a new pod may get on the node: free room of its cards, and the given CPU and memory."""
     shared, idle = [], []
     for card in node.cards.values():
         if card.is_empty:
@@ -100,7 +100,7 @@ def room_of(node: NodeState, cpu_milli: int, memory_mib: int, model: str = "") -
 
 
 def rank_at(spot: Spot) -> CardRank:
-    """The order that takes a card with exactly this room, the lowest index among equals; then the fullest."""
+    """A card rank that puts cards with exactly this room first, by index, then the fullest cards."""
 
     def rank(card: CardState, _request: CardRequest) -> tuple[int, ...]:
         is_other = card.grantable != spot.free or (card.pods == 0) != spot.is_idle
@@ -110,7 +110,7 @@ def rank_at(spot: Spot) -> CardRank:
 
 
 def _difference(some: Mapping[Demand, int], others: Mapping[Demand, int]) -> float:
-    """How much of the one would have to be exchanged to become the other, as a share."""
+    """The share of pods that would have to change to turn one distribution into the other."""
     ours, theirs = sum(some.values()), sum(others.values())
     demands = some.keys() | others.keys()
     return sum(abs(some.get(each, 0) / ours - others.get(each, 0) / theirs) for each in demands) / 2

@@ -1,7 +1,7 @@
-"""CPU and memory that pods leave on nodes: what the cards of a node cannot tell of it.
+"""CPU and memory that pods leave free on nodes, for policies that prefer nodes where both cards and CPU are left.
 
-A node whose CPU is spent has idle cards that no pod can use. Only a preference follows from this; that pods fit is
-kube-scheduler's to know. So a pod counts from when the watch shows it bound, not from when its binding begins.
+A node without free CPU has idle cards that no pod can use. The figures only influence preferences: kube-scheduler
+decides whether pods fit. So it is enough to count a pod once the watch shows it as bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_AMOUNTS = Amounts()
 
 
 class Taken(NamedTuple):
-    """What a bound pod asks for. ``comes_with_node``: it is there wherever a node is; no node was chosen for it."""
+    """What a bound pod requests. ``comes_with_node``: it runs on every node (a DaemonSet's pod or a static pod)."""
 
     node: str
     amounts: Amounts
@@ -29,7 +29,7 @@ class Taken(NamedTuple):
 
 
 class SpareResources:
-    """What nodes offer and pods ask for. ``listen`` reports the nodes on which the difference changed."""
+    """What nodes offer and what their pods request. ``listen`` reports nodes whose free amounts changed."""
 
     def __init__(self) -> None:
         self._offered: dict[str, Amounts] = {}
@@ -42,7 +42,7 @@ class SpareResources:
         self._listeners.append(listener)
 
     def offer(self, node: str, amounts: Amounts | None) -> None:
-        """Say what a node offers to pods; None where it is gone. Repeatable."""
+        """Set what a node offers to pods; None removes the node. Repeatable."""
         if self._offered.get(node) == amounts:
             return
         if amounts is None:
@@ -52,7 +52,7 @@ class SpareResources:
         self._tell(node)
 
     def take(self, uid: str, taken: Taken) -> None:
-        """Say what a pod that is bound takes of its node; repeatable."""
+        """Count a bound pod, in place of its previous amounts. Repeatable."""
         if self._pods.get(uid) == taken:
             return
         self.give_back(uid)
@@ -60,17 +60,17 @@ class SpareResources:
         self._add(taken.node, taken.amounts.cpu_milli, taken.amounts.memory_mib)
 
     def give_back(self, uid: str) -> None:
-        """Say that a pod has ended; repeatable."""
+        """Stop counting a pod that has ended. Repeatable."""
         if (held := self._pods.pop(uid, None)) is not None:
             self._add(held.node, -held.amounts.cpu_milli, -held.amounts.memory_mib)
 
     def left(self, node: str) -> Amounts:
-        """What is left on a node, never below 0; nothing on one that is not known."""
+        """What is free on a node, never below 0; nothing if the node is unknown."""
         offered, taken = self._offered.get(node, NO_AMOUNTS), self._taken.get(node, NO_AMOUNTS)
         return Amounts(max(0, offered.cpu_milli - taken.cpu_milli), max(0, offered.memory_mib - taken.memory_mib))
 
     def asked_by(self, uid: str) -> Amounts:
-        """What a bound pod asks for; nothing for one that is not known."""
+        """What a bound pod requests; nothing if the pod is unknown."""
         held = self._pods.get(uid)
         return NO_AMOUNTS if held is None else held.amounts
 
@@ -80,7 +80,7 @@ class SpareResources:
         return frozenset(self._pods)
 
     def all_taken(self) -> Iterator[tuple[str, Taken]]:
-        """What every pod takes, by uid, as it is now."""
+        """A snapshot of all pods with their amounts, by uid."""
         return iter(list(self._pods.items()))
 
     def _add(self, node: str, cpu_milli: int, memory_mib: int) -> None:

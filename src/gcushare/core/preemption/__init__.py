@@ -1,1 +1,1 @@
-"""Which pods must end for a pod to fit, and the room that is kept for it until it is bound."""
+"""Preemption: which pods must end so that a pod fits, and the room that is kept for it until it is bound."""

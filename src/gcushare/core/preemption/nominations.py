@@ -1,7 +1,7 @@
-"""Room that is kept for nominated pods: what of a node's cards is left to others once those that are leaving have gone.
+"""Room that is kept for nominated pods: what other pods may use of a node's cards once the leaving pods are gone.
 
-A preemptor waits until its victims have ended. The units that they return, and those that were free already, must be
-left for it by then, or its victims ended for nothing.
+A preemptor waits until its victims have ended. If another pod took the units that they free, or the free units that the
+preemptor counted on, the victims would have ended for nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:  # placement, whose policies settings name, imports this
     from gcushare.core.requests import CardRequest
 
 RoomLeft: TypeAlias = Mapping[int, int]
-"""Units that others may have of a card, by index; cards that nothing is kept of are not in it."""
+"""Units of a card that other pods may use, by card index. Cards without kept room are absent."""
 NOTHING_KEPT: RoomLeft = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class RoomAfterNominees:
-    """A node's room for a pod, after the nominees that go before the pod have theirs.
+    """What a pod may use of a node on which nominees go first.
 
-    ``leaving``: the uids of the pods that end anyway. ``left``: what the pod may have of the cards once they are gone.
+    ``leaving`` are the uids of pods that are ending already. ``left`` is what the pod may use once they are gone.
     """
 
     leaving: frozenset[str]
@@ -33,11 +33,11 @@ class RoomAfterNominees:
 
 
 NO_NOMINEES = RoomAfterNominees(frozenset(), NOTHING_KEPT)
-"""No nominee goes before the pod, and no pod is leaving."""
+"""No nominee goes first, and no pod is leaving."""
 
 
 class LeavingShares:
-    """What pods that are leaving, by uid, hold of a node's cards."""
+    """What the leaving pods (by uid) hold of a node's cards."""
 
     __slots__ = ("_pods", "_units", "_wholes")
 
@@ -53,27 +53,27 @@ class LeavingShares:
                 self._pods[grant.index] += 1
 
     def are_on(self, index: int) -> bool:
-        """Whether any of them is on a card."""
+        """Whether any of the pods uses this card."""
         return bool(self._pods[index])
 
     def count_staying(self, state: CardState) -> int:
-        """Pods of a card that stay."""
+        """The number of pods that stay on a card."""
         return state.pods - self._pods[state.index]
 
     def stays_whole(self, state: CardState) -> bool:
-        """Whether a pod that stays holds the card whole."""
+        """Whether a pod that stays holds the whole card."""
         return state.whole > self._wholes[state.index]
 
     def room_after(self, state: CardState) -> int:
-        """Units for a new pod once they have gone."""
+        """Units for a new pod once the leaving pods are gone."""
         return state.room_without(self._units[state.index], self._wholes[state.index])
 
 
 def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving: Collection[str]) -> RoomLeft:
-    """Place nominated pods, in the order given, on a node that ``leaving`` pods (by uid) have left.
+    """Place nominated pods, in the given order, on a node as if the ``leaving`` pods (by uid) were gone.
 
-    A nominee for which there is no room even then gets none kept. Cards where pods are leaving come first, then the
-    one with the least room that is enough.
+    No room is kept for a nominee that does not fit even then. Cards with leaving pods are used first, then the card
+    with the least sufficient room.
     """
     shares = LeavingShares(node, leaving)
     left = {index: shares.room_after(state) for index, state in node.cards.items()}
@@ -97,12 +97,12 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
 
 
 def can_hold_after_nominees(state: CardState, request: CardRequest, left: RoomLeft) -> bool:
-    """Whether a card can hold a request now, and what is kept of it stays."""
+    """Whether a card can hold a request now without using room that is kept for nominees."""
     if not state.can_hold(request):
         return False
     return state.index not in left or (not request.whole and left[state.index] >= request.units)
 
 
 def fits_after_nominees(node: NodeState, request: CardRequest, left: RoomLeft) -> bool:
-    """Whether a node fits a request, and what is kept of its cards stays."""
+    """Whether a node fits a request now without using room that is kept for nominees."""
     return sum(can_hold_after_nominees(state, request, left) for state in node.cards.values()) >= request.cards

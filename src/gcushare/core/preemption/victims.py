@@ -1,13 +1,17 @@
-"""Preemption: which of the scheduler's victims on a node must end so that one card, or enough cards, can hold a pod.
+"""Chooses which of the scheduler's victims on a node must end, so that a pod fits on one card or on enough cards.
 
-The scheduler counts a node's memory as one sum, so its victims may free enough units on the wrong cards, or more than
-are needed. Of the sets that are enough, the best is, in this order: the one whose most important pod has the lowest
-priority; with the fewest pods; whose oldest pod is the youngest, then the next. Where each of them breaks a disruption
-budget, the number comes first: so many budgets are broken.
+The scheduler counts a node's memory as one sum, so its victims may free units on the wrong cards, or more than needed.
+Sufficient sets are compared by three criteria, in this order:
 
-Each criterion is decided in turn, because more victims never free less. On cards that share no victim the costs add up,
-so the cheapest cards together are the cheapest set. Only a pod that holds several of the cards ties them together: of
-such *wide* victims every combination is tried, as long as there are few enough of them.
+1. the highest priority among their pods: lower is better;
+2. the number of pods: fewer is better;
+3. the age of their oldest pod, then of the next: younger is better.
+
+If every victim violates a disruption budget, the number comes first, because it is the number of violations.
+
+The criteria are decided one after the other, because more victims never free less. The costs of cards without a common
+victim add up, so the cheapest cards together make the cheapest set. Only a pod that holds several of the cards connects
+them. Such victims are called *wide*: their combinations are tried one by one, up to ``EXACT_WORK``.
 """
 
 from __future__ import annotations
@@ -29,13 +33,14 @@ from gcushare.core.preemption.nominations import (
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
-"""Combinations of wide victims, times victims, that are tried on one node: about a millisecond. With 8 victims that is
-exact for 6 wide ones, with 110 for 2; beyond, combinations of the least important ones are tried."""
+"""Limit for the combinations of wide victims times the victims on one node: about a millisecond of work. With 8 victims
+the search is exact for up to 6 wide ones, with 110 for 2. Above that, only the least important wide ones are combined.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """Orders pods, the youngest first; RFC 3339 texts of equal form compare as times, uids part pods of one second."""
+    """Orders pods, youngest first. ``text`` is an RFC 3339 time, which compares as text, then the uid."""
 
     text: str
 
@@ -44,11 +49,11 @@ class Age:
 
 
 Rank: TypeAlias = tuple[int, int, tuple[Age, ...]]
-"""Orders sets of victims, the best first: highest priority, count, then ages, oldest pod first."""
+"""Sort key of a set of victims; the lowest is the best: highest priority, count, then ages from the oldest pod on."""
 
 
 def rank_victims(victims: Collection[PodRef]) -> Rank:
-    """The place of a set of victims in the order of this module; the empty set is the best of all."""
+    """The sort key of a set of victims in this module's order. The empty set sorts first."""
     ages = tuple(Age(text) for text in sorted(map(_age_text, victims)))
     highest = max((victim.priority for victim in victims), default=_LOWEST)
     return highest, len(victims), ages
@@ -62,17 +67,18 @@ def choose_victims(
     room: RoomAfterNominees = NO_NOMINEES,
     count_first: bool = False,
 ) -> tuple[PodRef, ...] | None:
-    """Choose the smallest of the victims whose end makes the request fit; None when not even all of them would do.
+    """Choose the best sufficient subset of the victims; None if even all of them are not enough.
 
-    ``room``: what nominees that go before the pod leave to it, and which pods are leaving. Those are never chosen,
-    and what they hold comes free anyway. So if the request fits once they are gone, no victim is chosen.
+    ``room`` says what nominees that go first leave to the pod, and which pods are leaving. Leaving pods are never
+    chosen, because what they hold becomes free anyway. So the result is empty if the request fits once they are gone.
 
-    ``count_first``: few pods matter more than unimportant ones, as when the end of each breaks a disruption budget.
+    ``count_first``: compare the number of pods before their priority. Use it if every victim violates a budget.
 
-    Exact where the request needs one card, where no victim holds several of the cards, and where few do (see
-    ``EXACT_WORK``); else every pod of the set is needed, but a smaller set may exist. None too while the node is
-    unconfirmed: what is free there is known in a moment, and no pod must end for it; and where the node serves no whole
-    cards, or nothing else, whoever ends.
+    The result is the best set if the request needs one card, or if few enough victims are wide (``EXACT_WORK``).
+    Otherwise every chosen pod is needed, but a better set may exist.
+
+    The result is also None if the node does not serve this kind of request, and while the node is unconfirmed: its free
+    room will be known shortly, so no pod should end for it.
     """
     if node.is_unconfirmed or not node.serves(request):
         return None
@@ -85,13 +91,13 @@ _LOWEST = -(1 << 62)
 
 
 def _age_text(victim: PodRef) -> str:
-    """Smaller for older pods."""
+    """A sort key that is smaller for older pods."""
     return f"{victim.created}\0{victim.uid}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A victim and what it holds of the cards that could be freed: by index, in the unit of that card's cover."""
+    """A victim and what it holds of the cards that could be freed: (card index, amount as in ``PreemptionCost``)."""
 
     victim: PodRef
     shares: tuple[tuple[int, int], ...]
@@ -99,7 +105,7 @@ class _Holder:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """What a pool of narrow victims can free, and for how little; None when it is not enough."""
+    """What a pool of narrow victims can free, and at which cost: the fewest victims. None if all are not enough."""
 
     pool: tuple[_Holder, ...]
     covers: dict[int, PreemptionCost]
@@ -108,7 +114,7 @@ class _Reach:
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
-    """All but the names of the best set in which ``ended`` end: its rank without ages, and who else may be in it."""
+    """The best set that contains ``ended``, before its other pods are named: its rank without ages, and the pool."""
 
     rank: tuple[int, int]
     ended: tuple[_Holder, ...]
@@ -118,10 +124,11 @@ class _Outline:
 def _find_need(
     state: CardState, request: CardRequest, shares: LeavingShares, left: RoomLeft
 ) -> tuple[int, bool] | None:
-    """What has to come free of a card besides what the leaving hold: pods (and True) where all have to go, else units.
+    """What must become free on a card once the leaving pods are gone.
 
-    Nothing has to where that is 0 or less. None where no one's end is enough: for a whole card of which room is kept
-    for a nominee, and for units that are kept for a pod of which no card is known.
+    A pair: (number of pods, True) if all pods must go, else (units, False). 0 or less means that nothing is missing.
+    None if no victim helps: the request wants a whole card and room on it is kept for a nominee, or the missing units
+    are kept for a pod whose card is unknown.
     """
     if not (state.takes(request) and state.could_hold(request)):
         return None
@@ -164,7 +171,7 @@ class _Search:
         return tuple(shares.items())
 
     def run(self) -> tuple[PodRef, ...] | None:
-        """Return the best set, or None when there is none."""
+        """Return the best set, or None if there is none."""
         wide: list[_Holder] = []
         others: list[_Holder] = []
         for holder in self._holders:
@@ -176,7 +183,7 @@ class _Search:
         return min(sets, key=rank_victims, default=None)
 
     def _combine(self, wide: list[_Holder], narrow: Sequence[_Holder]) -> Iterator[tuple[_Holder, ...]]:
-        """The combinations of wide victims to try: all of them, or of many those of the least important ones."""
+        """The combinations of wide victims to try: all or, if there are too many, those of the least important."""
         wide.sort(key=lambda holder: (holder.victim.priority, Age(_age_text(holder.victim))))
         few = (EXACT_WORK // max(1, len(self._holders))).bit_length() - 1
         tried = wide[: max(0, few)]
@@ -186,7 +193,7 @@ class _Search:
             yield self._spare(wide, narrow)
 
     def _spare(self, wide: Sequence[_Holder], narrow: Sequence[_Holder]) -> tuple[_Holder, ...]:
-        """Of the wide victims those that have to end whoever else does, the most important spared first."""
+        """The wide victims that must end even if all others do. The most important ones are spared first."""
         covers = self._covers(wide, narrow)
         ended = []
         for holder in reversed(wide):
@@ -199,7 +206,7 @@ class _Search:
         return tuple(ended)
 
     def _outline(self, ended: tuple[_Holder, ...], narrow: tuple[_Holder, ...]) -> _Outline | None:
-        """Decide priority and count, in their order, for sets of ``ended`` and some narrow victims."""
+        """Decide the first two criteria for sets of ``ended`` and some narrow victims."""
         floor = max((holder.victim.priority for holder in ended), default=_LOWEST)
         above = {holder.victim.priority for holder in narrow if holder.victim.priority > floor}
         tops = [floor, *sorted(above)]
@@ -228,7 +235,7 @@ class _Search:
         return _Outline((count, top) if self._count_first else (top, count), ended, found)
 
     def _name(self, outline: _Outline) -> tuple[PodRef, ...]:
-        """Decide by age: spare the oldest that the cost can do without, then the next."""
+        """Decide the third criterion: spare each pod, from the oldest on, if the cost stays the same without it."""
         covers = outline.reach.covers
         costs = {index: cover.cost() for index, cover in covers.items()}
         chosen = list(outline.ended)
@@ -259,9 +266,10 @@ class _Search:
 
 
 class PreemptionCost:
-    """One card and the victims on it that may end. ``need`` is what has to come free, in the unit of the amounts.
+    """The cost of freeing one card: the fewest victims that must end.
 
-    Of victims only amounts are kept: two that hold as much are as good as each other here.
+    ``need`` is what must become free, in units or in pods; the victims' amounts are in the same unit. Victims are kept
+    as amounts only, because two with the same amount are interchangeable here.
     """
 
     __slots__ = ("_amounts", "_need", "_sum")
@@ -272,21 +280,21 @@ class PreemptionCost:
         self._sum = 0
 
     def put(self, amount: int) -> None:
-        """Say that a victim that holds this much may end."""
+        """Add a victim that holds this amount and may end."""
         insort(self._amounts, amount)
         self._sum += amount
 
     def take(self, amount: int) -> None:
-        """Say that such a victim, put in before, stays."""
+        """Remove a victim that was added with this amount: it stays."""
         del self._amounts[bisect_left(self._amounts, amount)]
         self._sum -= amount
 
     def lessen(self, amount: int) -> None:
-        """Say that this much comes free anyway."""
+        """Subtract an amount that becomes free in any case."""
         self._need -= amount
 
     def cost(self) -> int | None:
-        """The fewest victims that must end; None when all are not enough."""
+        """The fewest victims that must end; None if all are not enough."""
         if self._need > self._sum:
             return None
         count = freed = 0
@@ -299,6 +307,6 @@ class PreemptionCost:
 
 
 def sum_cheapest(costs: Iterable[int | None], count: int) -> int | None:
-    """Add up the ``count`` lowest costs; None when fewer cards than that can be freed at all."""
+    """Add up the ``count`` lowest costs; None if fewer cards can be freed at all."""
     able = sorted(cost for cost in costs if cost is not None)
     return sum(able[:count]) if len(able) >= count else None

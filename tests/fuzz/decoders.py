@@ -44,12 +44,12 @@ from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.settings import ExtenderSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import OVER_USE
-from gcushare.wire.annotations.over_use import note_since_s, over_use_words, over_used_cards
+from gcushare.wire.annotations.over_use import note_since_s, over_use_text, over_used_cards
 from gcushare.wire.contracts import CA, SERVER_CERT, SERVER_KEY
 from gcushare.wire.documents.node_report import decode_node_reports
 from gcushare.wire.kubelet.device_ids import decode_device_id
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
-from gcushare.wire.nodes import node_cards, parse_card_words
+from gcushare.wire.nodes import node_cards, parse_card_names
 from gcushare.wire.objects import HEAD, POD
 from tests.unit.foreign_inputs import CARDS, DECODERS, OF_WORKER, Decoder, any_text, encoded, text_of
 
@@ -174,7 +174,7 @@ def _process(body: bytes) -> object:
 
 
 def _cordoned(text: str) -> object:
-    parse_card_words(text)
+    parse_card_names(text)
     return node_cards(ENFLAME, {ENFLAME.inventory_annotation: _INVENTORY, ENFLAME.cordon_annotation: text}, {})
 
 
@@ -183,7 +183,7 @@ _INVENTORY = encoded(CARDS).decode()
 
 def _over_use(text: str) -> object:
     annotations: Mapping[str, str] = {OVER_USE: text}
-    return over_use_words(annotations), over_used_cards(annotations), note_since_s(annotations, 0)
+    return over_use_text(annotations), over_used_cards(annotations), note_since_s(annotations, 0)
 
 
 TERMS = Terms(("a.svc",), timedelta(days=365))

@@ -13,7 +13,7 @@ from gcushare.core.errors import ConflictError
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
-from gcushare.wire.nodes import parse_card_words
+from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node, ObjectMeta
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
 from tests.unit.test_cordon_annotation import NODE
@@ -41,7 +41,7 @@ class WrittenNode:
 
     @property
     def words(self) -> frozenset[str]:
-        return parse_card_words(self.annotations.get(CORDONED, ""))
+        return parse_card_names(self.annotations.get(CORDONED, ""))
 
     async def get(self, resource: Resource[Any], name: str) -> Node:
         version = str(self.version)

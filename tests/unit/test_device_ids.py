@@ -9,7 +9,7 @@ from gcushare.wire.kubelet.device_ids import (
     MAX_CARDS,
     MAX_UNITS_PER_CARD,
     UNITS_PER_PAGE,
-    are_ids_of_ours,
+    are_own_ids,
     cards_of_ids,
     check_fits_kubelet,
     decode_device_id,
@@ -149,7 +149,7 @@ def test_of_a_long_foreign_id_so_much_is_shown() -> None:
     [(b"0A~", b"zz!", True), (b"0 ~", b"zzz", False), (b"000", b"z\xffz", False), (b"0\n0", b"0\n0", False)],
 )
 def test_the_later_characters_of_many_ids_are_checked_at_once(second: bytes, third: bytes, ours: bool) -> None:
-    assert are_ids_of_ours(second, third) is ours
+    assert are_own_ids(second, third) is ours
 
 
 def test_ids_are_counted_by_card() -> None:

@@ -101,7 +101,7 @@ async def test_preemption_frees_as_many_cards_as_are_missing() -> None:
         pytest.param(
             crowded(ONE_CARD_RUNTIME),
             8,
-            "gcushare.io/cards=2 is not granted: the container runtime of enflame hands one card to a container",
+            "gcushare.io/cards=2 is not granted: the container runtime of enflame supports one card per container",
             id="a runtime of one card",
         ),
     ],

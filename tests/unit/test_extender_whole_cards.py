@@ -308,7 +308,7 @@ def test_the_settings_decide_where_the_author_does_not() -> None:
 @pytest.mark.parametrize(
     ("annotations", "words"),
     [
-        pytest.param({CARDS: "2"}, "leave the annotation out and ask for enflame.com/gcu: 2", id="cards beside whole"),
+        pytest.param({CARDS: "2"}, "remove the annotation and request enflame.com/gcu: 2", id="cards beside whole"),
         pytest.param({WHOLE_CARD_POLICY: "best"}, "accepted: close, loose", id="unknown policy"),
     ],
 )

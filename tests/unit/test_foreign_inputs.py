@@ -185,8 +185,8 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        pytest.param(LAUGHS, "more than 100000 values, its aliases written out", id="aliases of aliases"),
-        pytest.param(MERGES, "more than 100000 values, its aliases written out", id="merges of merges"),
+        pytest.param(LAUGHS, "more than 100000 values, aliases expanded", id="aliases of aliases"),
+        pytest.param(MERGES, "more than 100000 values, aliases expanded", id="merges of merges"),
         pytest.param("a: &a [*a]", "contains it", id="an alias of itself"),
         pytest.param("[" * 5000, f"deeper than {MAX_YAML_DEPTH} levels", id="deep"),
         pytest.param("a: .inf", "line 1 is not finite", id="infinite"),

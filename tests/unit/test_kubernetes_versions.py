@@ -10,10 +10,10 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.scheduler_config.versions import accepted_versions, parse_version
 from gcushare.core.errors import ConfigError
-from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, eviction_version, release_words
+from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, eviction_version, release_text
 
 ROOT = Path(__file__).parents[2]
-OLDEST, NEWEST = release_words(OLDEST_KUBERNETES), release_words(NEWEST_KUBERNETES)
+OLDEST, NEWEST = release_text(OLDEST_KUBERNETES), release_text(NEWEST_KUBERNETES)
 CHARTS = sorted((ROOT / "deploy").rglob("Chart.yaml"))
 SAYINGS = {
     "quick-start.md": (rf"Kubernetes {OLDEST} or newer", rf"Kubernetes {OLDEST} 或更新版本"),

@@ -24,7 +24,7 @@ from gcushare.wire.annotations.over_use import (
     decode_over_use,
     encode_over_use,
     note_since_s,
-    over_use_words,
+    over_use_text,
     over_used_cards,
 )
 from gcushare.wire.documents.explain import explain_bound
@@ -60,7 +60,7 @@ def test_the_annotation_is_for_people_and_machines() -> None:
     }
     (read,) = decode_over_use(NOTE).values()
     assert (read.figures, read.since, read.peak) == (Figures(5 * GIB, 4 * GIB), SINCE, 6 * GIB)
-    assert over_use_words(over()) == WORDS
+    assert over_use_text(over()) == WORDS
     assert (note_since_s(over(), 0), note_since_s(over(), 1)) == (SINCE, None)
 
 
@@ -71,7 +71,7 @@ def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing
     with pytest.raises(RemoteContractError):
         decode_over_use(text)
     annotations = {OVER_USE: text}
-    assert (over_use_words(annotations), note_since_s(annotations, 0)) == ("", None)
+    assert (over_use_text(annotations), note_since_s(annotations, 0)) == ("", None)
     assert over_used_cards(annotations) == set()
 
 

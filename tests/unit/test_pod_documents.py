@@ -71,7 +71,7 @@ def test_a_whole_card_is_held_whole() -> None:
 
 def test_a_record_of_more_whole_cards_than_asked_for_is_none_of_ours() -> None:
     forged = {**RECORD, "enflame.com/gcu-device-id": ",".join(map(str, range(60)))}
-    with pytest.raises(RemoteContractError, match="names 60 whole cards, and the pod asks for 1"):
+    with pytest.raises(RemoteContractError, match="names 60 whole cards, but the pod requests 1"):
         pod_assignment(pod(1, resource="enflame.com/gcu", annotations=forged), ENFLAME)
 
 

@@ -24,12 +24,12 @@ def test_an_id_names_its_card_and_cannot_be_taken_for_a_unit(index: int) -> None
 @pytest.mark.parametrize("foreign", ["card-16", "card-01", "card-", "card-x", "000", "GPU-8f2e", "card-²", ""])
 def test_what_is_no_whole_card_is_refused(foreign: str) -> None:
     assert not is_whole_card_id(foreign)
-    with pytest.raises(RemoteContractError, match="is no whole card"):
+    with pytest.raises(RemoteContractError, match="is not a whole card"):
         decode_whole_card_id(foreign)
 
 
 def test_a_number_beyond_what_python_reads_is_refused_and_shown_in_part() -> None:
-    with pytest.raises(RemoteContractError, match=f"device id 'card-{'9' * 75}' is no whole card"):
+    with pytest.raises(RemoteContractError, match=f"device id 'card-{'9' * 75}' is not a whole card"):
         decode_whole_card_id("card-" + "9" * 5000)
 
 

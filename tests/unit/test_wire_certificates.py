@@ -39,9 +39,9 @@ def test_every_name_that_openssl_knows_for_a_certificate_is_known(kind: bytes) -
 @pytest.mark.parametrize(
     ("pem", "words"),
     [
-        pytest.param(b"", "no certificate", id="empty"),
-        pytest.param(b"-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----", "no certificate", id="a key"),
-        pytest.param(b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----", "no base64", id="no base64"),
+        pytest.param(b"", "no PEM certificate", id="empty"),
+        pytest.param(b"-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----", "no PEM certificate", id="a key"),
+        pytest.param(b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----", "not base64", id="no base64"),
         pytest.param(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----", "middle", id="an empty sequence"),
         pytest.param(b"-----BEGIN CERTIFICATE-----\nAgEB\n-----END CERTIFICATE-----", "not X.509", id="a number"),
     ],

@@ -15,7 +15,7 @@ from gcushare.core.nodes import Assignment, NodeState, PodRef
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CORRECTED
-from gcushare.wire.annotations.over_use import over_use_words, over_used_cards
+from gcushare.wire.annotations.over_use import over_use_text, over_used_cards
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import NO_OPTIONS, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
@@ -257,7 +257,7 @@ def _pod_facts(pod: Pod, assignment: Assignment | None, request: PodRequest | No
         units=units,
         whole_cards=whole_cards,
         corrected=pod.metadata.annotations.get(CORRECTED, "")[:MAX_SHOWN],
-        over_use=over_use_words(pod.metadata.annotations),
+        over_use=over_use_text(pod.metadata.annotations),
         over_used_cards=over_used_cards(pod.metadata.annotations),
         request=request.cards if request is not None else None,
         is_unconfirmed=bool(grants) and assignment is not None and not assignment.assigned,

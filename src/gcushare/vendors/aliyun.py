@@ -1,4 +1,4 @@
-"""NVIDIA GPU in the words of Aliyun's gpushare."""
+"""NVIDIA GPU, with the names of Aliyun's gpushare."""
 
 from gcushare.vendors.vendor import (
     ClaimNames,
@@ -16,7 +16,7 @@ VENDOR = Vendor(
     kubectl_plugin="gpushare",
     memory_resource="aliyun.com/gpu-mem",
     count_resource="aliyun.com/gpu-count",
-    pods_per_count=1000,  # pods that share a card ask for it: 1k on the Node reads as one card and keeps none out
+    pods_per_count=1000,  # pods that share a card request the count too: 1k per card on the Node admits all of them
     whole_card_resource="nvidia.com/gpu",
     node_label="gpushare=true",
     plugin_socket="aliyungpushare.sock",
@@ -57,7 +57,7 @@ VENDOR = Vendor(
     cordon_annotation="gcushare.io/aliyun-cordoned-cards",
     visible_by_uuid=True,
     multi_card_runtime=True,
-    # All cards, and of the driver only what reads their state.
+    # All cards, but only the driver capability to read their state.
     plugin_environment=(("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "utility")),
     name_suffix="-aliyun",
 )

@@ -1,4 +1,4 @@
-"""Enflame GCU: the words of the GCUShare manual."""
+"""Enflame GCU, with the names of the GCUShare manual."""
 
 from gcushare.vendors.vendor import ClaimNames, DeviceNodes, EnvironmentNames, LibraryBinding, RecordKeys, Vendor
 
@@ -8,7 +8,7 @@ VENDOR = Vendor(
     kubectl_plugin="gcushare",
     memory_resource="enflame.com/gcu-memory",
     count_resource="enflame.com/gcu-count",
-    pods_per_count=1,  # the manual shows the plain number of cards, and its pods do not ask for any
+    pods_per_count=1,  # the manual shows the plain number of cards, and its pods do not request the count
     whole_card_resource="enflame.com/gcu",
     node_label="enflame.com/gcushare=true",
     plugin_socket="enflamegcushare.sock",

@@ -1,4 +1,4 @@
-"""When certificates end, read from their DER alone, so that no program loads a cryptography library for it.
+"""Reads when certificates end from their DER, so that no program needs a cryptography library for it.
 
 Source: RFC 5280, section 4.1: Certificate and TBSCertificate; times as UTCTime or GeneralizedTime.
 """
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from gcushare.core.errors import RemoteContractError
 
-# OpenSSL takes all three; what it appends to a TRUSTED CERTIFICATE stands behind the certificate and is not read.
+# OpenSSL accepts all three. A TRUSTED CERTIFICATE has extra data after the certificate, which is not read.
 _PEM = re.compile(
     rb"-----BEGIN (?P<kind>(?:X509 |TRUSTED )?CERTIFICATE)-----\s*(?P<text>.+?)\s*-----END (?P=kind)-----", re.DOTALL
 )
@@ -20,14 +20,14 @@ _SEQUENCE, _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _EXPLICIT_VERSION = 0x30, 0x0
 
 
 def first_end(pem: bytes) -> datetime:
-    """The earliest end among the certificates of a PEM file: a chain is as good as its shortest link.
+    """The earliest end among the certificates of a PEM file. A chain is valid only until its first certificate ends.
 
     Raises:
-        RemoteContractError: there is none, or one that cannot be read.
+        RemoteContractError: the file has no certificate, or one that cannot be read.
     """
     found = [match["text"] for match in _PEM.finditer(pem)]
     if not found:
-        raise RemoteContractError("there is no certificate in PEM in it")
+        raise RemoteContractError("it contains no PEM certificate")
     return min(_end_of(_decoded(text)) for text in found)
 
 
@@ -35,7 +35,7 @@ def _decoded(text: bytes) -> bytes:
     try:
         return base64.b64decode(b"".join(text.split()), validate=True)
     except binascii.Error as failure:
-        raise RemoteContractError(f"its PEM is no base64: {failure}") from failure
+        raise RemoteContractError(f"its PEM is not base64: {failure}") from failure
 
 
 def _end_of(der: bytes) -> datetime:
@@ -66,7 +66,7 @@ class _Cursor:
         return self._data[self._at] if self._at < len(self._data) else -1
 
     def take(self) -> tuple[int, bytes]:
-        """Read the next value and step over it."""
+        """Read the next value and move past it."""
         tag, start = self.tag, self._at + 2
         if start > len(self._data):
             raise RemoteContractError("its certificate ends in the middle")
@@ -81,19 +81,17 @@ class _Cursor:
         return tag, self._data[start : start + length]
 
     def skip(self, expected: int) -> None:
-        """Step over a value of a known kind."""
+        """Move past a value with a known tag."""
         self._take(expected)
 
     def enter(self, expected: int) -> _Cursor:
-        """Walk inside a value of a known kind; this cursor stands behind it."""
+        """Return a cursor for the inside of a value with a known tag. This cursor moves past the value."""
         return _Cursor(self._take(expected))
 
     def _take(self, expected: int) -> bytes:
         tag, value = self.take()
         if tag != expected:
-            raise RemoteContractError(
-                f"its certificate is not X.509: tag {tag:#04x} stands where {expected:#04x} should"
-            )
+            raise RemoteContractError(f"its certificate is not X.509: found tag {tag:#04x}, expected {expected:#04x}")
         return value
 
 

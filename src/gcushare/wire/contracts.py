@@ -1,7 +1,7 @@
-"""What the programs, their charts and the commands for people agree on: names, ports, ConfigMap and Secret keys.
+"""Names, ports, ConfigMap keys and Secret keys that the programs, their charts and the commands share.
 
-Ports end at 32767, the last of a cluster's default NodePort range; each program has its own below it, so that
-several may use the host's network on one node.
+Ports count down from 32767, the last of a cluster's default NodePort range. Each program has its own, so that several
+may use the host's network on one node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 EXTENDER = "gcushare-scheduler-extender"
 """The program, its Service, its Deployment and its Lease."""
 DEVICE_PLUGIN = "gcushare-device-plugin"
-"""The program, and what the names of its DaemonSets and pods begin with."""
+"""The program, and the prefix of the names of its DaemonSets and pods."""
 CONFIG_MANAGER = "gcushare-config-manager"
 """The program, its DaemonSet, the ConfigMap with the desired state and every node's report, and the Lease whose holder
 may change its node's scheduler."""
@@ -20,12 +20,12 @@ CLAIMS_DRIVER = "gcushare-claims-driver"
 CLAIMS_CONTROLLER = "gcushare-claims-controller"
 """The program, its Deployment, its Lease, and the value of ``app.kubernetes.io/managed-by`` on what it makes."""
 NAMESPACE = "kube-system"
-"""Where they run unless an admin says otherwise."""
+"""The default namespace of all programs."""
 
 PLUGIN_PORT = 32767
-"""The device plugin's: status, metrics, health."""
+"""The device plugin's port: status, metrics, health."""
 EXTENDER_PORT = 32766
-"""The extender's first port: the scheduler's calls as the manual has them, inspect, the page, metrics, health."""
+"""The extender's first port: the scheduler's calls as in the manual, inspect, the page, metrics, health."""
 VERBS_PORT = 32764
 """The extender's second port: the scheduler's four verbs over mutual TLS (the config manager's own port is 32765)."""
 CLAIMS_CONTROLLER_PORT = 32762
@@ -35,16 +35,16 @@ VERBS_PORT_NAME = "verbs"
 CLAIMS_DRIVER_PORT = 32763
 """The claims driver's: status, metrics, health."""
 PROBED_PATH = "/healthz"
-"""What may be requested there without changing anything: whether the port answers this client."""
+"""A path on that port without side effects, to check whether the port answers this client."""
 
 SCHEDULER_NAME = "gcushare-kube-scheduler"
-"""Whom a client's certificate must name: as its common name, or as one of its DNS names."""
+"""The name that a client's certificate must have, as its common name or as one of its DNS names."""
 
 CA, CA_KEY, NEXT_CA_KEY = "ca.crt", "ca.key", "next-ca.key"
 SERVER_CERT, SERVER_KEY = "tls.crt", "tls.key"
 CLIENT_CERT, CLIENT_KEY = "client.crt", "client.key"
-"""Keys of the Secret that the extender fills. The first certificate of ``ca.crt`` signs, the second one is the next to
-sign, a third one signed before."""
+"""Keys of the Secret that the extender fills. In ``ca.crt``, the first certificate signs, the second signs next, and
+the third (if any) is the previous signer."""
 
 CLAIMS_LABEL, CLAIMS_ENABLED = "gcushare.io/claims", "enabled"
 """On a namespace, by its admin: its pods get claims in place of the memory resource."""
@@ -54,16 +54,16 @@ CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
 """On a node, by the claims controller: 1 to 9, nodes with a higher number are filled first."""
 
 MODE_KEY = "mode"
-"""In the config managers' ConfigMap: what every node shall do, ``apply`` or ``recover``; missing means apply."""
+"""Key of the config managers' ConfigMap for what every node must do: ``apply`` (the default) or ``recover``."""
 REPORT_KEY_PREFIX = "node."
-"""Keys of that ConfigMap in which every node reports, before the node's name; see `wire.documents.node_report`."""
+"""Prefix of the node reports' keys in that ConfigMap, before the node's name; see `wire.documents.node_report`."""
 
 PODS_PER_THOUSAND = 1000
-"""What a Node counts for each card where pods that ask for the count are to share cards: ``8k`` are eight cards."""
+"""The count per card on a Node if pods that request the count may share cards: ``8k`` means eight cards."""
 
 
 class Calls(Enum):
-    """How a node's scheduler calls the extender, as its files say; reported by the node's config manager."""
+    """How a node's scheduler calls the extender, according to its files. The node's config manager reports it."""
 
     MUTUAL_TLS = "mutual-tls"
     OTHER = "other"

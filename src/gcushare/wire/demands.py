@@ -1,4 +1,4 @@
-"""What a pod asks for, resource by resource: of its containers, of the pod as a whole, and of its RuntimeClass."""
+"""All resources that a pod requests: by its containers, for the pod as a whole, and through its RuntimeClass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 
 class DemandSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part of a pod's spec that is added up."""
+    """The part of a pod's spec with resource requests."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -22,19 +22,19 @@ class DemandSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class PodDemand(msgspec.Struct, frozen=True, gc=False):
-    """A pod, as far as it takes something of a node."""
+    """A pod, reduced to its resource requests."""
 
     spec: DemandSpec = DemandSpec()
 
     def requests(self) -> dict[str, int]:
-        """In thousandths, by resource.
+        """The pod's effective requests by resource, in thousandths.
 
         Raises:
             RemoteContractError: a quantity is malformed.
         """
         init = ((init_kind(each), each) for each in self.spec.init_containers)
         app = ((ContainerKind.APP, each) for each in self.spec.containers)
-        # What has a limit and no request asks for the limit; the API server writes it so, a static pod need not.
+        # A limit without a request is the request. The API server fills it in, but not for static pods.
         asked = ((kind, {**each.resources.limits, **each.resources.requests}) for kind, each in (*init, *app))
         whole = self.spec.resources
         return effective_requests(asked, {**whole.limits, **whole.requests}, self.spec.overhead)

@@ -1,14 +1,14 @@
-"""kube-scheduler's extender protocol: JSON over HTTP, decoded only as far as it is used, answers built as bytes.
+"""kube-scheduler's extender protocol: filter, prioritize and bind. For preempt see ``extender_preempt``.
 
-Here are filter, prioritize and bind; preempt is in ``extender_preempt``.
+JSON over HTTP. Requests are decoded only as far as they are used; answers are built as bytes.
 
-Source: k8s.io/kube-scheduler/extender/v1, whose Go structs carry no tags, so that the keys are capitalised; requests
-are written in the order Pod, Nodes, NodeNames. kube-scheduler samples nodes and writes their names in the order in
-which its goroutines come to them, so hardly any list is like one before, and none is remembered. Of a pod only its
-identity is decoded: what it asks for is the API server's to say, not a caller's.
+Source: k8s.io/kube-scheduler/extender/v1. Its Go structs have no tags, so the keys are capitalised, and requests have
+the order Pod, Nodes, NodeNames. Lists of names are not cached: kube-scheduler samples nodes and writes their names in
+the order in which its goroutines finish, so hardly any list repeats. Only a pod's identity is decoded. Its request is
+read from the API server, because a caller cannot be trusted with it.
 
-Reading a request takes less than 20 ms of one core whatever it holds. What grows faster with a body than its bytes do
-(values in lists and objects) is counted before it is decoded: a comma stands between any two.
+Reading any request takes less than 20 ms of one core. Decoding time grows faster with the number of values in lists
+and objects than with bytes, so values are counted first, by the commas between them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from gcushare.core.nodes import PodRef
 T = TypeVar("T")
 
 MAX_POD_BYTES = 3 << 19
-"""1.5 MiB, the most that etcd stores of one object: a larger pod is none of the API server's."""
+"""1.5 MiB: etcd's limit for one object. A larger pod cannot be from the API server."""
 
 MAX_BIND_BYTES = 16 << 10
-"""Four names: a tenth of it, were every character escaped."""
+"""Ten times what four names take, even if every character is escaped."""
 
 MAX_WHOLE_BYTES = 3 << 20
-"""A request of filter or prioritize that is not written as kube-scheduler writes one with names of nodes."""
+"""A filter or prioritize request in another form than kube-scheduler's with node names."""
 
 MAX_VALUES = 200_000
-"""Values in a list or an object of such a request, and of one of preempt; decoding takes up to 0.1 µs for each."""
+"""Values in the lists and objects of such a request or of a preempt request. Decoding takes up to 0.1 µs for each."""
 
 SPARE_NODES = 1000
-"""Nodes that a request may name beside twice those that our watch has seen: the scheduler's may be ahead of it."""
+"""Nodes that a request may name in addition to twice those in our watch, which may be behind the scheduler's."""
 
 _MAX_NAME_BYTES = 256
-"""A name in its list: 253 characters, its quotes and a comma."""
+"""A name in a list: 253 characters, two quotes and a comma."""
 
 ABSENT = msgspec.Raw(b"null")
 _NODE_LIST = b'{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[%b]}'
@@ -49,7 +49,7 @@ _MAX_REASON = 200
 
 
 def largest_filter(most_nodes: int) -> int:
-    """Bytes of the largest request of filter or prioritize about so many nodes."""
+    """The largest accepted filter or prioritize request for a number of nodes, in bytes."""
     return max(MAX_WHOLE_BYTES, MAX_POD_BYTES + most_nodes * _MAX_NAME_BYTES)
 
 
@@ -60,7 +60,7 @@ class _Meta(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodHead(msgspec.Struct, frozen=True, gc=False):
-    """A pod or a node, of which the identity is read."""
+    """The identity of a pod or a node; the rest is not decoded."""
 
     metadata: _Meta = _Meta()
 
@@ -71,10 +71,10 @@ class PodHead(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class FilterArguments:
-    """The request of filter and prioritize. ``node_names`` and ``nodes`` are JSON; None for the one not sent.
+    """A filter or prioritize request. ``node_names`` and ``nodes`` are JSON; the one that was not sent is None.
 
-    ``pod``: whoever sent it may have written any; look it up before anything is done. ``written``: the part of the
-    request that holds the pod, as it came.
+    ``pod`` is what the client claims: look the pod up before acting on it. ``written`` is the unchanged part of the
+    request that contains the pod.
     """
 
     pod: PodRef
@@ -91,7 +91,7 @@ class _FilterArguments(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 @dataclass(frozen=True, slots=True)
 class BindArguments:
-    """The request of bind."""
+    """A bind request."""
 
     pod: PodRef
     node: str
@@ -123,7 +123,7 @@ class _HostScore(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 @dataclass(frozen=True, slots=True)
 class NodeItem:
-    """A whole Node object of a request, as it was written; for schedulers that do not know us to cache nodes."""
+    """A whole Node object of a request, unchanged. Schedulers send it if the extender is not set to cache nodes."""
 
     name: str
     raw: bytes
@@ -138,7 +138,7 @@ encode_json = msgspec.json.Encoder().encode
 
 
 class FilterDecoder:
-    """Reads requests of filter and prioritize. Both come for one pod in a row, written alike: it is read once."""
+    """Reads filter and prioritize requests. Both follow each other with an identical pod, which is decoded once."""
 
     def __init__(self) -> None:
         self._written = b""
@@ -146,19 +146,19 @@ class FilterDecoder:
         self._pod = PodRef("", "", "")
 
     def decode(self, body: bytes) -> FilterArguments:
-        """Read a request; the same pod is returned as long as its bytes are the same.
+        """Read a request. Returns the same pod object while the pod's bytes are the same.
 
         Raises:
-            RemoteContractError: not JSON, not the protocol, or too large; says where.
+            RemoteContractError: not JSON, not the protocol, or too large.
         """
         return self._split(body) or _read_filter_arguments(body)
 
     def _split(self, body: bytes) -> FilterArguments | None:
-        """Cut the list of names off the end, where kube-scheduler writes it, so that it need not be scanned.
+        """Cut off the list of names at the end, where kube-scheduler writes it, without scanning it.
 
-        Sound whatever the pod contains: the text cannot stand inside a JSON string, whose quotes are escaped, and when
-        it is found inside an object of the pod, what comes before it is not JSON with one brace added. Then, or when
-        the list is not last, returns None. The list itself is checked by whoever reads it.
+        This is safe for any pod. The key cannot occur inside a JSON string, because quotes are escaped there. If it
+        occurs inside an object of the pod, the text before it is not valid JSON with one closing brace added. Returns
+        None in that case, or if the list is not last. The reader of the list checks the list.
         """
         start = body.find(_NAMES_KEY)
         if start < 0 or not body.endswith(b"]}"):
@@ -185,10 +185,10 @@ def _read_filter_arguments(body: bytes) -> FilterArguments:
 
 
 def check_size(body: bytes, most_bytes: int, what: str) -> None:
-    """Refuse what would take long to decode, without decoding it.
+    """Refuse a body that would take long to decode, without decoding it.
 
     Raises:
-        RemoteContractError: more bytes or values than are accepted.
+        RemoteContractError: too many bytes or values.
     """
     if len(body) > most_bytes:
         raise RemoteContractError(f"{len(body)} bytes are too many for {what}; at most {most_bytes} are accepted")
@@ -202,7 +202,7 @@ def _present(raw: msgspec.Raw) -> bytes | None:
 
 
 def decode_bind_arguments(body: bytes) -> BindArguments:
-    """Read the request of bind.
+    """Read a bind request.
 
     Raises:
         RemoteContractError: not JSON, not the protocol, too large, or a field is empty.
@@ -217,10 +217,10 @@ def decode_bind_arguments(body: bytes) -> BindArguments:
 
 
 def decode_names(raw: bytes, most: int) -> list[str]:
-    """Read a list of at most so many node names.
+    """Read a list of at most ``most`` node names.
 
     Raises:
-        RemoteContractError: not a list of strings, or more of them than that.
+        RemoteContractError: not a list of strings, or too many.
     """
     count = raw.count(b",") + 1
     if count > most or len(raw) > most * _MAX_NAME_BYTES:
@@ -229,10 +229,10 @@ def decode_names(raw: bytes, most: int) -> list[str]:
 
 
 def decode_node_items(raw: bytes, most: int) -> list[NodeItem]:
-    """Read the nodes, at most so many, of a NodeList, keeping each as it was written.
+    """Read at most ``most`` nodes of a NodeList, each as a name and its unchanged JSON.
 
     Raises:
-        RemoteContractError: not a NodeList, or more of them than that.
+        RemoteContractError: not a NodeList, or too many nodes.
     """
     items = decode_call(_nodes_decoder, raw, "a NodeList").items or []
     if len(items) > most:
@@ -241,7 +241,7 @@ def decode_node_items(raw: bytes, most: int) -> list[NodeItem]:
 
 
 def too_many_nodes(count: int, most: int) -> RemoteContractError:
-    """The error for a request that names ``count`` nodes."""
+    """The error for a request with ``count`` nodes."""
     return RemoteContractError(
         f"{count} nodes in one request; at most {most} are accepted: twice as many as the API server has, and "
         f"{SPARE_NODES} that may be new"
@@ -250,9 +250,9 @@ def too_many_nodes(count: int, most: int) -> RemoteContractError:
 
 @dataclass(frozen=True, slots=True)
 class AskedNodes:
-    """The distinct nodes of a request of filter or prioritize, in its order; the answer is written in its form.
+    """The distinct nodes of a filter or prioritize request, in its order. The answer has the request's form.
 
-    ``items``: whole Node objects by name, as they came; None where the request has names alone.
+    ``items`` are the unchanged Node objects by name; None if the request has names only.
     """
 
     names: dict[str, None]
@@ -261,7 +261,7 @@ class AskedNodes:
     def encode_answer(
         self, named: Collection[str], failed: dict[str, str] | None = None, unresolvable: dict[str, str] | None = None
     ) -> bytes:
-        """Write filter's answer: the nodes that stay, and the others with the reasons."""
+        """Encode the answer to filter: the fitting nodes, and the others with their reasons."""
         if self.items is None:
             nodes, names = bytes(ABSENT), list(named)
         else:
@@ -270,10 +270,10 @@ class AskedNodes:
 
 
 def decode_asked_nodes(arguments: FilterArguments, most: int) -> AskedNodes:
-    """Read the nodes of a request, at most so many.
+    """Read at most ``most`` nodes of a request.
 
     Raises:
-        RemoteContractError: neither a list of names nor a NodeList, or more nodes than that.
+        RemoteContractError: neither a list of names nor a NodeList, or too many nodes.
     """
     if arguments.node_names is not None:
         return AskedNodes(dict.fromkeys(decode_names(arguments.node_names, most)))
@@ -282,24 +282,24 @@ def decode_asked_nodes(arguments: FilterArguments, most: int) -> AskedNodes:
 
 
 def encode_scores(names: Iterable[str], scores: Iterable[int]) -> bytes:
-    """Write prioritize's answer: a score from 0 to 10 for each name."""
+    """Encode the answer to prioritize: a score from 0 to 10 for each name."""
     return encode_json(list(map(_HostScore, names, scores)))
 
 
 def encode_error(message: str) -> bytes:
-    """Write an answer of filter, bind or preempt that says only what went wrong."""
+    """Encode an error as the answer to filter, bind or preempt."""
     return encode_json({"Error": message})
 
 
 BIND_DONE = b'{"Error":""}'
-"""The answer of a bind that succeeded."""
+"""The answer to a successful bind."""
 
 
 def decode_call(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
-    """Read ``what`` from bytes.
+    """Decode a request or a part of it. ``what`` describes it in errors.
 
     Raises:
-        RemoteContractError: not JSON, or of another shape; quotes the beginning.
+        RemoteContractError: not JSON, or another shape. The message quotes the beginning.
     """
     try:
         return decoder.decode(body)

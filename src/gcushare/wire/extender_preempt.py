@@ -1,4 +1,4 @@
-"""kube-scheduler's extender protocol, the preempt verb: proposed victims in, the victims that have to end out.
+"""kube-scheduler's extender protocol, the preempt verb: reads the proposed victims, writes those that must end.
 
 Source: k8s.io/kube-scheduler/extender/v1, as in ``extender_api``.
 """
@@ -20,7 +20,7 @@ MAX_PREEMPT_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The victims on one node, by uid; ``violations`` counts those whose end breaks a PodDisruptionBudget."""
+    """The victims on one node, by uid. ``violations`` is the number of PodDisruptionBudget violations."""
 
     uids: list[str]
     violations: int
@@ -53,18 +53,18 @@ class _FullVictims(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The victims proposed on one node, as they were written; ``is_full``: with whole pods instead of uids."""
+    """The victims proposed on one node, not decoded yet. ``is_full``: whole pods instead of uids."""
 
     raw: msgspec.Raw
     is_full: bool
 
     @property
     def size(self) -> int:
-        """Bytes, which tell how many victims there are about without reading them."""
+        """Size in bytes: an estimate of the number of victims without decoding them."""
         return len(self.raw)
 
     def read(self) -> Victims:
-        """Read them; each once.
+        """Decode the distinct victims.
 
         Raises:
             RemoteContractError: not the protocol.
@@ -81,7 +81,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class PreemptArguments:
-    """The request of preempt: the proposal of each node. Victims are read node by node: they may be very many."""
+    """A preempt request: the proposal of each node. Victims are decoded node by node, because there may be many."""
 
     pod: PodRef
     proposals: dict[str, Proposal]
@@ -91,7 +91,7 @@ class _PreemptArguments(msgspec.Struct, frozen=True, gc=False):
     pod: PodHead = msgspec.field(name="Pod")
     full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
     meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)
-    """What a scheduler sends that knows the extender to cache nodes."""
+    """What a scheduler sends if the extender is set to cache nodes."""
 
 
 _preempt_decoder = msgspec.json.Decoder(_PreemptArguments)
@@ -100,7 +100,7 @@ _full_victims_decoder = msgspec.json.Decoder(_FullVictims | None)
 
 
 def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
-    """Read the request of preempt, which may name so many nodes.
+    """Read a preempt request with at most ``most_nodes`` nodes.
 
     Raises:
         RemoteContractError: not JSON, not the protocol, or too large.
@@ -119,7 +119,7 @@ def decode_preempt_arguments(body: bytes, most_nodes: int) -> PreemptArguments:
 
 
 def encode_victims(by_node: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
-    """Write preempt's answer: per node the uids that have to end and how many budgets that breaks."""
+    """Encode the answer to preempt: per node the uids that must end and the number of budget violations."""
     return encode_json(
         {
             "NodeNameToMetaVictims": {

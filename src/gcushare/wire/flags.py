@@ -1,4 +1,4 @@
-"""Read the flags of another program from its command line, as a manifest, a unit or /proc shows it."""
+"""Parses the flags of other programs from command lines in manifests, systemd units and /proc."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Flag:
 def parse_flags(arguments: Sequence[str], switches: Collection[str] | None = None) -> tuple[Flag, ...]:
     """Read ``--name=value``, ``--name value`` and ``--name`` (the value ``true``), in order.
 
-    Underscores in names count as dashes, as Kubernetes' programs normalise them. Give ``switches``, the flags that take
-    a value only after ``=``, if they are known: every other flag then takes the next argument, as pflag does, and one
-    dash is another thing than two. Without ``switches`` an argument that begins with a dash is never a value, and flags
-    may have one dash, as Go's own ``flag`` package allows.
+    Underscores in names count as dashes, as in Kubernetes' programs. ``switches`` are the flags that take a value only
+    after ``=``; pass them if they are known. Then every other flag takes the next argument, as with pflag, and flags
+    have two dashes. Without ``switches``, an argument that begins with a dash is never a value, and flags may have one
+    dash, as with Go's ``flag`` package.
     """
     flags: list[Flag] = []
     skipped = -1
@@ -47,5 +47,5 @@ def parse_flags(arguments: Sequence[str], switches: Collection[str] | None = Non
 
 
 def effective(flags: Sequence[Flag], name: str) -> Flag | None:
-    """Find the flag that counts: the last one of that name."""
+    """Find the flag that takes effect: the last one with that name."""
     return next((flag for flag in reversed(flags) if flag.name == name), None)

@@ -1,17 +1,17 @@
-"""The Kubernetes releases for which this release of ours is made: what every program, chart and document says."""
+"""The Kubernetes releases that this release supports. Programs, charts and documents use these constants."""
 
 from __future__ import annotations
 
 import re
 
 OLDEST_KUBERNETES = (1, 19)
-"""The oldest whose kubelet asks a device plugin which ids to give (``GetPreferredAllocation``).
+"""The oldest release whose kubelet asks a device plugin which ids to use (``GetPreferredAllocation``).
 
-An older kubelet picks any free ids, of several cards for one container, which the plugin must refuse.
-A Binding's annotations are merged into the pod in every one of them: kubernetes/kubernetes pull request 5005, of 2015.
+An older kubelet takes any free ids, of several cards for one container, which the plugin must refuse. All supported
+releases merge a Binding's annotations into the pod (kubernetes/kubernetes pull request 5005, of 2015).
 """
 NEWEST_KUBERNETES = (1, 36)
-"""The newest that was looked at; later ones of 1.x are taken to read what it reads."""
+"""The newest release that was tested. Later 1.x releases are assumed to accept the same configuration."""
 
 
 def find_release(version: str) -> tuple[int, int] | None:
@@ -21,11 +21,11 @@ def find_release(version: str) -> tuple[int, int] | None:
 
 
 def eviction_version(server: str) -> str:
-    """The version of the group policy in which a server, such as ``v1.36.2``, takes evictions: v1 from 1.22 on."""
+    """The version of the API group policy for evictions on a server such as ``v1.36.2``: v1 from 1.22 on."""
     found = re.match(r"v1\.(\d{1,3})\b", server)
     return "v1beta1" if found is not None and int(found[1]) < 22 else "v1"
 
 
-def release_words(release: tuple[int, int]) -> str:
+def release_text(release: tuple[int, int]) -> str:
     """A release as people write it, such as ``1.18``."""
     return f"{release[0]}.{release[1]}"

@@ -1,4 +1,4 @@
-"""What a Node object says about its cards."""
+"""Reads a node's cards from its Node object."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gcushare.wire.annotations.record import MAX_RECORD_UNITS
 from gcushare.wire.contracts import PODS_PER_THOUSAND
 
 MAX_FALLBACK_CARDS = 64
-"""A node that claims more cards than this without an inventory is not believed."""
+"""The most cards that are accepted from a node's capacity, without an inventory."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCards:
-    """A node's cards of one vendor. ``unit`` is None where only upstream gpushare's capacity figures are known.
+    """A node's cards of one vendor. ``unit`` is None if only upstream gpushare's capacity figures are known.
 
-    ``modes``: what its plugin hands out; memory alone where no inventory says otherwise. ``unrecorded``: who holds
-    cards beside the pods whose own records say so.
+    ``modes`` is what its plugin hands out; only memory without an inventory. ``unrecorded`` are the pods that hold
+    cards without a record of their own.
     """
 
     cards: tuple[InventoryCard, ...]
@@ -33,10 +33,10 @@ class NodeCards:
 
 
 def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object]) -> NodeCards | None:
-    """Read a node's cards; None where it has none of this vendor.
+    """Read a node's cards; None if it has none of this vendor.
 
-    The inventory annotation is the source. A node without one (another system's plugin) is read as upstream's systems
-    do: its memory capacity divided equally by its card count.
+    The inventory annotation is the source. For a node without one (with another system's plugin), the memory capacity
+    is divided equally by the card count, as upstream does.
 
     Raises:
         RemoteContractError: the inventory or the capacity cannot be read.
@@ -45,17 +45,17 @@ def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping
     if text is None:
         return _equal_cards(vendor, capacity)
     inventory = decode_inventory(text)
-    cordoned = parse_card_words(annotations.get(vendor.cordon_annotation, ""))
+    cordoned = parse_card_names(annotations.get(vendor.cordon_annotation, ""))
     cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
     return NodeCards(cards, inventory.unit, inventory.modes, inventory.unrecorded)
 
 
 def cards_of_count(count: int) -> int:
-    """Read the number of cards from the count on a Node, which is theirs or a thousand times that."""
+    """Read the number of cards from a Node's count, which is that number or a thousand times that number."""
     return count if count % PODS_PER_THOUSAND else count // PODS_PER_THOUSAND
 
 
-def parse_card_words(text: str) -> frozenset[str]:
+def parse_card_names(text: str) -> frozenset[str]:
     """Read a comma-separated list of card indexes or uuids, as in the cordon annotation."""
     return frozenset(word.strip() for word in text.split(",")) - {""}
 
@@ -78,9 +78,9 @@ def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | 
         return None
     if count > MAX_FALLBACK_CARDS:
         raise RemoteContractError(
-            f"{vendor.count_resource} {counted} is not believed; at most {MAX_FALLBACK_CARDS} cards"
+            f"{vendor.count_resource} {counted} is not accepted; at most {MAX_FALLBACK_CARDS} cards"
         )
     if total > MAX_RECORD_UNITS:
-        raise RemoteContractError(f"{vendor.memory_resource} {total} is not believed; at most {MAX_RECORD_UNITS} units")
+        raise RemoteContractError(f"{vendor.memory_resource} {total} is not accepted; at most {MAX_RECORD_UNITS} units")
     cards = (Card(index=index, uuid="", memory_bytes=0) for index in range(count))
     return NodeCards(tuple(InventoryCard(card=card, units=total // count) for card in cards), None)

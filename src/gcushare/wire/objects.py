@@ -1,8 +1,8 @@
-"""Kubernetes objects, as far as this project reads or writes them.
+"""Kubernetes objects, reduced to the fields that this project reads or writes.
 
-Slim on purpose: a field that is not used here is not declared, so the decoder skips it and it never takes memory.
-Every type is a frozen value; ``gc=False`` is safe because decoded JSON is a tree and cannot hold a cycle, and it keeps
-tens of thousands of cached objects out of the collector's walks.
+Unused fields are not declared, so the decoder skips them and they take no memory. All types are frozen. ``gc=False`` is
+safe, because decoded JSON is a tree without cycles, and keeps tens of thousands of cached objects out of garbage
+collections.
 
 Source: the Kubernetes API reference, core/v1, coordination.k8s.io/v1 and meta/v1, read as 1.20 to 1.36 send them.
 """
@@ -19,15 +19,15 @@ from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 T = TypeVar("T")
 
 RawQuantity: TypeAlias = str | Int | float
-"""A resource quantity as it stood in the JSON; ``core.units`` gives it a meaning. The API server always sends text."""
+"""A resource quantity as in the JSON, see ``core.quantities``. The API server always sends text."""
 
 
 class _Object(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, rename="camel"):
-    """Base of the objects: camelCase on the wire, unknown fields skipped, defaults left out when written."""
+    """Base of all objects: camelCase on the wire; unknown fields are skipped; defaults are omitted when encoding."""
 
 
 class OwnerReference(_Object, frozen=True):
-    """Who made the object; enough to say "ReplicaSet web-5d8" to a person."""
+    """The owner of an object, such as ReplicaSet web-5d8."""
 
     kind: str = ""
     name: str = ""
@@ -37,7 +37,7 @@ class OwnerReference(_Object, frozen=True):
 
 
 class ObjectMeta(_Object, frozen=True):
-    """Identity and record of an object. Times stay text: their order is never decided on here."""
+    """Metadata of an object. Times stay text, because nothing here compares them."""
 
     name: str = ""
     namespace: str = ""
@@ -62,14 +62,14 @@ class Condition(_Object, frozen=True):
 
 
 class ResourceRequirements(_Object, frozen=True):
-    """What a container asks for, quantities as written."""
+    """What a container requests; quantities as written."""
 
     limits: dict[str, RawQuantity] = field(default_factory=dict)
     requests: dict[str, RawQuantity] = field(default_factory=dict)
 
 
 class Container(_Object, frozen=True):
-    """One container; ``restart_policy`` is set only on init containers, where "Always" marks a sidecar."""
+    """One container. ``restart_policy`` is set only on init containers; "Always" marks a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements = ResourceRequirements()
@@ -77,7 +77,7 @@ class Container(_Object, frozen=True):
 
 
 class PodSpec(_Object, frozen=True):
-    """Where a pod runs, who schedules it and what its containers ask for."""
+    """Where a pod runs, which scheduler places it and what its containers request."""
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -94,13 +94,13 @@ class ContainerTerminated(_Object, frozen=True):
 
 
 class ContainerState(_Object, frozen=True):
-    """What a container does now; ``terminated`` is set where it does not run, and may be started again."""
+    """A container's state. ``terminated`` is set if it does not run; the container may be started again."""
 
     terminated: ContainerTerminated | None = None
 
 
 class ContainerStatus(_Object, frozen=True):
-    """One container's state as the kubelet last wrote it."""
+    """One container's state as last reported by the kubelet."""
 
     name: str = ""
     restart_count: Int = 0
@@ -108,7 +108,7 @@ class ContainerStatus(_Object, frozen=True):
 
 
 class PodStatus(_Object, frozen=True):
-    """A pod's phase and what led to it."""
+    """A pod's phase, conditions and container states."""
 
     phase: str = ""
     reason: str = ""
@@ -128,17 +128,17 @@ class Pod(_Object, frozen=True):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, the words people use for a pod; the identity is ``metadata.uid``."""
+        """``namespace/name``, for people. The identity is ``metadata.uid``."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def is_bound(self) -> bool:
-        """Whether a node was chosen."""
+        """Whether the pod is bound to a node."""
         return self.spec.node_name != ""
 
     @property
     def is_being_deleted(self) -> bool:
-        """Whether its deletion was asked for; it holds its card until it is gone."""
+        """Whether the pod's deletion was requested. It holds its card until it is gone."""
         return self.metadata.deletion_timestamp is not None
 
 
@@ -151,7 +151,7 @@ class Taint(_Object, frozen=True):
 
 
 class NodeSpec(_Object, frozen=True):
-    """What an admin set on a node."""
+    """A node's settings: cordon and taints."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -189,7 +189,7 @@ class Node(_Object, frozen=True):
 
     @property
     def internal_ip(self) -> str | None:
-        """The address other machines of the cluster reach it at, None when it has published none."""
+        """The node's address within the cluster; None if it has not published one."""
         return next((each.address for each in self.status.addresses if each.type == "InternalIP"), None)
 
     @property
@@ -199,7 +199,7 @@ class Node(_Object, frozen=True):
 
 
 class LeaseSpec(_Object, frozen=True):
-    """Who holds a lease, for how long (seconds) and since when (RFC 3339 with microseconds)."""
+    """A lease's holder, duration in seconds and times (RFC 3339 with microseconds)."""
 
     holder_identity: str | None = None
     lease_duration_seconds: Int | None = None
@@ -209,7 +209,7 @@ class LeaseSpec(_Object, frozen=True):
 
 
 class Lease(_Object, frozen=True):
-    """A lease of coordination.k8s.io/v1; who writes one sets kind and api_version (items of a list carry neither)."""
+    """A lease of coordination.k8s.io/v1. To write one, set ``kind`` and ``api_version``, which items of a list lack."""
 
     api_version: str = ""
     kind: str = ""
@@ -218,7 +218,7 @@ class Lease(_Object, frozen=True):
 
 
 class ObjectReference(_Object, frozen=True):
-    """What an event is about."""
+    """The object that an event is about."""
 
     api_version: str = ""
     kind: str = ""
@@ -228,14 +228,14 @@ class ObjectReference(_Object, frozen=True):
 
 
 class EventSource(_Object, frozen=True):
-    """Who reported an event; ``kubectl describe`` shows it in its From column."""
+    """The component that reported an event; the From column of ``kubectl describe``."""
 
     component: str = ""
     host: str = ""
 
 
 class Event(_Object, frozen=True):
-    """An event of core/v1; repeated ones raise ``count`` and move ``last_timestamp``. Kind: as for a lease."""
+    """An event of core/v1. Repetitions increase ``count`` and move ``last_timestamp``. For ``kind`` see `Lease`."""
 
     api_version: str = ""
     kind: str = ""
@@ -253,33 +253,33 @@ class Event(_Object, frozen=True):
 
 
 class ListMeta(_Object, frozen=True):
-    """Where a list stands: the version to watch from and, while there is more, the token of the next page."""
+    """A list's resource version, to watch from, and the token of the next page, if there is one."""
 
     resource_version: str = ""
     continue_: str = field(default="", name="continue")
 
 
 class ListOf(_Object, Generic[T], frozen=True):
-    """One page of a list; Go writes an empty list as ``[]`` or as ``null``, so use ``entries``."""
+    """One page of a list. Go encodes an empty list as ``[]`` or ``null``, so use ``entries``."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None
 
     @property
     def entries(self) -> list[T]:
-        """The items, an empty list when there are none."""
+        """The items; an empty list if there are none."""
         return self.items or []
 
 
 class WatchEvent(_Object, Generic[T], frozen=True):
-    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, whose object is then a ``Status``."""
+    """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR. The object of an ERROR is a ``Status``."""
 
     type: str
     object: T
 
 
 class StatusCause(_Object, frozen=True):
-    """One reason behind a refusal: the field at fault and what is wrong with it."""
+    """One cause of an error: the invalid field and what is wrong with it."""
 
     reason: str = ""
     message: str = ""
@@ -287,7 +287,7 @@ class StatusCause(_Object, frozen=True):
 
 
 class StatusDetails(_Object, frozen=True):
-    """What a refusal was about, and when to come back."""
+    """The object and the causes of an error, and when to retry."""
 
     name: str = ""
     kind: str = ""
@@ -297,7 +297,7 @@ class StatusDetails(_Object, frozen=True):
 
 
 class Status(_Object, frozen=True):
-    """The API server's answer where there is no object to answer with."""
+    """The API server's answer if it does not answer with an object, for example on errors."""
 
     status: str = ""
     code: Int | None = None
@@ -307,7 +307,7 @@ class Status(_Object, frozen=True):
 
 
 class ObjectHead(_Object, frozen=True):
-    """Only an object's metadata: what a watch needs of an object whose rest its owner decodes."""
+    """An object's metadata only, for a watch whose caller decodes the rest itself."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -1,6 +1,6 @@
-"""What a Pod object says to us: its request, its author's options, and the cards that it holds.
+"""Reads a Pod object: its request, its author's options, and the cards that it holds.
 
-The extender, the plugin and the inspect tables all read pods through this module: one accounting.
+The extender, the plugin and the inspect tables all read pods through this module, so that they count alike.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.objects import Container, Pod
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
-"""A pod in one of these phases holds nothing any more; one that is being deleted holds until it is gone."""
+"""Phases in which a pod holds nothing any more. A pod that is being deleted holds its cards until it is gone."""
 
 MAX_CARDS_PER_POD = 16
 _MAX_WORDS = 64
 _MAX_WORD = 128
-"""Characters of a choice of cards; the indexes of filter keep choices as long as their shape is asked for."""
+"""Characters of one name in a card selection, which filter's indexes keep in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodOptions:
-    """What a pod's author asked for by annotation; None leaves it to the extender's settings."""
+    """A pod author's options, set by annotations. None means the extender's setting."""
 
     node_policy: str | None = None
     card_policy: str | None = None
@@ -48,14 +48,14 @@ class PodOptions:
 
 
 NO_OPTIONS = PodOptions()
-_RARE_WISHES = frozenset((keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS))
+_RARE_KEYS = frozenset((keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS))
 
 
 _RESOURCE_NAMES: dict[str, ResourceNames] = {}
 
 
 def resource_names(vendor: Vendor) -> ResourceNames:
-    """The vendor's resources, as the core takes them; made once for each."""
+    """The vendor's resource names as a value of the core; cached."""
     names = _RESOURCE_NAMES.get(vendor.name)
     if names is None:
         names = _RESOURCE_NAMES[vendor.name] = ResourceNames(
@@ -71,12 +71,12 @@ def pod_ref(pod: Pod) -> PodRef:
 
 
 def pod_options(annotations: Mapping[str, str]) -> PodOptions:
-    """Read the author's options (our annotations on the pod).
+    """Read the author's options from the pod's annotations.
 
     Raises:
-        RemoteContractError: an option is malformed; names the key, the value and what is accepted.
+        RemoteContractError: an option is malformed; the message has the key, the value and what is accepted.
     """
-    if _RARE_WISHES.isdisjoint(annotations):
+    if _RARE_KEYS.isdisjoint(annotations):
         cards = _cards_option(annotations)
         return NO_OPTIONS if cards == 1 else PodOptions(cards=cards)
     use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
@@ -98,20 +98,20 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
 def pod_request(
     pod: Pod, vendor: Vendor, *, options: PodOptions | None = None, is_bound: bool = False
 ) -> PodRequest | None:
-    """A pod's request, its author's choice of cards included; None when it asks for no card of this vendor.
+    """Read a pod's request with its card selection; None if it requests no card of this vendor.
 
-    ``options``: taken instead of the pod's annotations. ``is_bound``: see ``parse_pod_request``.
+    ``options`` replace those in the pod's annotations. For ``is_bound`` see ``parse_pod_request``.
 
     Raises:
         RemoteContractError: a quantity or an option is malformed.
-        Refused: well-formed, but nothing that this system grants.
+        Refused: the request is well-formed, but this system does not grant it.
     """
     found = pod_request_and_options(pod, vendor, options=options, is_bound=is_bound)
     return None if found is None else found[0]
 
 
 def current_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
-    """A pod's request as it counts now: once a pod is bound its options are history, whatever its author makes of them.
+    """A pod's request as it counts now. The options of a bound pod are ignored, even if its author changes them.
 
     Raises:
         RemoteContractError, Refused: as ``pod_request``.
@@ -123,11 +123,10 @@ def current_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
 def pod_request_and_options(
     pod: Pod, vendor: Vendor, *, options: PodOptions | None = None, is_bound: bool = False
 ) -> tuple[PodRequest, PodOptions] | None:
-    """As ``pod_request``, with the options that were read on the way.
+    """As ``pod_request``, together with the pod's options.
 
     Raises:
-        RemoteContractError: a quantity or an option is malformed.
-        Refused: well-formed, but nothing that this system grants.
+        RemoteContractError, Refused: as ``pod_request``.
     """
     if not names_resources(pod, vendor):
         return None
@@ -148,9 +147,9 @@ def pod_request_and_options(
 
 
 def names_resources(pod: Pod, vendor: Vendor) -> bool:
-    """Whether a container names a resource of this vendor's cards, be it with quantity 0.
+    """Whether a container names a resource of this vendor's cards, even with quantity 0.
 
-    By this, not by the quantity, kube-scheduler decides whether an extender is asked, and whether it binds.
+    kube-scheduler decides by the name, not by the quantity, whether it calls an extender for the pod.
     """
     return any(
         vendor.memory_resource in resources or vendor.whole_card_resource in resources
@@ -163,13 +162,13 @@ def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources
     whole = vendor.whole_card_resource
     if any(whole in container.limits or whole in container.requests for container in containers):
         raise Refused(
-            f"annotation {keys.CARDS}={cards} spreads memory over cards, and the pod asks for whole ones; leave the "
-            f"annotation out and ask for {whole}: {cards}"
+            f"annotation {keys.CARDS}={cards} spreads memory over cards, but the pod requests whole cards; remove the "
+            f"annotation and request {whole}: {cards}"
         )
     if not vendor.multi_card_runtime:
         raise Refused(
-            f"annotation {keys.CARDS}={cards} is not granted: the container runtime of {vendor.name} hands one card to "
-            "a container; leave the annotation out"
+            f"annotation {keys.CARDS}={cards} is not granted: the container runtime of {vendor.name} supports one card "
+            "per container; remove the annotation"
         )
 
 
@@ -179,9 +178,9 @@ def is_finished(pod: Pod) -> bool:
 
 
 def has_stopped(pod: Pod) -> bool:
-    """Whether nothing of the pod runs, and nothing of it will be started again.
+    """Whether no container of the pod runs or will be started again.
 
-    Kubelets below 1.27 delete a pod that was asked to end without ever writing a last phase; then its containers tell.
+    Kubelets before 1.27 delete a pod without ever reporting a final phase. Then the container states decide.
     """
     if is_finished(pod):
         return True
@@ -190,9 +189,9 @@ def has_stopped(pod: Pod) -> bool:
 
 
 def deletion_time_s(pod: Pod) -> float | None:
-    """When a pod that is being deleted is to have ended, in seconds since the epoch: with its time to end, None else.
+    """The time by which a pod must have ended, grace period included, in seconds since the epoch.
 
-    A time that cannot be read is long over: nothing waits for such a pod.
+    None if the pod is not being deleted. 0.0 if the time is unreadable, so that nothing waits for such a pod.
     """
     text = pod.metadata.deletion_timestamp
     if text is None:
@@ -204,7 +203,7 @@ def deletion_time_s(pod: Pod) -> float | None:
 
 
 def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
-    """The pod's record where it may be believed: an unbound pod's could have been written by its author.
+    """The record of a bound pod. None for an unbound pod, whose author may have written the record.
 
     Raises:
         RemoteContractError: the record is malformed.
@@ -213,19 +212,19 @@ def pod_record(pod: Pod, vendor: Vendor) -> PodRecord | None:
 
 
 def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
-    """The cards that a bound, unfinished pod holds; None when it holds none.
+    """The cards that a bound, unfinished pod holds; None if it holds none.
 
-    The cards come from the record, the units from the pod's spec, which cannot be changed: what the kubelet gives it,
-    whether or not such a request would have been granted. A pod without a record (bound by others, not yet recorded by
-    the plugin) has no cards: its assignment has no grants, and says what it will have. One that asks for whole cards
-    and has no record is none of ours, as far as is known: another plugin may serve that resource.
+    The cards come from the record. The units come from the pod's spec, which is immutable: the kubelet gives the pod
+    this amount, even if we would not have granted it. A pod without a record (another scheduler bound it and the plugin
+    has not recorded it yet) gets an assignment without grants, see ``unplaced_assignment``. If it requests whole cards,
+    the result is None, because another plugin may serve that resource.
 
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
     """
     if not pod.spec.node_name or is_finished(pod):
         return None
-    # Once bound, options are history: an author who edits them must not make the pod hold less than it does.
+    # Options of a bound pod are ignored: an author who edits them must not make the pod hold less than it does.
     request = pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)
     if request is None:
         return None
@@ -238,32 +237,32 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
 
 
 def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
-    """A bound pod of which no card is known: it has no grants, and the units that it will have on each of its cards.
+    """The assignment of a bound pod whose card is unknown: no grants, and the units that it will have on each card.
 
-    Those of its memory, where they can be read at all; over several cards where its author's option, read as the plugin
-    reads it, says so.
+    The units are divided over several cards if the pod's option says so, as in the plugin. They are 0 if the request
+    cannot be read.
     """
     units = 0
     for options in (None, NO_OPTIONS):
         try:
             request = pod_request(pod, vendor, options=options, is_bound=True)
         except (RemoteContractError, Refused):
-            continue  # An unreadable option is none; where the request is unreadable too, nothing is known.
+            continue  # Try again without options. If the request is unreadable too, the units are unknown.
         units = request.cards.units if request is not None else 0
         break
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
 
 
 def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
-    """A pod's grants: the record's cards, with the units of its request that are on each.
+    """A pod's grants: the cards of its record, with the units of its request on each.
 
     Raises:
-        RemoteContractError: the record names another number of whole cards than the pod asks for.
+        RemoteContractError: the record names another number of whole cards than the pod requests.
     """
     if request.cards.whole:
         if len(record.card_indexes) != request.cards.cards:
             raise RemoteContractError(
-                f"the record names {len(record.card_indexes)} whole cards, and the pod asks for {request.cards.cards}"
+                f"the record names {len(record.card_indexes)} whole cards, but the pod requests {request.cards.cards}"
             )
         return tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
     shares = record.units_by_card(request.total_units)
@@ -275,7 +274,7 @@ def _resources(container: Container, kind: ContainerKind) -> ContainerResources:
 
 
 def init_kind(container: Container) -> ContainerKind:
-    """Whether an init container runs on beside the others (a sidecar), or ends before them."""
+    """Whether an init container is a sidecar, which keeps running, or ends before the app containers start."""
     return ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
 
 

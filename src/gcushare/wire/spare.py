@@ -1,4 +1,4 @@
-"""CPU and memory: what a Node offers to pods, and what a Pod asks for."""
+"""CPU and memory: what a Node offers to pods, and what a Pod requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gcushare.wire.pods import init_kind
 
 _CPU = ("cpu", 1000, 1)
 _MEMORY = ("memory", 1, 1 << 20)
-"""A resource, and what one of its units is multiplied with and divided by."""
+"""A resource name, and the multiplier and divisor that convert its quantity."""
 
 
 def pod_amounts(pod: Pod) -> Amounts:
-    """What a pod asks for at its peak, each rounded up; what cannot be read counts as nothing."""
+    """What a pod requests at its peak, rounded up. An unreadable quantity counts as nothing."""
     requests = [(ContainerKind.APP, _asked(each)) for each in pod.spec.containers]
     requests += [(init_kind(each), _asked(each)) for each in pod.spec.init_containers]
     if len(requests) == 1:  # Nearly every pod; equal ones then share what they ask for.
@@ -29,7 +29,7 @@ def pod_amounts(pod: Pod) -> Amounts:
 
 
 def node_amounts(node: Node) -> Amounts:
-    """What a node offers: allocatable, or its capacity where it says no more; what cannot be read counts as nothing."""
+    """What a node offers: allocatable, or else capacity. An unreadable quantity counts as nothing."""
     offered = {**node.status.capacity, **node.status.allocatable}
     return Amounts(*(_count(offered.get(name), times, per) for name, times, per in (_CPU, _MEMORY)))
 
@@ -41,12 +41,12 @@ def _asked(container: Container) -> Amounts:
 
 @lru_cache(maxsize=4096)
 def _rounded_up(cpu: RawQuantity | None, memory: RawQuantity | None) -> Amounts:
-    """What is asked for; clusters repeat the same few, and exact fractions take microseconds."""
+    """Convert a container's requests. Cached, because clusters repeat few values and fractions take microseconds."""
     return Amounts(*(-_count(asked, -times, per) for asked, (_, times, per) in ((cpu, _CPU), (memory, _MEMORY))))
 
 
 def _count(quantity: RawQuantity | None, times: int, per: int) -> int:
-    """A quantity in other units, rounded down."""
+    """Convert a quantity, rounded down."""
     if quantity is None:
         return 0
     try:

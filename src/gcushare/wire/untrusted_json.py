@@ -1,15 +1,16 @@
-"""JSON that another program wrote, decoded within bounds: a value of the declared type, or ``RemoteContractError``.
+"""Decodes JSON from other programs within bounds: a value of the declared type, or ``RemoteContractError``.
 
-Bounds. Size: each decoder names its bytes. Numbers: the types declare them (``Int``, ``Count``), and JSON has no
-infinite ones; a test walks the types of all decoders for a number without bounds. Depth: documents that are read into
-plain values, and annotations, which any pod's author may have written, are limited to ``MAX_DEPTH``. Of an object of
-the API server, typed, nothing deeper than its type survives; how deep the rest is must not matter, or the author of one
-pod (whose managedFields the API server keeps to any depth that Go reads) would stop every list that the pod is in. So
-where the parser's own limit ends such an object it is read once more with room for ``OBJECT_DEPTH``, which takes below
-0.8 MiB of stack.
+Size: each decoder has a limit in bytes. Numbers: the types declare their range (``Int``, ``Count``); a test checks the
+types of all decoders for numbers without one. Depth: annotations, which any pod's author may have written, and
+documents that are read into plain values are limited to ``MAX_DEPTH``.
 
-Cost (CPU time, one of two busy cores): 0.5 us an object beside the 5 to 20 us that decoding a pod or a node takes; 2 us
-an inventory of 8 cards, depth included, beside the 60 us that reading it takes.
+A typed object of the API server keeps nothing deeper than its type, so its depth must not matter: otherwise the author
+of one pod (with managedFields of any depth that Go accepts) could break every list that contains the pod. If such an
+object exceeds the parser's own limit, it is read again with a limit of ``OBJECT_DEPTH``, which takes less than 0.8 MiB
+of stack.
+
+Cost (CPU time, one of two busy cores): 0.5 us per object, where decoding a pod or a node takes 5 to 20 us; 2 us per
+inventory of 8 cards, depth included, where reading it takes 60 us.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ T = TypeVar("T")
 
 MAX_INT = 2**63 - 1
 Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_INT)]
-"""A whole number as Kubernetes keeps them: int64."""
+"""A whole number as Kubernetes stores it: int64."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
-"""A number of things, or bytes."""
+"""A number of things, or of bytes."""
 
 MAX_DEPTH = 32
-"""Lists and objects within each other; our own documents have six levels."""
+"""Nesting of lists and objects. Our own documents have six levels."""
 OBJECT_DEPTH = 10_000
-"""What Go's encoding/json reads, and so the most that an API server passes on."""
+"""The nesting that Go's encoding/json accepts, and so the maximum that an API server passes on."""
 
 ANNOTATION_BYTES = 256 * 1024
-"""All annotations of an object together, by the API server's own limit."""
+"""All annotations of one object: the API server's own limit."""
 OBJECT_BYTES = 16 * 1024 * 1024
-"""One object: etcd keeps 1.5 MiB by default, and 10 MB where that was raised."""
+"""One object. etcd stores up to 1.5 MiB by default, and 10 MB if its limit is raised."""
 
 _PIECE_BYTES = 64 * 1024
 _MAX_REASON = 200
@@ -48,9 +49,9 @@ _NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 
 
 class BoundedJsonDecoder(Generic[T]):
-    """Reads one kind of document. ``what`` is how errors call it, ``limit_bytes`` the largest that is looked at.
+    """Reads one kind of document. ``what`` names it in errors; ``limit_bytes`` is its largest accepted size.
 
-    ``max_depth`` None is for types that keep nothing of unknown shape; see the module.
+    Use ``max_depth`` None only for types that keep nothing of unknown shape; see the module's docstring.
     """
 
     __slots__ = ("_decode", "kind", "limit_bytes", "max_depth", "what")
@@ -66,8 +67,8 @@ class BoundedJsonDecoder(Generic[T]):
         """Read a document.
 
         Raises:
-            RemoteContractError: too large, not UTF-8, not JSON, nested too deeply, not of this kind, or with a number
-                out of bounds; says which, and quotes nothing of it.
+            RemoteContractError: too large, not UTF-8, not JSON, nested too deeply, of another type, or with a number
+                out of bounds. The message says which and quotes nothing of the document.
         """
         try:
             body = raw.encode() if isinstance(raw, str) else raw
@@ -84,7 +85,7 @@ class BoundedJsonDecoder(Generic[T]):
             raise self._refusal(f"nested deeper than {self.max_depth} levels") from error
         except RemoteContractError:
             raise
-        except Exception as error:  # whatever the parser raises, and it does not say what that may be
+        except Exception as error:  # the parser does not document what it raises
             raise self._refusal(reason_of(error)) from error
         return value
 
@@ -105,7 +106,7 @@ class BoundedJsonDecoder(Generic[T]):
 
 
 def reason_of(error: Exception) -> str:
-    """Say in one bounded line what a parser met; text of the document itself is not quoted."""
+    """Describe a parser's error in one bounded line, without quoting the document."""
     if isinstance(error, UnicodeError):
         return "it is not UTF-8"
     if isinstance(error, RecursionError):
@@ -115,26 +116,26 @@ def reason_of(error: Exception) -> str:
 
 
 def read_bounded(stream: BinaryIO, limit_bytes: int, what: str) -> bytes:
-    """Read a file that another program, or a person, wrote; one that never ends costs ``limit_bytes``.
+    """Read a file of another program or a person, up to ``limit_bytes``, even if the file never ends.
 
-    In pieces: one read of so much would allocate all of it, however little there is.
+    It is read in pieces, because one large read would allocate the whole limit even for a small file.
 
     Raises:
-        RemoteContractError: it is larger.
-        OSError: as reading raises it.
+        RemoteContractError: the file is larger.
+        OSError: reading failed.
     """
     content = bytearray()
     while piece := stream.read(min(_PIECE_BYTES, limit_bytes + 1 - len(content))):
         content += piece
     if len(content) > limit_bytes:
-        raise RemoteContractError(f"{what} has more than {limit_bytes} bytes, which are the most that are read")
+        raise RemoteContractError(f"{what} is too large; at most {limit_bytes} bytes are accepted")
     return bytes(content)
 
 
 def _check_depth(body: bytes, max_depth: int) -> None:
-    """Check the depth of JSON that was parsed, so that its brackets are known to match.
+    """Check the nesting of JSON that was parsed successfully, so that its brackets are known to match.
 
-    Fewer brackets than levels cannot be deeper; of more, the innermost pairs are taken away round by round.
+    Text with fewer brackets than levels cannot be deeper. Otherwise the innermost pairs are removed, level by level.
     """
     if body.count(b"[") + body.count(b"{") <= max_depth:
         return

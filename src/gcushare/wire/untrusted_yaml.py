@@ -1,7 +1,7 @@
-"""YAML that another program, or a person, wrote: plain values, or ``RemoteContractError``.
+"""Decodes YAML (and JSON) from other programs and people within bounds: plain values, or ``RemoteContractError``.
 
-YAML is more than JSON: aliases let a few lines stand for billions of values, or for themselves, and numbers may be
-infinite. A document is measured as if every alias were written out, before anything is made of it. JSON passes as well.
+YAML is riskier than JSON: with aliases, a few lines can expand to billions of values or contain themselves, and numbers
+may be infinite. A document is measured with all aliases expanded before values are built.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ N = TypeVar("N")
 
 
 def load_as(kind: type[N], text: str, what: str) -> N:
-    """Read one document into a type; an empty one is an empty mapping.
+    """Read one document into a type. An empty document is an empty mapping.
 
     Raises:
-        RemoteContractError: as ``load_yaml``, or it is not of this type.
+        RemoteContractError: as ``load_yaml``, or the document is not of this type.
     """
     content = load_yaml(text, what)
     try:
         return msgspec.convert({} if content is None else content, kind)
-    except Exception as error:  # beside its own errors: TypeError, for keys that JSON does not have
+    except Exception as error:  # also TypeError, for keys that JSON does not have
         raise RemoteContractError(f"{what} is malformed: {reason_of(error)}") from None
 
 
 class OutOfBoundsError(ValueError):
-    """A document is larger or deeper than is read; the message says what it is."""
+    """A document exceeds a bound; the message says which."""
 
 
 MAX_YAML_BYTES = 1024 * 1024
 MAX_YAML_DEPTH = 64
 MAX_YAML_NODES = 100_000
-"""Values, keys included, with every alias written out; a kubeconfig of a hundred clusters has some 3,000."""
+"""Values and keys, with all aliases expanded. A kubeconfig of a hundred clusters has about 3,000."""
 
 
 def load_yaml(text: str, what: str, *, limit_bytes: int = MAX_YAML_BYTES) -> object:
-    """Read one document into str, int, float, bool, None, list and dict (a time into ``datetime``'s types).
+    """Read one document into str, int, float, bool, None, list and dict; times become types of ``datetime``.
 
     Raises:
         RemoteContractError: too large, not YAML, several documents, nested too deeply, more than ``MAX_YAML_NODES``
-            values, with a number that is not finite or beyond int64, or a text that cannot be written as UTF-8; quotes
-            nothing of the text but names a line.
+            values, a number that is not finite or beyond int64, or a text that is not valid UTF-8. The message names
+            the line but quotes nothing of it.
     """
     if len(text) > limit_bytes:
         raise RemoteContractError(f"{what} has {len(text)} characters; at most {limit_bytes} are accepted")
@@ -59,15 +59,15 @@ def load_yaml(text: str, what: str, *, limit_bytes: int = MAX_YAML_BYTES) -> obj
     yaml.Composer, yaml.Constructor = _bounded_classes()
     try:
         return yaml.load(text)
-    except Exception as error:  # the parser lets through what its parts raise: ValueError, TypeError, IndexError...
+    except Exception as error:  # the parser also raises ValueError, TypeError, IndexError and others
         raise RemoteContractError(f"{what} is neither YAML nor JSON: {yaml_reason(error)}") from None
 
 
 def check_size(root: N, children_of: Callable[[N], Sequence[N]]) -> None:
-    """Check depth and number of a document's nodes, each counted as often as it is used.
+    """Check depth and number of a document's nodes. Each node counts as often as it is used.
 
     Raises:
-        OutOfBoundsError: it is too deep, too large, or contains itself.
+        OutOfBoundsError: the document is too deep, too large, or contains itself.
     """
     measured: dict[int, tuple[int, int] | None] = {}
 
@@ -91,26 +91,26 @@ def check_size(root: N, children_of: Callable[[N], Sequence[N]]) -> None:
 
 
 def check_depth(depth: int) -> None:
-    """Raises ``OutOfBoundsError`` for more levels than are read."""
+    """Raises ``OutOfBoundsError`` above ``MAX_YAML_DEPTH`` levels."""
     if depth > MAX_YAML_DEPTH:
         raise OutOfBoundsError(f"it is nested deeper than {MAX_YAML_DEPTH} levels")
 
 
 def check_count(nodes: int) -> None:
-    """Raises ``OutOfBoundsError`` for more values than are read."""
+    """Raises ``OutOfBoundsError`` above ``MAX_YAML_NODES`` values."""
     if nodes > MAX_YAML_NODES:
-        raise OutOfBoundsError(f"it has more than {MAX_YAML_NODES} values, its aliases written out")
+        raise OutOfBoundsError(f"it has more than {MAX_YAML_NODES} values, aliases expanded")
 
 
 def yaml_reason(error: Exception) -> str:
-    """Say what the parser met and where. Values are not quoted: they may be tokens."""
+    """Describe the parser's error and its line. Values are not quoted, because they may be tokens."""
     mark = getattr(error, "problem_mark", None)
     where = f" (line {mark.line + 1})" if mark is not None else ""
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
     if isinstance(error, OutOfBoundsError):
         return str(error)
     if not isinstance(problem, str):
-        return f"a value is not of the kind that it says ({type(error).__name__})"
+        return f"a value does not match its tag ({type(error).__name__})"
     return " ".join(problem.partition(" with value ")[0].split())[:300] + where
 
 
@@ -126,14 +126,14 @@ def _bounded_classes() -> tuple[Any, Any]:
         return node.value if isinstance(node, SequenceNode) else ()
 
     class BoundedComposer(Composer):
-        """Stops at the bounds while it reads: the scanner takes time by the square of the depth."""
+        """Enforces the bounds during parsing, because the scanner's time grows with the square of the depth."""
 
         depth = 0
         count = 0
 
         def __init__(self, loader: Any = None) -> None:
             super().__init__(loader=loader)
-            # An anchor may be given twice, and the warning about it would quote the lines.
+            # The warning about a duplicate anchor would quote the lines.
             self.warn_double_anchors = False
 
         def compose_node(self, parent: Any, index: Any) -> Any:

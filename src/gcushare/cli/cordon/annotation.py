@@ -9,7 +9,7 @@ from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.annotations.inventory import decode_inventory
-from gcushare.wire.nodes import is_named, parse_card_words
+from gcushare.wire.nodes import is_named, parse_card_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) ->
         RemoteContractError: the node's inventory cannot be read.
     """
     vendor, card = _find(request, annotations)
-    words = parse_card_words(annotations.get(vendor.cordon_annotation, ""))
+    words = parse_card_names(annotations.get(vendor.cordon_annotation, ""))
     # The card may be there by its index and by its uuid.
     names = {request.card} if card is None else {request.card, str(card.index), card.uuid}
     where = f"card {request.card if card is None else _describe(card)} of node {request.node}"
@@ -65,7 +65,7 @@ def _find(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[Vendo
     if not request.is_cordon:
         # A card that is gone, or a word that was written by hand, can still be taken back.
         for vendor in vendors:
-            if request.card in parse_card_words(annotations.get(vendor.cordon_annotation, "")):
+            if request.card in parse_card_names(annotations.get(vendor.cordon_annotation, "")):
                 return vendor, None
     raise Refused(_explain_absence(request, vendors, [cards for cards in offered.values() if cards is not None]))
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gcushare.core.errors import ConfigError
-from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_words
+from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_text
 
 _FIRST_WITHOUT_POLICY = (1, 23)
 """kube-scheduler dropped ``--policy-config-file`` in 1.23."""
@@ -71,7 +71,7 @@ _READ_BY: dict[ConfigFormat, tuple[tuple[int, int], tuple[int, int] | None]] = {
 
 
 def accepted_versions() -> str:
-    return f"{release_words(OLDEST_KUBERNETES)} to {release_words(NEWEST_KUBERNETES)} and later 1.x"
+    return f"{release_text(OLDEST_KUBERNETES)} to {release_text(NEWEST_KUBERNETES)} and later 1.x"
 
 
 def parse_version(text: str) -> Version:

@@ -34,7 +34,7 @@ from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.choices import AUTO_UNIT
 from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_words
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
 
@@ -369,7 +369,7 @@ class NodeAgent:
             self._warn(
                 "KubeletTooOld",
                 f"the kubelet is {version} and mixes the units of this node's {len(inventory.cards)} cards, so pods of "
-                f"more than one unit fail at random: upgrade it to {release_words(OLDEST_KUBERNETES)} or newer",
+                f"more than one unit fail at random: upgrade it to {release_text(OLDEST_KUBERNETES)} or newer",
             )
 
     def _warn(self, reason: str, message: str) -> None:

@@ -18,7 +18,7 @@ from gcushare.device_plugin.ports import NodePatcher
 from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
-from gcushare.wire.nodes import parse_card_words
+from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Publisher:
         """Cards that the admin cordoned by annotation, as indexes or uuids."""
         if self._node is None:
             return frozenset()
-        return parse_card_words(self._node.metadata.annotations.get(self._vendor.cordon_annotation, ""))
+        return parse_card_names(self._node.metadata.annotations.get(self._vendor.cordon_annotation, ""))
 
     def published_unit(self) -> str | None:
         """The unit of the inventory on the Node, which an earlier plugin may have written; None if none is readable."""

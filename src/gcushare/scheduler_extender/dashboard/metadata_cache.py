@@ -13,7 +13,7 @@ from gcushare.scheduler_extender.dashboard.documents import NodeMetadata, PodMet
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations.keys import CORRECTED
-from gcushare.wire.annotations.over_use import over_use_words
+from gcushare.wire.annotations.over_use import over_use_text
 from gcushare.wire.objects import Node, Pod
 
 MAX_LABELS = 24
@@ -145,7 +145,7 @@ def _note_of(pod: Pod, *, waits: bool) -> PodMetadata:
     return PodMetadata(
         labels=_keep(meta.labels),
         corrected=meta.annotations.get(CORRECTED, "")[:80],
-        over_use=over_use_words(meta.annotations),
+        over_use=over_use_text(meta.annotations),
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
         ending=pod.is_being_deleted,
         scheduler=_scheduler_words(pod) if waits else "",

@@ -35,7 +35,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.over_use import over_use_words
+from gcushare.wire.annotations.over_use import over_use_text
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
@@ -242,7 +242,7 @@ class VendorState:
                 self.on_pod_delete(uid)
 
     def _record_over_use(self, pod: Pod) -> None:
-        if text := over_use_words(pod.metadata.annotations):
+        if text := over_use_text(pod.metadata.annotations):
             self.over_use[pod.metadata.uid] = text
         else:
             self.over_use.pop(pod.metadata.uid, None)

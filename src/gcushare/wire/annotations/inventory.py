@@ -1,8 +1,7 @@
-"""The inventory annotation: one node's cards as JSON, written by the plugin, read by all others.
+"""The inventory annotation: a node's cards as JSON, written by the plugin and read by all other programs.
 
-A version number leads; a reader refuses a version it does not know instead of guessing. Unknown fields are skipped,
-so that a newer plugin may add some. Whoever may patch a Node may have written it: it is read within the documented
-limits of a node, and one that is beyond them is refused as a whole.
+A reader refuses an unknown version. It skips unknown fields, so that a newer plugin may add some. Anyone with the right
+to patch Nodes may have written the annotation, so an inventory beyond the documented limits of a node is refused.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder, C
 
 INVENTORY_VERSION = 1
 MAX_UNRECORDED = 64
-"""Holders named one by one; the plugin adds up what more of them have."""
+"""Holders listed one by one. The plugin sums up the rest."""
 
 MAX_INVENTORY_UNITS = 10_000_000
-"""Of one card that is handed out whole alone: the kubelet's own limit does not bind its units, which are only shown."""
+"""Units of a card on a node that serves only whole cards. They are for display; the kubelet's limit does not apply."""
 MAX_LEFT_OUT = 1024
 
 _Units: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_INVENTORY_UNITS)]
 _MAX_WORD = 80
-"""Characters of a word that are quoted where it is none of ours."""
+"""Characters of an unknown value that an error quotes."""
 _CardIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)]
 
 
 class ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
-    """A `Closure` as JSON: here and in documents. ``until`` is left out while it is open."""
+    """A `Closure` as JSON, here and in documents. ``until`` is omitted while no time is known."""
 
     use: str
     pod: str
@@ -49,11 +48,11 @@ class ClosureDocument(msgspec.Struct, omit_defaults=True, frozen=True, gc=False)
 
     @classmethod
     def of(cls, closure: Closure) -> ClosureDocument:
-        """Write one."""
+        """Convert a closure to its document."""
         return cls(closure.use, closure.pod, closure.until)
 
     def read(self) -> Closure:
-        """Read one."""
+        """Convert the document to a closure."""
         return Closure(use=self.use, pod=self.pod, until=self.until)
 
 
@@ -83,7 +82,7 @@ class LeftOutDocument(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, card: LeftOutCard) -> LeftOutDocument:
-        """Write one."""
+        """Convert a card to its document."""
         return cls(card.index, card.uuid, card.reason)
 
 
@@ -112,7 +111,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_inventory(inventory: Inventory) -> str:
-    """Write an inventory as the annotation's value; equal inventories give equal text."""
+    """Encode an inventory as the annotation's value. Equal inventories give equal text."""
     document = _InventoryDocument(
         version=INVENTORY_VERSION,
         unit=inventory.unit.name,
@@ -129,7 +128,7 @@ def encode_inventory(inventory: Inventory) -> str:
 
 
 def decode_inventory(text: str) -> Inventory:
-    """Read the annotation's value.
+    """Decode the annotation's value.
 
     Raises:
         RemoteContractError: not JSON, not the schema, another version, an unknown unit, or beyond a node's limits.
@@ -151,7 +150,7 @@ def decode_inventory(text: str) -> Inventory:
     modes = tuple(document.modes) or (SERVES_MEMORY,)
     if SERVES_MEMORY in modes:
         try:
-            # The node's own limit is not known here: its plugin keeps that, this only bounds what is believed.
+            # The node's own message limit is unknown here and checked by its plugin. This is only an upper bound.
             check_fits_kubelet({card.index: card.units for card in cards}, MAX_MESSAGE_LIMIT_BYTES)
         except Refused as refusal:
             raise RemoteContractError(f"the inventory annotation is beyond a node's limits: {refusal}") from refusal

@@ -1,19 +1,19 @@
-"""Annotation keys of our own, beside upstream gpushare's record: qualified, literal, and the same for every vendor."""
+"""Our own annotation keys, in addition to upstream gpushare's record keys. They are the same for every vendor."""
 
 CARD_UUID = "gcushare.io/card-uuid"
 """On the pod, by the plugin: the uuids of its cards, comma-separated in the order of their indexes."""
 CARD_MODE = "gcushare.io/card-mode"
-"""On the pod, by the extender: ``whole`` where the pod holds whole cards; absent for shared memory."""
+"""On the pod, by the extender: ``whole`` if the pod holds whole cards; absent for shared memory."""
 UNITS_BY_CARD = "gcushare.io/units-by-card"
-"""On the pod, by the plugin: ``2,3`` where the kubelet put unequal parts of its memory on its cards, in the order of
-their indexes; absent where each has the same."""
+"""On the pod, by the plugin: its units by card, such as ``2,3``, in the order of the card indexes. Only if the kubelet
+divided its memory unequally."""
 CORRECTED = "gcushare.io/corrected"
-"""On the pod, by the plugin: ``0->1`` when the kubelet gave it another card than the record said."""
+"""On the pod, by the plugin: ``0->1`` if the kubelet gave it another card than the record said."""
 OVER_USE = "gcushare.io/over-use"
-"""On the pod, by the plugin: what it uses of which cards beyond its grant; there while that lasts."""
+"""On the pod, by the plugin: how much of which cards it uses beyond its grant. Removed when the over-use ends."""
 ROOM_FOUND = "gcushare.io/room-found"
-"""On a waiting pod, by the extender: when it last found room that kube-scheduler had not asked about. Nothing reads it:
-that it changed makes kube-scheduler try the pod again."""
+"""On a waiting pod, by the extender: when it last found room that kube-scheduler had not asked about. No program reads
+the value: the change makes kube-scheduler try the pod again."""
 
 NODE_POLICY = "gcushare.io/node-policy"
 """On the pod, by its author: a node policy's name instead of the extender's default."""
@@ -26,9 +26,9 @@ USE_CARDS = "gcushare.io/use-cards"
 AVOID_CARDS = "gcushare.io/avoid-cards"
 """On the pod, by its author: no card with one of these uuids, indexes or models, comma-separated."""
 CARDS = "gcushare.io/cards"
-"""On the pod, by its author: spread the memory asked for equally over this many cards of one node."""
+"""On the pod, by its author: spread the requested memory equally over this many cards of one node."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
-"""On the pod, by its author: ``proportional`` asks for compute in proportion to memory, where MPS limits its node."""
+"""On the pod, by its author: ``proportional`` requests compute in proportion to memory, on nodes with MPS limits."""
 
 CLAIMED_RESOURCE = "gcushare.io/claimed-resource"
 """On the pod, by the admission policy: the memory resource that it replaced with a claim."""

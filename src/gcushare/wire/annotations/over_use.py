@@ -1,7 +1,7 @@
-"""The annotation of a pod that uses more of a card than it was granted: written by the plugin, read by everybody.
+"""The annotation on a pod that uses more of a card than it was granted. The plugin writes it; other programs show it.
 
-It stands there while the over-use lasts. The figures are those of its begin, and of later looks where they moved a lot:
-metrics have them for every look. Whoever may patch the pod may have written it, so it decides nothing; it is shown.
+It exists while the over-use lasts. Its figures are updated only after large changes; the metrics have those of every
+measurement. Anyone with the right to patch the pod may have written it, so no decision depends on it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 OVER_USE_NOTE = BoundedJsonDecoder(_Document, f"annotation {OVER_USE}", limit_bytes=ANNOTATION_BYTES)
-"""``since`` is a time as Kubernetes writes it, ``cards`` bytes by card index."""
+"""``since`` is a time in Kubernetes' format, ``cards`` maps card indexes to bytes."""
 _encoder = msgspec.json.Encoder()
 
 
 def encode_over_use(cards: Mapping[int, OverUse]) -> str:
-    """Write what a pod is over on, by card index; ``cards`` has one at least."""
+    """Encode a pod's over-use by card index. ``cards`` must not be empty."""
     since = utc_text(int(min(each.since for each in cards.values())))
     found = {
         index: _CardUse(each.figures.used, each.figures.granted, each.peak if each.peak > each.figures.used else 0)
@@ -51,27 +51,25 @@ def encode_over_use(cards: Mapping[int, OverUse]) -> str:
 
 
 def decode_over_use(text: str) -> dict[int, OverUse]:
-    """Read it, by card index.
+    """Decode a pod's over-use by card index.
 
     Raises:
-        RemoteContractError: it is none.
+        RemoteContractError: the annotation is malformed.
     """
     found = OVER_USE_NOTE.read(text)
     try:
         since = datetime.fromisoformat(found.since)
         moment = (since if since.tzinfo is not None else since.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise RemoteContractError(
-            f"annotation {OVER_USE} has no time that can be read: {found.since[:80]!r}"
-        ) from error
+        raise RemoteContractError(f"annotation {OVER_USE} has an unreadable time: {found.since[:80]!r}") from error
     return {
         index: OverUse(Figures(each.used, each.granted), moment, max(each.used, each.peak))
         for index, each in found.cards.items()
     }
 
 
-def over_use_words(annotations: Mapping[str, str]) -> str:
-    """What a pod's annotation says, for people: what it uses of which card, and since when; "" without a word of it."""
+def over_use_text(annotations: Mapping[str, str]) -> str:
+    """A pod's over-use as text: how much of which card, since when. "" if the pod has no annotation."""
     cards = _read(annotations)
     if not cards:
         return ""
@@ -80,18 +78,18 @@ def over_use_words(annotations: Mapping[str, str]) -> str:
 
 
 def over_used_cards(annotations: Mapping[str, str]) -> frozenset[int]:
-    """The cards of which a pod uses more than it was granted, as its annotation says."""
+    """The cards of which a pod uses more than it was granted, according to its annotation."""
     return frozenset(_read(annotations))
 
 
 def note_since_s(annotations: Mapping[str, str], index: int) -> float | None:
-    """Since when a pod is over on a card, as its annotation says; None where it does not."""
+    """The start of a pod's over-use of a card, according to its annotation; None if there is none."""
     found = _read(annotations).get(index)
     return found.since if found is not None else None
 
 
 def _read(annotations: Mapping[str, str]) -> dict[int, OverUse]:
-    """Nothing where it cannot be read: nothing follows from it, and the plugin writes it again at its next look."""
+    """Read the annotation. An unreadable one counts as none; the plugin replaces it at its next measurement."""
     text = annotations.get(OVER_USE)
     try:
         return decode_over_use(text) if text is not None else {}

@@ -1,7 +1,7 @@
-"""The record on a pod: which card it was given, in upstream gpushare's annotation keys.
+"""The record on a pod: which cards it holds, in upstream gpushare's annotation keys.
 
-Source of the keys and values: the GCUShare manual's chapter 4.3 and Aliyun's gpushare. Several cards are written as
-``0,2``; systems that know one card only read upstream's plain form for every pod that has one.
+Source of the keys and values: the GCUShare manual, chapter 4.3, and Aliyun's gpushare. Several cards are written as
+``0,2``. A single card has upstream's form, for systems that support only one card per pod.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gcushare.wire.untrusted_json import MAX_INT
 MAX_RECORD_CARDS = 64
 MAX_RECORD_UNITS = MAX_POD_UNITS
 MAX_RECORD_INDEX = 1023
-"""A card's index; a larger one is nothing that a node has, ours or another system's."""
+"""The largest card index of any node, ours or another system's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRecord:
-    """The allocation as the pod's annotations say it. ``card_units`` is one card's size, ``pod_units`` the pod's sum.
+    """A pod's record. ``card_units`` is the size of one card, ``pod_units`` the pod's total.
 
-    ``assigned``: whether the node side has handed the card out; ``assign_time_ns``: when the card was chosen, in
-    nanoseconds since the epoch on the extender's clock; ``card_shares``: the units on each card where they are not an
-    equal split, in the order of the indexes.
+    ``assigned``: the node has given the card to the pod. ``assign_time_ns`` is when the card was chosen, in nanoseconds
+    since the epoch on the extender's clock. ``card_shares`` are the units on each card, in the order of the indexes;
+    empty for an equal split.
     """
 
     card_indexes: tuple[int, ...]
@@ -39,9 +39,10 @@ class PodRecord:
     card_shares: tuple[int, ...] = ()
 
     def units_by_card(self, total: int) -> dict[int, int]:
-        """Say where the ``total`` units are that a pod asks for as memory.
+        """Divide the ``total`` memory units that a pod requests over its cards.
 
-        Shares are believed of a pod that was served, for the plugin has written them; none makes a pod hold less.
+        Shares count only for an assigned pod, because then the plugin has written them, and only if they add up to the
+        total, so that they cannot make a pod hold less.
         """
         if self.card_shares and self.assigned and sum(self.card_shares) == total:
             return dict(sorted(zip(self.card_indexes, self.card_shares, strict=True)))
@@ -49,7 +50,7 @@ class PodRecord:
 
 
 def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
-    """Write a record as annotations."""
+    """Encode a record as annotations."""
     keys = vendor.record
     annotations = {
         keys.card_index: ",".join(str(index) for index in record.card_indexes),
@@ -66,10 +67,10 @@ def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
 
 
 def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord | None:
-    """Read a pod's record; None where it has none. Only the card is indispensable: other systems leave the rest out.
+    """Decode a pod's record; None if it has none. Only the card is required: other systems omit the rest.
 
     Raises:
-        RemoteContractError: a value is malformed; names the key.
+        RemoteContractError: a value is malformed; the message has the key.
     """
     keys = vendor.record
     cards = annotations.get(keys.card_index)
@@ -100,7 +101,7 @@ def record_keys(vendor: Vendor) -> tuple[str, ...]:
 
 
 def _parse_shares(text: str, cards: int) -> tuple[int, ...]:
-    """Read the units on each card; a text that is none of the plugin's says nothing, and the plugin writes its own."""
+    """Read the units on each card. A malformed text counts as none, because the plugin replaces it."""
     words = text.split(",", cards)
     if len(words) != cards or not all(word.isascii() and word.isdigit() and len(word) <= 10 for word in words):
         return ()

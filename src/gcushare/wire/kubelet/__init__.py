@@ -1,1 +1,1 @@
-"""The kubelet's side of the wire: device ids, device lists, pod resources."""
+"""Codecs for the kubelet's APIs: device ids, device lists, pod resources."""

@@ -1,18 +1,18 @@
-"""Device ids that name their card: three characters, the first of which is the card's; a fourth before them if needed.
+"""Device ids that name their card. They have three characters, the first of which names the card, or four.
 
-The kubelet refuses to give an id twice, so ids that name their card make the kubelet itself enforce that no card is
-overcommitted. An id depends on (card index, unit) alone: it never moves when cards come, go or change their size, nor
-when the kubelet's message limit is raised.
+The kubelet never allocates an id twice. So ids that name their card make the kubelet itself prevent that a card is
+overcommitted. An id depends only on (card index, unit). It stays the same if cards are added, removed or resized, and
+if the kubelet's message limit is raised.
 
-Layout: a short id is three of the 94 printable ASCII characters, digits and letters first. Each card index owns a run
-of first characters, the run being long enough for an equal share of 262,144 units among that many cards (21 characters,
-185,556 units, for card 0; 8 cards of 32,768 units and 16 of 16,384 fit). Two further characters count within. These
-units are a card's page 0. Units beyond are on the pages 1 to 94: an id there is the page's character and then the short
-id of the same place on page 0. So the card's character is always the third from the end.
-docs/adr/0002-device-ids.md weighs the alternatives.
+Layout: a short id has three of the 94 printable ASCII characters, digits and letters first. Each card index owns a
+range of first characters, large enough for an equal share of 262,144 units among that many cards (21 characters, or
+185,556 units, for card 0; 8 cards of 32,768 units and 16 of 16,384 fit). The other two characters count the units.
+These units are page 0 of a card. Further units are on pages 1 to 94: their ids are the page's character, followed by
+the short id of the same position on page 0. So the card's character is always the third from the end.
+docs/adr/0002-device-ids.md discusses the alternatives.
 
-Source of the limits: the kubelet receives at most 4,194,304 bytes in one message (gRPC's default, a constant of its
-build), and a ``Device`` costs 13 bytes beside its id.
+Source of the limits: the kubelet accepts at most 4,194,304 bytes per message (gRPC's default, a constant of its build),
+and a ``Device`` takes 13 bytes in addition to its id.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from collections.abc import Iterable, Mapping
 from gcushare.core.errors import Refused, RemoteContractError
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304
-"""Of a kubelet as released; ``--kubelet-message-limit`` names another one."""
+"""The limit of a released kubelet; ``--kubelet-message-limit`` sets another one."""
 MAX_MESSAGE_LIMIT_BYTES = 16 * KUBELET_MESSAGE_LIMIT_BYTES
-"""The largest limit that is accepted; also bounds the inventories that are read, whose node's limit is not known."""
+"""The largest accepted limit. It also bounds inventories, because their reader does not know the node's limit."""
 ID_LENGTH = 3
 """Characters of a short id; an id of page 1 and beyond has one more."""
 DEVICE_BYTES = 13 + ID_LENGTH
-"""Of one healthy Device with a short id in ListAndWatchResponse: tag, length, and id and health with theirs."""
+"""Size of a healthy Device with a short id in ListAndWatchResponse: all tags, lengths and values."""
 
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase + string.punctuation
 _BASE = len(_ALPHABET)
@@ -41,7 +41,7 @@ FIRST_CHARACTERS_PER_CARD = (21, 15, 10, 8, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2)
 MAX_CARDS = len(FIRST_CHARACTERS_PER_CARD)
 _STARTS = tuple(sum(FIRST_CHARACTERS_PER_CARD[:index]) for index in range(MAX_CARDS))
 UNITS_PER_PAGE = tuple(count * _PER_FIRST_CHARACTER for count in FIRST_CHARACTERS_PER_CARD)
-"""How many units of a card of each index are on one page; fixed permanently."""
+"""Units per page, by card index. They can never change, because ids are stored."""
 MAX_UNITS_PER_CARD = tuple(units * (1 + _BASE) for units in UNITS_PER_PAGE)
 
 _CARD_OF_FIRST = {
@@ -51,15 +51,15 @@ _CARD_OF_FIRST = {
 }
 NO_CARD = 255
 CARD_OF_FIRST_BYTE = bytes(_CARD_OF_FIRST.get(chr(code), NO_CARD) for code in range(256))
-"""For ``bytes.translate``: the card index of a short id's first byte, ``NO_CARD`` if it is none."""
+"""Table for ``bytes.translate`` from a short id's first byte to its card index, or ``NO_CARD``."""
 
 _ID_BYTES = _ALPHABET.encode()
 
 
-def are_ids_of_ours(*characters: bytes) -> bool:
-    """Whether the characters beside the card's, each place of many ids in a row, are all of the alphabet.
+def are_own_ids(*characters: bytes) -> bool:
+    """Whether the other characters of many ids are all in the alphabet. Each argument has one position of all ids.
 
-    0.8 ms for 262,144 ids, cutting their characters out included.
+    Takes 0.8 ms for 262,144 ids, slicing included.
     """
     return not any(row.translate(None, _ID_BYTES) for row in characters)
 
@@ -86,7 +86,7 @@ def decode_device_id(device_id: str) -> tuple[int, int]:
     """Read (card index, unit) from an id.
 
     Raises:
-        RemoteContractError: not an id of this layout; says which system it looks like.
+        RemoteContractError: not an id of this layout; the message says which system it may be from.
     """
     if not is_device_id(device_id):
         raise RemoteContractError(
@@ -112,7 +112,7 @@ def device_ids_of_card(card_index: int, units: int) -> list[str]:
     """All ids of a card, unit 0 first.
 
     Raises:
-        Refused: the card has more units than the layout names.
+        Refused: the card has more units than the layout supports.
     """
     if not units:
         return []
@@ -132,7 +132,7 @@ def _page_text(page: int) -> str:
 
 
 def explain_foreign_id(device_id: str) -> str:
-    """Say which system an id of another layout comes from, and what to do about it."""
+    """Explain which system an id of another layout may be from, and what to do about it."""
     if "-_-" in device_id:
         origin = "it looks like one of Aliyun's gpushare or the Go gcushare (uuid-_-unit)"
     elif device_id.startswith(("GPU-", "MIG-")):
@@ -143,15 +143,15 @@ def explain_foreign_id(device_id: str) -> str:
 
 
 def list_bytes(units_by_card: Mapping[int, int]) -> int:
-    """Size of the ListAndWatchResponse with every unit healthy; ids beyond a card's page 0 are a byte longer."""
+    """Size of the ListAndWatchResponse with all units healthy. Ids beyond page 0 are one byte longer."""
     return sum(units * DEVICE_BYTES + max(0, units - UNITS_PER_PAGE[index]) for index, units in units_by_card.items())
 
 
 def check_fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> None:
-    """Check that a node's units can be named and reported to the kubelet in one message of ``limit_bytes``.
+    """Check that ids exist for all units of a node and that the kubelet accepts them in one message.
 
     Raises:
-        Refused: what does not fit, with units, bytes and the limit.
+        Refused: they do not fit; the message has units, bytes and the limit.
     """
     for index, units in sorted(units_by_card.items()):
         if index >= MAX_CARDS:

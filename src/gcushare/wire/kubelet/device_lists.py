@@ -1,11 +1,11 @@
-"""The kubelet's large messages on the hot path: bytes in, bytes out, without an object per device.
+"""The kubelet's large messages on the hot path: encoded and decoded without an object per device.
 
-A node may have hundreds of thousands of ids. The list is encoded once per state by joining; a request is read by
-slicing with a stride, since every entry of ours has the same length: five bytes with a short id. If a request has ids
-of four characters too, its short ones are first padded to that length, six bytes an entry. What has neither shape
-(another layout's ids, fields in another order) is read by the generated messages instead, slower and just as right.
+A node may have hundreds of thousands of ids. The list is encoded by joining bytes. A request is read by slicing with a
+stride, because all our entries have the same length: five bytes with a short id. If a request also has ids of four
+characters, its short ids are padded first, to six bytes per entry. Other requests (ids of another layout, fields in
+another order) are decoded with the generated messages, which is slower.
 
-Source: ``wire/protos/deviceplugin.proto``. An id that is not exactly "Healthy" counts as unhealthy in the kubelet.
+Source: ``wire/protos/deviceplugin.proto``. The kubelet treats an id as unhealthy unless its health is "Healthy".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gcushare.wire.kubelet.device_ids import (
     ID_LENGTH,
     MAX_CARDS,
     NO_CARD,
-    are_ids_of_ours,
+    are_own_ids,
     explain_foreign_id,
     is_device_id,
     list_bytes,
@@ -32,25 +32,25 @@ from gcushare.wire.protos import deviceplugin_pb2
 _AVAILABLE_TAG, _MUST_INCLUDE_TAG, _SIZE_TAG = b"\x0a", b"\x12", 0x18
 _SHORT, _LONG = bytes([ID_LENGTH]), bytes([ID_LENGTH + 1])
 _PAD = b" "
-"""Stands for page 0 in a padded entry; no id of ours has a space."""
+"""Represents page 0 in a padded entry. None of our ids contains a space."""
 _HEALTHY = b"\x12\x07Healthy"
 _UNHEALTHY = b"\x12\x09Unhealthy"
 _IS_CARD = tuple(bytes(code == index for code in range(256)) for index in range(MAX_CARDS))
 
 
 def must_omit_unhealthy(units_by_card: Mapping[int, int], unhealthy: int, limit_bytes: int) -> bool:
-    """Whether a list with so many unhealthy ids fits the kubelet's limit only without the text "Unhealthy".
+    """Whether a list with this many unhealthy ids fits the kubelet's limit only without the text "Unhealthy".
 
-    That text is two bytes longer than the other; the kubelet takes an id without any for unhealthy too.
+    It is two bytes longer than "Healthy". The kubelet also treats an id without a health text as unhealthy.
     """
     longer = len(_UNHEALTHY) - len(_HEALTHY)
     return list_bytes(units_by_card) + unhealthy * longer > limit_bytes
 
 
 def encode_devices(ids: Sequence[str], *, is_healthy: bool, omit_unhealthy: bool = False) -> bytes:
-    """Encode some ids of a ListAndWatchResponse; a message is any number of such parts in a row.
+    """Encode ids as a part of a ListAndWatchResponse. Concatenated parts make one message.
 
-    ``omit_unhealthy`` leaves the text "Unhealthy" out.
+    ``omit_unhealthy`` omits the text "Unhealthy".
     """
     health = _HEALTHY if is_healthy else b"" if omit_unhealthy else _UNHEALTHY
     if len("".join(ids)) == ID_LENGTH * len(ids):
@@ -68,10 +68,10 @@ def _encode_of_one_length(ids: Sequence[str], health: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class DeviceIds:
-    """A list of device ids as the kubelet sent it; questions are answered from the bytes.
+    """A list of device ids, in the kubelet's encoding.
 
-    ``run`` holds the ids of this layout, entry after entry (tag, length, id): five bytes each if all are short. With
-    ``is_padded`` six bytes each, in which a space stands before a short id. ``foreign`` are ids of other layouts.
+    ``run`` has the entries (tag, length, id) of all ids of this layout: five bytes each if all are short. If
+    ``is_padded``, six bytes each, with a space before a short id. ``foreign`` are ids of other layouts.
     """
 
     run: bytes
@@ -91,12 +91,12 @@ class DeviceIds:
         return self.run[stride - ID_LENGTH :: stride].translate(CARD_OF_FIRST_BYTE)
 
     def count_by_card(self) -> dict[int, int]:
-        """Ids per card index; cards without ids are left out."""
+        """The number of ids by card index, without cards that have none."""
         cards = self.card_of_each()
         return {index: count for index in range(MAX_CARDS) if (count := cards.count(index))}
 
     def of_card(self, card_index: int, limit: int) -> list[bytes]:
-        """Up to ``limit`` entries (tag, length and id) of one card, in the order sent."""
+        """Up to ``limit`` entries (tag, length, id) of one card, in the received order."""
         run, stride = self.run, self._stride
         mask = self.card_of_each().translate(_IS_CARD[card_index])
         positions = islice(compress(range(0, len(run), stride), mask), limit)
@@ -108,7 +108,7 @@ class DeviceIds:
         return DeviceIds(self.run[: limit * self._stride], self.foreign[:limit], self.is_padded).text()[:limit]
 
     def text(self) -> list[str]:
-        """Every id as text; an object for each, so off the hot path."""
+        """All ids as text. Creates an object per id, so do not use it on the hot path."""
         run, stride = self.run, self._stride
         ours = [run[position + 2 : position + stride].decode().lstrip() for position in range(0, len(run), stride)]
         return [*ours, *self.foreign]
@@ -130,15 +130,15 @@ def _without_pad(entry: bytes) -> bytes:
 def pad_short_ids(run: bytes, prefix: bytes = _AVAILABLE_TAG + _SHORT, padded: bytes = _AVAILABLE_TAG + _LONG) -> bytes:
     """Pad the entries that begin with ``prefix`` to the length of those that begin with ``padded``.
 
-    Ids of ours have printable characters only, so a prefix, which has a tag, never occurs within one. The caller checks
-    the characters afterwards.
+    Our ids have only printable characters, so a prefix, which contains a tag, never occurs within an id. The caller
+    checks the characters afterwards.
     """
     return run.replace(prefix, padded + _PAD)
 
 
 @dataclass(frozen=True, slots=True)
 class PreferredRequest:
-    """One container's GetPreferredAllocation: ``size`` ids wanted, the ``must_include`` ones among them."""
+    """One container's GetPreferredAllocation: choose ``size`` ids, including ``must_include``."""
 
     available: DeviceIds
     must_include: DeviceIds
@@ -195,7 +195,7 @@ def _containers(body: bytes) -> list[bytes]:
 
 
 def _read_container(part: bytes) -> PreferredRequest | None:
-    """One container of either request; an Allocate has only ids, under the tag of ``available``."""
+    """One container of a preferred or Allocate request. The latter has only ids, with the tag of ``available``."""
     found = _read_entries(part, is_padded=False)
     if found is not None or not _has_long_ids(part):
         return found
@@ -205,7 +205,7 @@ def _read_container(part: bytes) -> PreferredRequest | None:
 
 
 def _has_long_ids(part: bytes) -> bool:
-    """Whether padding helps: not if an id of four characters begins with the pad, which is none of ours."""
+    """Whether there are ids of four characters, and none of them begins with the pad (such an id is not ours)."""
     heads = (_AVAILABLE_TAG + _LONG, _MUST_INCLUDE_TAG + _LONG)
     return any(head in part for head in heads) and not any(head + _PAD in part for head in heads)
 
@@ -228,7 +228,7 @@ def _read_entries(part: bytes, *, is_padded: bool) -> PreferredRequest | None:
 
 
 def _run_end(part: bytes, start: int, tag: bytes, *, is_padded: bool) -> int:
-    """The end of the entries of one field that stand in a row from ``start``."""
+    """The end of the contiguous entries of one field, from ``start`` on."""
     stride, length = (_PADDED_STRIDE, _LONG) if is_padded else (_STRIDE, _SHORT)
     stop = start + (len(part) - start) // stride * stride
     tags, lengths = part[start:stop:stride], part[start + 1 : stop : stride]
@@ -247,7 +247,7 @@ def _are_ours(run: bytes, *, is_padded: bool) -> bool:
     stride = _PADDED_STRIDE if is_padded else _STRIDE
     first = stride - ID_LENGTH
     pages = run[2::stride].replace(_PAD, b"") if is_padded else b""
-    return NO_CARD not in run[first::stride].translate(CARD_OF_FIRST_BYTE) and are_ids_of_ours(
+    return NO_CARD not in run[first::stride].translate(CARD_OF_FIRST_BYTE) and are_own_ids(
         pages, run[first + 1 :: stride], run[first + 2 :: stride]
     )
 
@@ -299,7 +299,7 @@ def _decode_allocate_slowly(body: bytes) -> list[DeviceIds]:
 
 
 def device_ids(ids: Iterable[str]) -> DeviceIds:
-    """Pack ids given as text, sorting out those of another layout."""
+    """Pack ids from text. Ids of another layout go into ``foreign``."""
     ours: list[bytes] = []
     foreign: list[str] = []
     for device_id in ids:
@@ -314,10 +314,10 @@ def device_ids(ids: Iterable[str]) -> DeviceIds:
 
 
 def check_no_foreign(ids: DeviceIds) -> None:
-    """Refuse ids of another plugin's layout, which must never be misread.
+    """Refuse ids of another plugin's layout.
 
     Raises:
-        RemoteContractError: names the first one, whose it looks like, and what to do.
+        RemoteContractError: the message has the first one, where it may be from, and what to do.
     """
     if ids.foreign:
         raise RemoteContractError(

@@ -1,10 +1,10 @@
-"""The pod resources API's List answer, read as bytes: who holds which ids of one resource.
+"""Decodes the List answer of the pod resources API: which container holds which ids of one resource.
 
-The kubelet writes one message per id, 7 MB for 262,144 of them, and is asked within milliseconds of each allocation.
-Generated messages take 350 ms and 115 MB for that (measured), too much beside calls that have to be answered at once.
-Entries of our own ids all have the same length and the same bytes around the id, so a run of them is read by slicing
-with a stride. If there are ids of four characters too, the entries of short ones are padded to their length first. What
-has neither shape is read field by field.
+The kubelet writes one message per id (7 MB for 262,144 ids), and the plugin lists them right after each allocation.
+Generated messages would take 350 ms and 115 MB (measured), which delays the answers to the kubelet's other calls. The
+entries of our ids all have the same length and the same bytes around the id, so contiguous entries are read by slicing
+with a stride. If there are also ids of four characters, the entries of short ids are padded first. Everything else is
+read field by field.
 
 Source: ``wire/protos/podresources.proto``.
 """
@@ -15,18 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.kubelet.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD, are_ids_of_ours
+from gcushare.wire.kubelet.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD, are_own_ids
 from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids, pad_short_ids
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 _LONGEST_SHORT_LENGTH = 127
-"""The largest length that is one byte on the wire."""
+"""The largest length that takes one byte in the encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerHolding:
-    """What one container of one pod (``namespace/name``) holds: units of memory, or whole cards; never nothing."""
+    """What a container of a pod (``namespace/name``) holds: memory units, whole cards or both."""
 
     pod: str
     container: str
@@ -36,7 +36,7 @@ class ContainerHolding:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The resources that are read: ids of the first come by the hundred thousand, of the second by the card."""
+    """The resources to read: ``resource`` may have hundreds of thousands of ids, ``whole`` has one per card."""
 
     resource: str
     whole: str
@@ -46,7 +46,7 @@ class _Wanted:
 
 
 def decode_holdings(body: bytes, resource: str, whole: str = "") -> list[ContainerHolding]:
-    """Read a ListPodResourcesResponse: the containers that hold ids of ``resource`` or of ``whole``, in its order.
+    """Decode a ListPodResourcesResponse: the containers that hold ids of ``resource`` or ``whole``, in its order.
 
     Raises:
         RemoteContractError: not such a message.
@@ -103,7 +103,7 @@ def _read_container(container: bytes, wanted: _Wanted) -> tuple[str, DeviceIds, 
 
 
 def _take_mixed(container: bytes, wanted: _Wanted) -> tuple[bytes, DeviceIds]:
-    """The ids of the first row of entries, short and long ones mixed, and what stands around that row."""
+    """Take the first contiguous entries, short and long ids mixed. Returns the rest of the message and the ids."""
     heads = [container.find(prefix) for prefix in (wanted.prefix, wanted.prefix_of_long)]
     start = min(head for head in heads if head >= 0)
     if not _begins_field(container, start) or wanted.prefix_of_long + b" " in container:
@@ -123,9 +123,9 @@ def _begins_field(container: bytes, position: int) -> bool:
 
 
 def _run_of(container: bytes, start: int, prefix: bytes) -> DeviceIds:
-    """The entries of our ids that stand in a row from ``start``; none if there are none or others among them.
+    """The contiguous entries of our ids from ``start`` on; empty if there are none or if others are among them.
 
-    The prefix ends with the length of the ids; ids of four characters may be padded short ones.
+    The prefix ends with the length of the ids. Ids of four characters may be padded short ids.
     """
     if not prefix or not container.startswith(prefix, start):
         return DeviceIds(b"")
@@ -145,7 +145,7 @@ def _run_of(container: bytes, start: int, prefix: bytes) -> DeviceIds:
         block = block[: count * stride]
     rows = [block[len(prefix) + offset :: stride] for offset in range(length)]
     pages = rows[0].replace(b" ", b"") if length > ID_LENGTH else b""
-    if not are_ids_of_ours(pages, *rows[-ID_LENGTH:]):
+    if not are_own_ids(pages, *rows[-ID_LENGTH:]):
         return DeviceIds(b"")
     entries = bytearray((b"\x0a" + prefix[-1:] + bytes(length)) * count)
     for offset, row in enumerate(rows):
@@ -154,7 +154,7 @@ def _run_of(container: bytes, start: int, prefix: bytes) -> DeviceIds:
 
 
 def _entry_prefix(resource: str, id_length: int) -> bytes:
-    """The bytes before the id of an entry with one id of that length; empty for a name too long for the short form."""
+    """The bytes before the id in an entry with one id; empty if the name is too long for one-byte lengths."""
     name = resource.encode()
     length = 2 + len(name) + 2 + id_length
     if length > _LONGEST_SHORT_LENGTH:
@@ -180,7 +180,7 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
 
 
 def _field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """One field's number, and where its content starts and ends; a number's own bytes are its content."""
+    """One field's number, and the start and end of its content. The content of a varint is its own bytes."""
     tag, start = _varint(data, position, end)
     wire = tag & 7
     if wire == _VARINT:
@@ -213,4 +213,4 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise RemoteContractError(f"the pod resources answer has a name that is no text: {raw[:40]!r}") from error
+        raise RemoteContractError(f"the pod resources answer has a name that is not UTF-8: {raw[:40]!r}") from error

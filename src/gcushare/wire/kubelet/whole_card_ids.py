@@ -1,6 +1,6 @@
-"""Whole cards as the kubelet sees them: one device per card, few and small, so plain messages will do.
+"""Device ids of whole cards: one device per card. There are few, so generated messages are fast enough.
 
-An id is ``card-`` and the index; it cannot be taken for one of a memory unit, which has three characters.
+An id is ``card-`` and the index. It is longer than the id of a memory unit, so the two cannot be confused.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def decode_whole_card_id(device_id: str) -> int:
     """Read the card's index.
 
     Raises:
-        RemoteContractError: not such an id; says whose it looks like.
+        RemoteContractError: not such an id; the message says where it may be from.
     """
     if not is_whole_card_id(device_id):
-        raise RemoteContractError(f"device id {device_id[:80]!r} is no whole card: {explain_foreign_id(device_id)}")
+        raise RemoteContractError(f"device id {device_id[:80]!r} is not a whole card: {explain_foreign_id(device_id)}")
     return int(device_id.removeprefix(_PREFIX))
 
 
 def encode_whole_card_list(cards: Iterable[tuple[Card, bool]]) -> bytes:
-    """Encode a ListAndWatchResponse: each card, healthy or not, with its NUMA node where that is known."""
+    """Encode a ListAndWatchResponse: each card with its health and, if known, its NUMA node."""
     message = pb.ListAndWatchResponse()
     for card, is_healthy in cards:
         health = services.HEALTHY if is_healthy else services.UNHEALTHY
@@ -50,6 +50,6 @@ def encode_whole_card_list(cards: Iterable[tuple[Card, bool]]) -> bytes:
 
 
 def encode_id_entry(device_id: str) -> bytes:
-    """Write one id as an entry of a preferred answer: tag, length, text."""
+    """Encode one id as an entry of a preferred answer: tag, length, text."""
     encoded = device_id.encode()
     return b"\x0a" + bytes([len(encoded)]) + encoded

@@ -1,4 +1,4 @@
-"""Full gRPC method names of the kubelet's APIs, written out so that they can be searched for."""
+"""Full gRPC method names of the kubelet's APIs, written out so that a search finds them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ DRA_SERVICES: Final = {
     "v1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin",
     "v1beta1.DRAPlugin": "k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin",
 }
-"""Services of a driver of resource claims, the preferred one first: as a registration names them, and on the wire."""
+"""Services of a DRA driver, the preferred one first: the name in a registration, and the gRPC service name."""
 NODE_PREPARE_RESOURCES: Final = "NodePrepareResources"
 NODE_UNPREPARE_RESOURCES: Final = "NodeUnprepareResources"
 DRA_HEALTH_SERVICE: Final = "v1alpha1.DRAResourceHealth"
 NODE_WATCH_RESOURCES: Final = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
 
 KUBELET_RECEIVE_LIMIT_BYTES: Final = 4_194_304
-"""Most bytes the kubelet takes in one message from a plugin: gRPC's default, in every kubelet as released."""
+"""The largest message that a released kubelet accepts from a plugin: gRPC's default."""
 
 POD_RESOURCES_ANSWER_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes of an answer that the kubelet's own client of the pod resources API receives; ours does as well."""
+"""The largest answer that the kubelet's own client of the pod resources API accepts, and so does ours."""
 
 
 def short_name(method: str) -> str:

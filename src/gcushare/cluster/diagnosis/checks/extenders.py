@@ -9,7 +9,7 @@ from gcushare.cluster.diagnosis.checks.views import needs_extender, span
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.rights import Area
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_words
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_text
 
 BEHIND_S = 180.0
 """A watch that is this old was opened again twice already, had the API server answered."""
@@ -119,7 +119,7 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
         yield error(
             "kubernetes-too-old",
             "API server",
-            f"it is {facts.server_version}, and this release knows {release_words(OLDEST_KUBERNETES)} and newer: "
+            f"it is {facts.server_version}, and this release knows {release_text(OLDEST_KUBERNETES)} and newer: "
             "for older ones it writes no scheduler configuration",
             "upgrade Kubernetes",
         )

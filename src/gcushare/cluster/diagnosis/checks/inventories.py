@@ -20,7 +20,7 @@ from gcushare.wire.kubelet.device_ids import (
     fits_kubelet,
     list_bytes,
 )
-from gcushare.wire.nodes import cards_of_count, is_named, parse_card_words
+from gcushare.wire.nodes import cards_of_count, is_named, parse_card_names
 
 
 def check_readable(facts: Facts) -> Iterator[Finding]:
@@ -180,7 +180,7 @@ def check_cordons(facts: Facts) -> Iterator[Finding]:
     for each, inventory in sharing_nodes(facts):
         key = each.vendor.cordon_annotation
         text = each.node.metadata.annotations.get(key, "")
-        words = parse_card_words(text)
+        words = parse_card_names(text)
         known = {word for word in words if any(is_named(card.card, frozenset({word})) for card in inventory.cards)}
         if known == words:
             continue

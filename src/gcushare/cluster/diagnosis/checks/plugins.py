@@ -11,7 +11,7 @@ from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_words
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.pods import is_finished
 
 _GRAVE = frozenset({"cards", "registration"})
@@ -41,7 +41,7 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "kubelet-too-old",
                 each.subject,
-                f"its kubelet is {version}, older than {release_words(OLDEST_KUBERNETES)}: it does not ask which units "
+                f"its kubelet is {version}, older than {release_text(OLDEST_KUBERNETES)}: it does not ask which units "
                 "to give and mixes those of several cards, so pods fail at random",
                 "upgrade the kubelet, or remove the node's label",
             )

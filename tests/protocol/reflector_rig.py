@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS, Selector
 from gcushare.wire.objects import Pod

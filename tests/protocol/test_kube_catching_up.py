@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ForbiddenError
-from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import ReflectorSettings
 from tests.protocol.kube_collection import CollectionServer, collection
 from tests.protocol.reflector_rig import FAST, following

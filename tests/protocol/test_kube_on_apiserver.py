@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
@@ -17,7 +18,6 @@ from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.lease import LeaseTimes
-from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector

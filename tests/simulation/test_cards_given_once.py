@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
-from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.ports import AlwaysLeader

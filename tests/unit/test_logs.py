@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.runtime.log_lines import escape, fields, quote
+from gcushare.core.log_fields import escape, fields, quote
 from gcushare.runtime.logs import setup_logging
 from gcushare.runtime.settings.log import LogFormat, LogLevel, LogSettings
 from tests.limits import small_files

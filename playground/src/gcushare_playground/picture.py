@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_count
 from gcushare.kube.client import KubeClient
-from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import Resource
 

@@ -16,6 +16,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcOwners
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.api_server import (
@@ -51,7 +52,6 @@ from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.node.monitor import open_monitor
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
-from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.wire.objects import NODE, POD

@@ -1,15 +1,12 @@
-"""How fast to write to the API server; how fast to try again is ``gcushare.core.backoff``."""
+"""Limits the rate of writes to the API server. For waits before a retry use ``gcushare.core.backoff``."""
 
 from __future__ import annotations
 
-from gcushare.core.backoff import Backoff, BackoffPolicy, doubled_s
 from gcushare.kube.clock import Clock
-
-__all__ = ["Backoff", "BackoffPolicy", "TokenBucket", "doubled_s"]
 
 
 class TokenBucket:
-    """Limits background writes to ``rate_per_s`` on average with bursts of ``burst``; waiters are served in order."""
+    """Limits background writes to ``rate_per_s`` on average, with bursts of ``burst``. Waiters are served in order."""
 
     def __init__(self, rate_per_s: float, burst: int, clock: Clock) -> None:
         if rate_per_s <= 0 or burst < 1:
@@ -21,7 +18,7 @@ class TokenBucket:
         self._filled_at = clock.monotonic()
 
     def _take(self) -> float:
-        """Take a token, possibly one of the future; returns the seconds until it exists."""
+        """Take a token, even if it does not exist yet; returns the seconds until it does."""
         self._fill()
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._rate_per_s)
@@ -32,7 +29,7 @@ class TokenBucket:
         self._filled_at = now
 
     def take_now(self) -> bool:
-        """Take a token without waiting; False if there is none, and then nothing is taken."""
+        """Take a token without waiting; False if there is none."""
         self._fill()
         if self._tokens < 1.0:
             return False
@@ -40,7 +37,7 @@ class TokenBucket:
         return True
 
     async def take(self) -> None:
-        """Wait for a token. A cancelled waiter's token stays used, which only makes the limit stricter."""
+        """Wait for a token. The token of a cancelled waiter stays used, which only makes the limit stricter."""
         delay_s = self._take()
         if delay_s > 0:
             await self._clock.sleep(delay_s)

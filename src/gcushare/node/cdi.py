@@ -24,7 +24,7 @@ import msgspec
 
 from gcushare.core.cards import Card, Inventory
 from gcushare.core.errors import DeviceError
-from gcushare.runtime.logs import fields
+from gcushare.core.log_fields import fields
 from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, remove_file
 from gcushare.vendors import Vendor
 

@@ -120,7 +120,7 @@ def columns_of(process: ProcessContext) -> str:
 
 
 def _print_error(error: Exception, stderr: TextIO) -> int:
-    from gcushare.runtime.log_lines import escape
+    from gcushare.core.log_fields import escape
 
     code = exit_code_for(error)
     if code == INTERNAL_ERROR:
@@ -135,7 +135,7 @@ def _print_error(error: Exception, stderr: TextIO) -> int:
 def _log(error: Exception) -> int:
     import logging
 
-    from gcushare.runtime.logs import fields
+    from gcushare.core.log_fields import fields
 
     logger = logging.getLogger(__name__)
     code = exit_code_for(error)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gcushare.runtime.logs import fields
+from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 

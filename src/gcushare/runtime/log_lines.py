@@ -1,6 +1,7 @@
 """The format of a log line: ``2022/09/06 08:33:52 INFO gcushare/kube/client.py:46 phrase key=value``, or JSON.
 
-One record stays one line, whatever text a pod, a peer or a file put into a value: nobody else can forge a record.
+One log record is one line, even if a pod, a client or a file puts control characters into a value. So none of them can
+forge a line.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ import logging
 import time
 from pathlib import PurePath
 
-from gcushare.core.log_fields import MAX_VALUE_CHARS, Fields, cut_text, escape, fields, quote
-
-__all__ = ["Fields", "JsonFormatter", "TextFormatter", "escape", "fields", "place_of", "quote"]
+from gcushare.core.log_fields import MAX_VALUE_CHARS, Fields, cut_text, escape
 
 _MAX_MESSAGE_CHARS = 16 * 1024
 
 
 def place_of(record: logging.LogRecord) -> str:
-    """Return where a line was logged, from the package on: ``gcushare/kube/client.py:46``."""
+    """Return the source file and line of a log line, from the package on: ``gcushare/kube/client.py:46``."""
     return f"{_shorten(record.pathname, record.name.partition('.')[0])}:{record.lineno}"
 
 
@@ -37,10 +36,10 @@ def _local_time(second: int) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people; a stack follows indented, so that none of its lines can pass for a record."""
+    """One line for people. A stack follows indented, so that none of its lines looks like a log line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; its time is local."""
+        """Format a record with its local time."""
         moment = _local_time(int(record.created))
         message = cut_text(escape(record.getMessage()), _MAX_MESSAGE_CHARS)
         line = f"{moment} {record.levelname} {place_of(record)} {message}"
@@ -49,10 +48,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line; the facts stand under ``fields``, where they cannot replace the line's own keys."""
+    """One JSON object per line. The fields are under ``fields``, so that they cannot replace the line's own keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; its time is UTC, to the millisecond."""
+        """Format a record with its time in UTC, to the millisecond."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, object] = {
             "time": f"{seconds}.{int(record.created % 1 * 1000):03d}Z",

@@ -1,8 +1,8 @@
-"""Set up a program's log once: stderr, and a bounded local file that outlives the program's container.
+"""Sets up a program's log: stderr, and a bounded local file that outlives the program's container.
 
-Lines are written by the thread that logs them. A queue with a writer thread was measured and left out: under one
-interpreter lock it cost more per line (91 against 50 microseconds, worst case 6 against 0.5 milliseconds), and a
-killed process would lose the lines that explain why.
+The thread that logs a line writes it. A queue with a writer thread was measured and rejected: under one interpreter
+lock it costs more per line (91 instead of 50 microseconds, worst case 6 instead of 0.5 milliseconds), and a killed
+process would lose its last lines, which explain why.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TextIO
 
+from gcushare.core.log_fields import fields
 from gcushare.runtime.log_file import LocalLogFile
 from gcushare.runtime.log_level import follow_signals
-from gcushare.runtime.log_lines import Fields, JsonFormatter, TextFormatter, fields
+from gcushare.runtime.log_lines import JsonFormatter, TextFormatter
 from gcushare.runtime.safe_directory import UnsafePathError
 from gcushare.runtime.settings.log import LogFormat, LogSettings
-
-__all__ = ["Fields", "LogHandle", "fields", "setup_logging"]
 
 logger = logging.getLogger(__name__)
 
 _PACKAGE = "gcushare"
 _UNUSED_FACTS = ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncioTasks")
-"""What logging looks up for every line, with a system call, and neither of our formats shows."""
+"""Facts that ``logging`` collects for every line, some with a system call, and that neither of our formats shows."""
 
 
 class LogHandle:
-    """What `setup_logging` set up. SIGUSR1 and SIGUSR2 change the level; closing puts everything back as it was."""
+    """The log of a program. SIGUSR1 and SIGUSR2 change its level; closing restores the previous state."""
 
     def __init__(self, handlers: list[logging.Handler], levels: dict[str, int]) -> None:
         self._handlers = handlers
@@ -46,17 +45,17 @@ class LogHandle:
         self._signals.enter_context(follow_signals(self._set_debug))
 
     def _set_debug(self, is_debug: bool) -> None:
-        """Write debug lines of our own, or again what the settings ask for."""
+        """Switch our own loggers to debug, or back to the configured level."""
         level = logging.DEBUG if is_debug else self._levels[_PACKAGE]
         if level == logging.getLogger(_PACKAGE).level:
             return
-        # Written under the finer of both levels, so that each change stands in the log.
+        # Logged at the finer of both levels, so that the log shows each change.
         logging.getLogger(_PACKAGE).setLevel(min(level, logging.INFO))
         logger.info("log level changed %s", fields(level=logging.getLevelName(level).lower()))
         logging.getLogger(_PACKAGE).setLevel(level)
 
     def close(self) -> None:
-        """Take the handlers off and close the file; repeatable."""
+        """Remove the handlers and close the file. Repeatable."""
         if not self._handlers:
             return
         self._signals.close()
@@ -79,12 +78,13 @@ class LogHandle:
 
 
 def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None = None) -> LogHandle:
-    """Send the log of every logger to stderr and to ``<log_dir>/<program>.log``.
+    """Send the lines of all loggers to stderr and to ``<log_dir>/<program>.log``.
 
-    Our own loggers follow ``log_level``; those of libraries stay at info or above: their debug lines have bodies.
+    Our own loggers follow ``log_level``. Those of libraries stay at info or above, because their debug lines contain
+    bodies of requests.
 
-    Effects: creates the directory; one that cannot be written, or in which others can, is a warning in the log, and
-    lines go to the file once that is no longer so. Records carry no process and thread from now on.
+    Effects: creates the directory. If it is not writable, or writable by others, logs a warning and writes the file
+    once that is corrected. Log records no longer have their process and thread.
     """
     formatter = JsonFormatter() if settings.log_format is LogFormat.JSON else TextFormatter()
     stream = sys.stderr if stderr is None else stderr

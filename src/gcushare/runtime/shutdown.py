@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 
 from gcushare.core.errors import GcushareError
+from gcushare.core.log_fields import fields
 from gcushare.runtime.exit_codes import FAILED, SIGNALLED
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

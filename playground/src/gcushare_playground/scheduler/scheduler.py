@@ -10,11 +10,11 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig, Limits
-from gcushare.kube.pacing import BackoffPolicy
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare_playground.scheduler.cache import ClusterCache

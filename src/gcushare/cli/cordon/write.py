@@ -9,11 +9,11 @@ from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
 from gcushare.cli.cordon.cordon_settings import CordonSettings
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RetryableError
+from gcushare.core.log_fields import escape
 from gcushare.kube.patches import Patch, Precondition, annotations_patch
 from gcushare.kube.resources import NODES, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.log_lines import escape
 from gcushare.vendors import VENDORS_BY_NAME
 
 ATTEMPTS = 5

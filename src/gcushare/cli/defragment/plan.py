@@ -14,11 +14,11 @@ from gcushare.cli.defragment.render import render_json, render_outcome, render_t
 from gcushare.cli.terminal.options import TextOrJson
 from gcushare.cli.terminal.screen import is_agreed
 from gcushare.cluster.connection import open_cluster
+from gcushare.core.log_fields import escape
 from gcushare.core.packing.defragment import RoomPlan, plan_room
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.log_lines import escape
 from gcushare.vendors import VENDORS_BY_NAME
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from gcushare.cli.defragment.execute import Executed
 from gcushare.cli.defragment.movable import MovablePods
 from gcushare.cli.terminal.documents import to_json
+from gcushare.core.log_fields import escape
 from gcushare.core.packing.defragment import Move, RoomPlan
-from gcushare.runtime.log_lines import escape
 
 
 def render_text(plan: RoomPlan | None, found: MovablePods) -> str:

@@ -12,8 +12,8 @@ from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
 from gcushare.cli.terminal.documents import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.snapshot import NodeFacts
+from gcushare.core.log_fields import escape
 from gcushare.core.nodes import Assignment, NodeState
-from gcushare.runtime.log_lines import escape
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
 
 _LABEL = 12

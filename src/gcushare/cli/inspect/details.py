@@ -20,8 +20,8 @@ from gcushare.cli.kubectl.summary import NodeSummary, Summary
 from gcushare.cli.terminal.amounts import percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
+from gcushare.core.log_fields import escape
 from gcushare.core.nodes import Assignment
-from gcushare.runtime.log_lines import escape
 
 _RULE = 60
 _UNREAD = "its record is damaged or not written yet; 'explain' reads it"

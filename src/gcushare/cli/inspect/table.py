@@ -14,9 +14,9 @@ from gcushare.cli.terminal.amounts import counted, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import describe_closure
+from gcushare.core.log_fields import escape
 from gcushare.core.nodes import CardMode, CardState
 from gcushare.core.wording import some_names
-from gcushare.runtime.log_lines import escape
 
 SHORT_CARDS = "each card: allocated/total"
 _MAX_NAMED = 5

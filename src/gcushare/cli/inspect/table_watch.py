@@ -20,9 +20,9 @@ from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather import SnapshotRequest
 from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.log_fields import escape
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
-from gcushare.runtime.log_lines import escape
 
 Snapshots = AsyncGenerator[LiveSnapshot, None]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gcushare.runtime.log_lines import escape
+from gcushare.core.log_fields import escape
 
 Document = dict[str, Any]
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from rich.cells import cell_len
 from rich.text import Span, Text
 
-from gcushare.runtime.log_lines import escape
+from gcushare.core.log_fields import escape
 
 GAP = "  "
 

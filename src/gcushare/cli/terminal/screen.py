@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from gcushare.core.errors import Refused
+from gcushare.core.log_fields import escape
 from gcushare.runtime.entry import ProcessContext
-from gcushare.runtime.log_lines import escape
 from gcushare.runtime.pipes import until_closed
 
 PATIENCE_S = 2.0

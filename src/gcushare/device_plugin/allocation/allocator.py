@@ -13,6 +13,7 @@ from dataclasses import astuple
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
+from gcushare.core.log_fields import Fields, fields
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.core.wording import index_text
 from gcushare.device_plugin.allocation.preference import (
@@ -28,7 +29,6 @@ from gcushare.device_plugin.pods.annotation_diff import expect_write
 from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.grants import Grant
-from gcushare.runtime.logs import Fields, fields
 from gcushare.wire.annotations.keys import COMPUTE_SHARE, PROPORTIONAL
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb

@@ -11,9 +11,9 @@ import grpc
 import grpc.aio
 
 from gcushare.core.errors import DeviceError, RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.kubelet.checkpoint import read_checkpoint
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.protos import services
 

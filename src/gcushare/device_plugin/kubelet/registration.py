@@ -17,10 +17,10 @@ import grpc
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

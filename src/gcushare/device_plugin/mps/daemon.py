@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from gcushare.core.errors import DeviceError
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.mps.state import MpsFolders, MpsState, write_state
-from gcushare.runtime.logs import fields
 from gcushare.runtime.shutdown import Shutdown
 
 ANSWER_BYTES = 1 << 16

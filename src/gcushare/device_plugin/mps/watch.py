@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.mps.limits import MpsLimiter
 from gcushare.device_plugin.mps.state import MpsState, MpsStateReader
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.ports import Announcer
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
+from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.kubelet.device_list import HeldIds
@@ -32,7 +33,6 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.choices import AUTO_UNIT
-from gcushare.runtime.logs import fields
 from gcushare.wire.kubelet.device_ids import explain_foreign_id
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.objects import Node, Pod

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
 from gcushare.device_plugin.ports import NodePatcher
-from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
 from gcushare.wire.nodes import parse_card_names

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
 from gcushare.device_plugin.over_use.watch import OverUseWatch
@@ -24,7 +25,6 @@ from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer, EvictionClient
 from gcushare.kube.errors import EvictionRefusedError
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import PodPatcher
-from gcushare.runtime.logs import fields
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.annotations.over_use import encode_over_use
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from gcushare.core.cards import Inventory
+from gcushare.core.log_fields import fields
 from gcushare.core.over_use.tracking import (
     ChangeKind,
     Figures,
@@ -21,7 +22,6 @@ from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor, 
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import Announcer
-from gcushare.runtime.logs import fields
 from gcushare.wire.annotations.over_use import note_since_s
 
 logger = logging.getLogger(__name__)

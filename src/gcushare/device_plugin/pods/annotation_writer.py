@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import PodRef
 from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import PodPatcher
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Protocol
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Inventory
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.pods.pod import PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.annotation_writer import RecordWriter, wait_and_clear
 from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.ports import PodPatcher
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

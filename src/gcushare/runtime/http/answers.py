@@ -21,8 +21,8 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
+from gcushare.core.log_fields import fields
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from gcushare.core.log_fields import fields
 from gcushare.runtime.http.answers import TurnedAway, too_many_connections, turn_away, write_response, wrong_client
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

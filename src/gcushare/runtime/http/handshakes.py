@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from gcushare.core.log_fields import fields
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
+from gcushare.core.log_fields import fields
 from gcushare.runtime.http.body_limits import BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
 from gcushare.runtime.http.handshakes import HandshakeLimits, TlsListener
@@ -21,7 +22,6 @@ from gcushare.runtime.http.request_gate import body_of, make_gate
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
 from gcushare.runtime.http.turn_budget import TurnBudget
-from gcushare.runtime.logs import fields
 from gcushare.runtime.settings.serving import ServeSettings
 
 logger = logging.getLogger(__name__)

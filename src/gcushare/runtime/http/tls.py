@@ -16,7 +16,7 @@ from pathlib import Path
 import watchfiles
 
 from gcushare.core.errors import ConfigError, RemoteContractError
-from gcushare.runtime.logs import fields
+from gcushare.core.log_fields import fields
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.certificates import first_end
 

@@ -18,8 +18,8 @@ from typing import Protocol
 from aiohttp import web
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.dashboard.token_review_limits import TokenReviewLimit
 from gcushare.scheduler_extender.dashboard.token_reviews import (
     ACCESS_REVIEWS,

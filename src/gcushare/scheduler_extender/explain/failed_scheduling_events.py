@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.explain.text import summarise
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.pacing import TokenBucket
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest

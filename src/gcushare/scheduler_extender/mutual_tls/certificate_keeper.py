@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.core.errors import ConflictError, GcushareError, RemoteContractError
+from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.runtime.http.tls import CertificateEnd, Purpose, TlsFiles
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.certificates import first_end

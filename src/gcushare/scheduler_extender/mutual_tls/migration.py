@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
+from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import CONFIG_MAPS
 from gcushare.runtime.http.scheduler_fast_path import FastPathHandler, Verb
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.contracts import VERBS_PORT, Calls
 from gcushare.wire.documents.node_report import decode_node_reports

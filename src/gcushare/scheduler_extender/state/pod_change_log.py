@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from gcushare.runtime.logs import fields
+from gcushare.core.log_fields import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
 from gcushare.wire.annotations.record import record_keys

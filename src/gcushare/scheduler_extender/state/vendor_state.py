@@ -18,10 +18,10 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import ChangeLog
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.packing.spare import SpareResources
 from gcushare.kube.resource_versions import is_at_least
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames

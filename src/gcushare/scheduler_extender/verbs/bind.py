@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 
 from gcushare.core.errors import GcushareError, Refused
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, NodeState
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,

@@ -17,9 +17,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.ports import Leadership, PodApi
 from gcushare.scheduler_extender.state.reads_ahead import ReadAhead
 from gcushare.scheduler_extender.state.vendor_state import VendorState

@@ -19,8 +19,8 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
+from gcushare.core.log_fields import fields
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.ports import PodApi

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from gcushare.core.errors import Refused
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
 from gcushare.core.preemption.nominations import NO_NOMINEES, RoomAfterNominees, fits_after_nominees
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
-from gcushare.runtime.logs import fields
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState

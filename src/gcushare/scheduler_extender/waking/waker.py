@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
+from gcushare.core.backoff import doubled_s
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
-from gcushare.kube.pacing import TokenBucket, doubled_s
-from gcushare.runtime.logs import fields
+from gcushare.kube.pacing import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest

@@ -355,7 +355,7 @@ async def test_a_redirect_is_not_followed(server: ScriptedServer, client: KubeCl
 async def test_a_name_that_would_address_something_else_is_never_sent(
     server: ScriptedServer, client: KubeClient, name: str
 ) -> None:
-    with pytest.raises(RemoteContractError, match="no name of pods"):
+    with pytest.raises(RemoteContractError, match="not a name of pods"):
         await client.bind_pod(PodRef("uid", "ns", name), "node-1", {})
     assert server.requests == []
 
@@ -372,7 +372,7 @@ async def test_a_token_that_stays_the_same_is_refused_once_and_never_shown(serve
     credentials = Rotating(["secret-token"])
     server.on("GET", POD_PATH, status(401, "Unauthorized"))
     async with KubeClient(server.config(credentials)) as client:
-        with pytest.raises(UnauthorizedError, match="came from the test") as caught:
+        with pytest.raises(UnauthorizedError, match="credentials are from the test") as caught:
             await client.get(PODS, "train", namespace="ns")
     assert "secret-token" not in str(caught.value)
     assert len(server.requests) == 1

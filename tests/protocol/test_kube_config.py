@@ -137,10 +137,10 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
         pytest.param(kubeconfig(server=""), "names no server", id="no server"),
         pytest.param({**kubeconfig(), "clusters": []}, "cluster 'lab-c' is not in", id="unknown cluster"),
         pytest.param(
-            kubeconfig(server="https://h", cluster={"certificate-authority-data": "%%"}), "no base64", id="no base64"
+            kubeconfig(server="https://h", cluster={"certificate-authority-data": "%%"}), "not base64", id="no base64"
         ),
         pytest.param(
-            kubeconfig(server="https://h", cluster={"certificate-authority-data": "aGk="}), "no PEM", id="no PEM"
+            kubeconfig(server="https://h", cluster={"certificate-authority-data": "aGk="}), "not a PEM", id="not PEM"
         ),
         pytest.param(
             kubeconfig(server="https://h", cluster={"certificate-authority": "gone"}), "cannot read", id="no CA file"
@@ -229,7 +229,7 @@ async def test_a_rotated_token_is_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "  \n", "two words", "a\nb", "\x00\xff"])
 async def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(ConfigError, match="holds no token"):
+    with pytest.raises(ConfigError, match="has no token"):
         await TokenFile(write(tmp_path / "token", content)).header()
 
 

@@ -242,7 +242,7 @@ async def silent_port() -> AsyncIterator[str]:
 
 async def test_a_server_that_takes_no_connection_is_named() -> None:
     async with silent_port() as address, KubeClient(KubeConfig(server=address, source="the test")) as client:
-        with pytest.raises(RetryableError, match=f"{address}.*did not take a connection") as caught:
+        with pytest.raises(RetryableError, match=f"{address}.*did not accept a connection") as caught:
             await bind(client, timeout_s=0.1)
         assert not isinstance(caught.value, UnknownOutcomeError)
 

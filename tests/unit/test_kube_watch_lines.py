@@ -69,5 +69,5 @@ async def test_an_error_event_is_raised_as_the_error_of_its_status(
 
 @pytest.mark.parametrize("line", [b"hello", b"{}", b'{"type":5,"object":{}}', b'{"type":"ERROR","object":[]}'])
 async def test_a_line_that_is_no_event_breaks_the_contract(line: bytes) -> None:
-    with pytest.raises(RemoteContractError, match="no watch event"):
+    with pytest.raises(RemoteContractError, match="not a watch event"):
         await _events(line + b"\n")

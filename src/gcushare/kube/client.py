@@ -1,4 +1,4 @@
-"""The client: what the programs ask of the API server, in their own words and types."""
+"""The client: the requests that the programs send to the API server, with our own types."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from gcushare.wire.untrusted_json import BoundedJsonDecoder
 T = TypeVar("T")
 
 PAGE_SIZE = 500
-"""Objects per page of a list, kubectl's number: a page of pods is 2 to 5 MB of JSON, decoded in some 10 ms."""
+"""Objects per page of a list, as in kubectl. A page of pods is 2 to 5 MB of JSON and takes about 10 ms to decode."""
 
 _JSON = "application/json"
 PAGE = BoundedJsonDecoder(ListOf[msgspec.Raw], "a list", limit_bytes=MAX_ANSWER_BYTES, max_depth=None)
 _ENCODER = msgspec.json.Encoder()
 NO_PRECONDITION = Precondition()
 MAX_DEPTH_OF_PLAIN = 64
-"""Levels of an object that is read into dictionaries; the deepest of Kubernetes' own types have some 20."""
+"""Nesting of an object that is read into dictionaries. Kubernetes' own types have at most about 20 levels."""
 
 
 class KubeClient:
-    """One API server. Open it with ``async with``; every method may be used by any number of tasks at once.
+    """One API server. Open it with ``async with``. Any number of tasks may use all methods at once.
 
-    Raises, in every method: the errors of ``gcushare.kube.errors`` and nothing else. No method tries again by itself
-    (a 401 aside): whether repeating is right is the caller's knowledge.
+    All methods raise only the errors of ``gcushare.kube.errors``. No method retries (except once after a 401), because
+    only the caller knows whether a repetition is safe.
 
-    ``transport`` carries its requests; None makes one to ``config``'s server over HTTP.
+    ``transport`` sends the requests; None creates one to ``config``'s server over HTTP.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; repeatable."""
+        """Close all connections. Repeatable."""
         await self._transport.close()
 
     async def version(self) -> str:
@@ -89,11 +89,11 @@ class KubeClient:
         return str(document.get("gitVersion", ""))
 
     async def get_raw(self, path: str, words: str, *, timeout_s: float | None = None) -> bytes:
-        """Read what stands at any path, such as a Service's proxy; ``words`` names it in metrics."""
+        """Read any path, such as a Service's proxy. ``words`` is the resource's name in metrics."""
         return await self._transport.send(Request("GET", path, "get", words, timeout_s=timeout_s))
 
     async def get_dated(self, path: str, words: str, *, timeout_s: float | None = None) -> tuple[bytes, str]:
-        """Read as ``get_raw`` does, with the Date header: the clock of whoever answered, behind a proxy too."""
+        """As ``get_raw``, together with the Date header: the clock of the server that answered, behind a proxy too."""
         return await self._transport.send_dated(Request("GET", path, "get", words, timeout_s=timeout_s))
 
     async def get(
@@ -112,14 +112,15 @@ class KubeClient:
         page_size: int | None = PAGE_SIZE,
         not_older_than: str | None = None,
     ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
-        """Read a collection page by page, items undecoded; one page is in memory at a time.
+        """Read a collection page by page, with undecoded items. Only one page is in memory at a time.
 
-        ``page_size`` None asks for everything at once. ``not_older_than`` None reads the newest state; a version lets
-        the server answer from its cache ("0": however old that is, in pages or not). Any other version with a page
-        size would be taken for the exact one (k8s.io/apiserver, "Semantics for get and list"), so it is refused here.
+        ``page_size`` None requests everything at once. ``not_older_than`` None reads the newest state. With a version,
+        the server may answer from its cache if that is not older; "0" accepts any age. The server would interpret
+        another version together with a page size as exactly that version (k8s.io/apiserver, "Semantics for get and
+        list"), so this is a ``ValueError``.
 
         Raises:
-            GoneError: the pages took so long that the server forgot the version they belong to.
+            GoneError: reading the pages took so long that the server no longer has their version.
         """
         if page_size and not_older_than not in (None, "0"):
             raise ValueError(f"page size {page_size} with version {not_older_than}: only that version would be read")
@@ -127,7 +128,7 @@ class KubeClient:
         first = {} if not_older_than is None else {"resourceVersion": not_older_than}
         token = ""
         while True:
-            # A continue token carries its version and excludes the parameter.
+            # A continue token contains its version and excludes the parameter.
             query = {**query, "continue": token} if token else {**query, **first}
             path = with_query(resource.path(namespace=selector.namespace), query)
             request = Request("GET", path, "list", resource.plural, timeout_s=self._limits.list_page_s)
@@ -141,7 +142,7 @@ class KubeClient:
     async def list_all(
         self, resource: Resource[T], selector: Selector = EVERYTHING, *, page_size: int | None = PAGE_SIZE
     ) -> list[T]:
-        """Read a whole collection; use ``pages`` or a ``Reflector`` for large ones."""
+        """Read a whole collection. Use ``pages`` or a ``Reflector`` for large ones."""
         attempt = Attempt(f"GET {resource.path(namespace=selector.namespace)}", False)
         found: list[T] = []
         async with aclosing(self.pages(resource, selector, page_size=page_size)) as pages:
@@ -150,7 +151,7 @@ class KubeClient:
         return found
 
     async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
-        """Return the version at which a collection stands now, from a list of one object read from the newest state."""
+        """Return a collection's present version, from a list of one object read from the newest state."""
         async with aclosing(self.pages(resource, selector, page_size=1)) as pages:
             async for page in pages:
                 return page.metadata.resource_version
@@ -166,13 +167,13 @@ class KubeClient:
         timeout_s: float = 300.0,
         stall_s: float = 75.0,
     ) -> AsyncIterator[AsyncIterator[RawWatchEvent]]:
-        """Follow a collection from a version on; the server ends the stream after about ``timeout_s``.
+        """Watch a collection from a version on. The server ends the stream after about ``timeout_s``.
 
-        Bookmarks are asked for: real servers send one about every minute, so ``stall_s`` without a byte means that
-        the connection is dead.
+        Bookmarks are enabled. Servers send one about every minute, so ``stall_s`` without a byte means that the
+        connection is dead.
 
         Raises:
-            GoneError: ``resource_version`` is too old: list again.
+            GoneError: ``resource_version`` is too old. List again.
         """
         query = {
             **selector.query(),
@@ -200,8 +201,8 @@ class KubeClient:
         """Create an object.
 
         Raises:
-            AlreadyExistsError: there is one of that name.
-            UnknownOutcomeError: it may have been created.
+            AlreadyExistsError: an object with this name exists.
+            UnknownOutcomeError: the object may have been created.
         """
         path = resource.path(namespace=namespace)
         request = Request("POST", path, "create", resource.plural, _ENCODER.encode(body), _JSON, timeout_s)
@@ -217,11 +218,11 @@ class KubeClient:
         subresource: str | None = None,
         timeout_s: float | None = None,
     ) -> T:
-        """Change an object, or its ``subresource``, and return it as it is then.
+        """Patch an object or its ``subresource``, and return the new state.
 
         Raises:
             ConflictError: a resourceVersion in the patch is not the object's.
-            UnknownOutcomeError: it may have been changed; repeating a merge patch is safe.
+            UnknownOutcomeError: the object may have been changed. It is safe to repeat a merge patch.
         """
         path = resource.path(name, namespace=namespace, subresource=subresource)
         body = _ENCODER.encode(patch.body)
@@ -255,15 +256,15 @@ class KubeClient:
         resource_version: str = "",
         timeout_s: float | None = None,
     ) -> None:
-        """Bind a pod and record its cards, in one request that does both or neither.
+        """Bind a pod and write its record, in one request that does both or neither.
 
-        ``resource_version``: the pod must still stand at it; empty asks nothing.
-        ``timeout_s`` binds the server too: it gives up what it has not done by then, so that nothing takes effect late.
+        If ``resource_version`` is not empty, the pod must still have it. ``timeout_s`` is also sent to the server,
+        which gives up by then, so that the request cannot take effect later.
 
         Raises:
             ConflictError: the pod is bound already, is being deleted, has changed, or is another pod of that name.
-            NotFoundError: there is no such pod.
-            UnknownOutcomeError: it may be bound: read the pod before deciding again.
+            NotFoundError: the pod does not exist.
+            UnknownOutcomeError: the pod may be bound. Read it before you decide again.
         """
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="binding")
         if timeout_s is not None:
@@ -272,13 +273,13 @@ class KubeClient:
         await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 
     async def evict_pod(self, pod: PodRef) -> None:
-        """Ask for a pod's eviction, which disruption budgets may refuse; in the server's version, asked for once.
+        """Evict a pod, unless a disruption budget forbids it. Uses the policy version that the server supports.
 
         Raises:
             EvictionRefusedError: a budget does not allow it now, or several budgets cover the pod.
             ConflictError: it is another pod of that name.
-            NotFoundError: there is no such pod.
-            UnknownOutcomeError: it may be evicted; asking again is safe.
+            NotFoundError: the pod does not exist.
+            UnknownOutcomeError: the pod may be evicted. It is safe to repeat the request.
         """
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="eviction")
         if not self._eviction_version:
@@ -295,13 +296,13 @@ class KubeClient:
         subresource: str | None = None,
         timeout_s: float | None = None,
     ) -> Pod:
-        """Set annotations of exactly this pod, remove those whose value is None; repeatable.
+        """Set annotations of exactly this pod; a value of None removes one. Repeatable.
 
         With the ``subresource`` ``status`` this needs no right to change a pod's spec.
 
         Raises:
             ConflictError: another pod has that name now.
-            NotFoundError: there is no such pod.
+            NotFoundError: the pod does not exist.
         """
         patch = annotations_patch(annotations, Precondition(pod.uid))
         try:
@@ -309,17 +310,17 @@ class KubeClient:
                 PODS, pod.name, patch, namespace=pod.namespace, subresource=subresource, timeout_s=timeout_s
             )
         except InvalidError as error:
-            # To a patch with another uid the server answers 422, as to any change of an immutable field.
+            # The server answers 422 to a patch with another uid, as to any change of an immutable field.
             if "metadata.uid" in error.fields:
                 raise ConflictError(f"pod {pod.namespace}/{pod.name} is no longer uid {pod.uid!r}: {error}") from error
             raise
 
     async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> Node:
-        """Set annotations of a node, remove those whose value is None; repeatable."""
+        """Set annotations of a node; a value of None removes one. Repeatable."""
         return await self.patch(NODES, name, annotations_patch(annotations, NO_PRECONDITION))
 
     async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> Node:
-        """Set resources in a node's status.capacity, remove those whose value is None; repeatable.
+        """Set resources in a node's status.capacity; a value of None removes one. Repeatable.
 
         The kubelet copies them to allocatable within its next status update, and zeroes them when it registers again.
         """
@@ -330,7 +331,7 @@ class KubeClient:
         return await self.create(EVENTS, event, namespace=event.metadata.namespace)
 
     async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
-        """Say that an event happened again."""
+        """Update an event that happened again."""
         body = {"count": count, "message": message, "lastTimestamp": last_timestamp}
         return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
 
@@ -346,7 +347,7 @@ class KubeClient:
 
 
 def object_decoder(kind: type[T]) -> BoundedJsonDecoder[T]:
-    """The decoder of one kind of object. What stays a dictionary is walked by its readers, so its depth is bounded."""
+    """The decoder of one kind of object. The depth of dictionaries is bounded, because their readers walk them."""
     max_depth = MAX_DEPTH_OF_PLAIN if kind is dict else None
     return BoundedJsonDecoder(kind, f"a {kind.__name__}", limit_bytes=MAX_ANSWER_BYTES, max_depth=max_depth)
 

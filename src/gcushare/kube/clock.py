@@ -1,4 +1,4 @@
-"""Time for the loops of this package, as an argument, so that tests run on a virtual one."""
+"""Time as an argument of loops, so that tests can use a virtual clock."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a loop needs of time."""
+    """The clock of a loop."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start that never go back; the only time decisions are made on."""
+        """Seconds since an arbitrary start, which never decrease. Use it for all decisions."""
         ...
 
     def now(self) -> datetime:
-        """The wall clock in UTC; only written into records for people, never compared with another machine's."""
+        """The wall clock in UTC. Use it only for timestamps; never compare it with another machine's."""
         ...
 
     async def sleep(self, delay_s: float) -> None:
@@ -36,16 +36,16 @@ class SystemClock:
 
     async def sleep(self, delay_s: float) -> None:
         """Wait on the running event loop."""
-        import asyncio  # here: commands that only write times import this module too
+        import asyncio  # here, because commands that only format times import this module too
 
         await asyncio.sleep(delay_s)
 
 
 def rfc3339_micro(moment: datetime) -> str:
-    """Write a time as Kubernetes' MicroTime: leases and newer events."""
+    """Format a time as Kubernetes' MicroTime, for leases and newer events."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def rfc3339(moment: datetime) -> str:
-    """Write a time as Kubernetes' Time: whole seconds."""
+    """Format a time as Kubernetes' Time, in whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""Both sides of following a collection: the API server that it is read from, and the handler of what is read."""
+"""The two interfaces of a reflector: the API server that it reads from, and the handler that gets the objects."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class WatchHandler(Protocol[T_contra]):
-    """Keeps what was read. Called from the reflector's task, never concurrently; what it raises ends the reflector."""
+    """Stores the objects. Called from the reflector's task, never concurrently. Its exceptions end the reflector."""
 
     def applied(self, obj: T_contra) -> None:
-        """Learn an object's newest state."""
+        """Store the newest state of an object."""
         ...
 
     def deleted(self, obj: T_contra) -> None:
-        """Learn that an object is gone; ``obj`` is its last state."""
+        """Remove an object. ``obj`` is its last state."""
         ...
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """Learn that a full list ended: at ``version`` of the collection nothing else existed."""
+        """Remove all other objects: a full list at ``version`` contained only these uids."""
         ...
 
 
 class CollectionApi(Protocol):
-    """What following a collection takes of the API server; ``KubeClient`` is one, and says what each raises."""
+    """The API calls of a reflector. ``KubeClient`` implements them and documents their errors."""
 
     def pages(
         self,
@@ -43,7 +43,7 @@ class CollectionApi(Protocol):
         page_size: int | None = PAGE_SIZE,
         not_older_than: str | None = None,
     ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
-        """Read the collection page by page, all of one version."""
+        """Read the collection page by page, all pages at one version."""
         ...
 
     def watch(
@@ -55,9 +55,9 @@ class CollectionApi(Protocol):
         timeout_s: float,
         stall_s: float,
     ) -> AbstractAsyncContextManager[AsyncIterator[RawWatchEvent]]:
-        """Follow it from a version on."""
+        """Watch the collection from a version on."""
         ...
 
     async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
-        """Return the version at which it stands now."""
+        """Return the collection's present version."""
         ...

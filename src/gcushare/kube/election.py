@@ -1,4 +1,4 @@
-"""Leader election over one Lease: at most one of several replicas serves, and stops before another may start."""
+"""Leader election with a Lease: at most one replica serves, and it stops before another one may start."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ logger = logging.getLogger(__name__)
 
 
 class Tenure(Protocol):
-    """The right to act that an election gives for a while; asked before each act, as `LeaderElector` says."""
+    """The right to act that an election grants for a limited time. Check it before each action; see `LeaderElector`."""
 
     def holds(self, margin_s: float) -> bool:
-        """Whether no one else can have the right within ``margin_s``, which the act and its effects take."""
+        """Whether no other replica can get the right within ``margin_s``, the longest duration of the action."""
         ...
 
 
 class LeasePort(Protocol):
-    """Access to one lease; each call ends within ``timeout_s``, by an answer or an error of ours."""
+    """Access to one lease. Each call ends within ``timeout_s``, with an answer or one of our errors."""
 
     name: str
     namespace: str
 
     async def read(self, timeout_s: float) -> Lease:
-        """Read it; ``NotFoundError`` when no one ever made it."""
+        """Read the lease; ``NotFoundError`` if it does not exist."""
         ...
 
     async def create(self, lease: Lease, timeout_s: float) -> Lease:
-        """Make it; ``ConflictError`` when someone was faster."""
+        """Create the lease; ``ConflictError`` if another candidate was faster."""
         ...
 
     async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
-        """Replace its spec; ``ConflictError`` when it is no longer at ``resource_version``."""
+        """Replace the spec; ``ConflictError`` if the lease no longer has this ``resource_version``."""
         ...
 
 
 class ApiLease:
-    """A lease on the API server. Writes are merge patches with a resourceVersion: fields of others stay."""
+    """A lease on the API server. Writes are merge patches with a resourceVersion, which keep unknown fields."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
         self._client = client
@@ -70,17 +70,16 @@ class ApiLease:
 
 
 class LeaderElector:
-    """One candidate. ``run`` it in a task of its own; ask ``is_leader`` and ``holds`` from anywhere on the loop.
+    """One candidate. ``run`` it in its own task; any task of the loop may read ``is_leader`` and call ``holds``.
 
-    Invariant: while ``is_leader`` is true no one else that follows the protocol can hold the lease. Both answers are
-    computed from the clock when asked, so a loop that stood still, or an API server that does not answer, cannot leave
-    a stale "yes" behind.
+    Invariant: while ``is_leader`` is true, no other candidate that follows the protocol holds the lease. Both answers
+    are computed from the clock at each call, so a blocked loop or a silent API server cannot leave a stale "yes".
 
-    ``listener`` is called with true or false from ``run``'s task when leadership was noticed to change, with true again
-    at a new ``term``; what it raises ends the elector. ``identity`` must differ between processes, restarts included.
+    ``listener`` is called from ``run``'s task with true or false if leadership has changed, and with true at each new
+    ``term``. Its exceptions end the elector. ``identity`` must differ between processes, also after a restart.
 
-    ``stands`` is asked before each attempt. While it answers false the candidate only looks: it takes nothing, and what
-    it holds runs out as if it had been cut off: stepping down so needs no one to wait for requests under way.
+    ``stands`` is called before each attempt. While it returns false, the candidate only reads the lease: it does not
+    take it, and lets its own leadership expire. Requests under way then have time to end.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class LeaderElector:
         self._writing = False
         self._own_record: tuple[str, int] | None = None
         self.term = 0
-        """Counts up with each leadership before which another candidate may have led; 0 before the first."""
+        """Increases with each leadership before which another candidate may have led; 0 before the first."""
 
     @property
     def is_leader(self) -> bool:
@@ -116,23 +115,23 @@ class LeaderElector:
 
     @property
     def holder(self) -> str:
-        """Who holds the lease as far as is known; empty when no one does."""
+        """The last known holder of the lease; empty if it has none."""
         return "" if self._seen is None else self._seen.holder
 
     def holds(self, margin_s: float) -> bool:
-        """Whether this candidate leads and no one can take the lease within ``margin_s``.
+        """Whether this candidate leads and no other one can take the lease within ``margin_s``.
 
-        Ask it before a bind with the bind request's timeout: then the request has ended, one way or the other, before
-        the next leader reads its first list.
+        Call it before a bind, with the timeout of the bind request. Then the request has succeeded or failed before the
+        next leader reads its first list.
         """
         if self._renewed_at is None or not self.is_leader:
             return False
         return self._clock.monotonic() + margin_s < self._renewed_at + self._times.duration_s
 
     async def run(self) -> None:
-        """Stand for election until cancelled; then give the lease up, so that another takes it at its next look.
+        """Take part in the election until cancelled; then release the lease, so that another candidate can take it.
 
-        Cancel it only after serving has stopped. Failures of the server are logged and tried again.
+        Cancel it only after serving has stopped. Errors of the server are logged and retried.
         """
         try:
             while True:
@@ -144,7 +143,7 @@ class LeaderElector:
                 self._announce()
                 await self._clock.sleep(self._pause_s())
         finally:
-            # A write under way when the cancellation came may have made, or kept, this candidate the holder.
+            # A write that the cancellation interrupted may have made this candidate the holder.
             maybe_held = self.is_leader or self._writing
             self._renewed_at = None
             self._announce()
@@ -160,14 +159,14 @@ class LeaderElector:
                 await self._take(self._seen)
                 return
             except ConflictError:
-                # Someone wrote the record: another holder, or only a label. Read it to know.
+                # Another client changed the lease: its holder, or only a label. Read it to find out.
                 pass
             except NotFoundError:
                 self._step_down("the lease was deleted")
         await self._stand()
 
     async def _look(self) -> Observation | None:
-        """Read the record; None where there is none."""
+        """Read the lease; None if it does not exist."""
         try:
             lease = await self._lease.read(self._timeout_s())
         except NotFoundError:
@@ -176,9 +175,9 @@ class LeaderElector:
         return self._seen
 
     async def _stand(self) -> None:
-        """Look at the record, and write ourselves into it when it is free, over, or ours already.
+        """Read the lease, and take it if it is free, expired or already ours.
 
-        One that was deleted frees nothing: whom it named last goes on leading until its time is over.
+        A deleted lease is not free: its last known holder goes on leading until its time has expired.
         """
         seen = await self._look()
         if seen is None:
@@ -206,11 +205,10 @@ class LeaderElector:
         await self._win(write, _record_of(seen.lease) if seen.holder == self.identity else None)
 
     async def _win(self, write: Awaitable[Lease], own_before: tuple[str, int] | None) -> None:
-        """Send a write that makes us the holder; it counts from before it leaves, for others from when they see it.
+        """Send a write that makes us the holder. Our time counts from before sending, that of others from reading it.
 
-        ``own_before`` is the record replaced where it was ours: when it is the one that we wrote last, no one has led
-        since, however long ago that was.
-        ``_writing`` stays set while the outcome is unknown: cut off by a cancellation, or without an answer.
+        ``own_before`` identifies the replaced state if it was ours. If it equals our last write, no other candidate has
+        led since then. ``_writing`` stays set while the outcome is unknown, after a cancellation or without an answer.
         """
         sent_at = self._clock.monotonic()
         self._writing = True
@@ -250,19 +248,19 @@ class LeaderElector:
             logger.warning("lease not released, others wait it out %s", fields(lease=self._name, error=error))
 
     def _remaining_s(self) -> float:
-        """Seconds this candidate may still serve without another renewal; 0 when it does not lead."""
+        """Seconds for which this candidate may serve without a renewal; 0 if it does not lead."""
         if self._renewed_at is None:
             return 0.0
         return max(0.0, self._renewed_at + self._times.renew_deadline_s - self._clock.monotonic())
 
     def _timeout_s(self) -> float:
-        """Bound of one request: half the deadline, so that one lost request leaves room for another."""
+        """The timeout of one request: half the deadline, so that there is time for another after a lost one."""
         longest_s = self._times.renew_deadline_s / 2
         remaining_s = self._remaining_s()
         return min(longest_s, remaining_s) if remaining_s > 0 else longest_s
 
     def _pause_s(self) -> float:
-        # Varied, so that candidates of one moment do not meet again at every turn; never past the own deadline.
+        # Random, so that candidates do not collide in every round, and never past our own deadline.
         pause_s = self._times.retry_s * self._rng.uniform(0.75, 1.0)
         remaining_s = self._remaining_s()
         return min(pause_s, remaining_s) if remaining_s > 0 else pause_s
@@ -273,5 +271,5 @@ class LeaderElector:
 
 
 def _record_of(lease: Lease) -> tuple[str, int]:
-    """What tells one leadership from another: the object, and how often its holder has changed."""
+    """Identifies one leadership: the object, and how often its holder has changed."""
     return lease.metadata.uid, lease.spec.lease_transitions or 0

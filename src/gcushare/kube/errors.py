@@ -1,8 +1,8 @@
-"""What can go wrong between us and the API server, by what the caller can do about it.
+"""The errors of requests to the API server, grouped by what the caller can do about them.
 
-The families of ``gcushare.core.errors`` are used where they say enough; the classes here add what only this edge knows.
-The table at the end maps HTTP answers; ``connection.transport`` maps failures of the transport. Nothing of
-aiohttp, ssl or msgspec passes this edge.
+The errors of ``gcushare.core.errors`` are used if they are precise enough; the classes here are more specific. The
+functions below map HTTP answers; ``connection.transport`` maps failures of the transport. No error of aiohttp, ssl or
+msgspec leaves this package.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gcushare.core.errors import (
 from gcushare.wire.objects import STATUS, Status
 
 MAX_MESSAGE_CHARS = 600
-"""Longest text of a server kept in a message: enough for a validation error, too little to flood a log."""
+"""Longest text of a server in a message: enough for a validation error, and short enough for a log."""
 
 MAX_RETRY_AFTER_S = 120.0
-"""Longest Retry-After obeyed; a proxy's hour must not stop a node."""
+"""Longest Retry-After that we obey. A proxy that asks for an hour must not stop a node."""
 
 
 class AlreadyExistsError(ConflictError):
-    """An object of that name exists: read it, or choose another name."""
+    """An object with this name exists: read it, or choose another name."""
 
 
 class UnauthorizedError(ForbiddenError):
-    """The API server does not know who is asking: credentials are missing, wrong or expired."""
+    """The API server does not accept the credentials: they are missing, wrong or expired."""
 
 
 class EvictionRefusedError(RetryableError):
@@ -41,11 +41,11 @@ class EvictionRefusedError(RetryableError):
 
 
 class GoneError(GcushareError):
-    """The version or page asked for is no longer kept: list again from the start."""
+    """The server no longer has the requested version or page: list again from the start."""
 
 
 class InvalidError(ContractError):
-    """The API server refuses what was sent as malformed; ``fields`` names the places at fault, where it said so."""
+    """The API server refuses the request as malformed. ``fields`` are the invalid fields, if it names them."""
 
     def __init__(self, message: str, *, fields: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -57,12 +57,12 @@ class UnknownOutcomeError(RetryableError):
 
 
 class NotConnectedError(OSError):
-    """No connection was made; inside this package only, the table below makes it an error of ours."""
+    """No connection was established. Used inside this package only; ``connection.transport`` converts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The request that failed, as far as messages and the mapping need it. ``writes``: it could change something."""
+    """A failed request: its text for messages, and whether it ``writes``, so that it may have taken effect."""
 
     words: str
     writes: bool
@@ -70,7 +70,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class HttpFailure:
-    """An answer that is not a success."""
+    """An unsuccessful HTTP answer."""
 
     code: int
     body: bytes = b""
@@ -94,11 +94,11 @@ _BY_CODE: dict[int, type[GcushareError]] = {
     422: InvalidError,
     429: RetryableError,
 }
-"""Every other 4xx and 3xx is a ``RemoteContractError``: no API server answers so, something stands in between."""
+"""Any other 4xx or 3xx is a ``RemoteContractError``: it is not from an API server, but from something in between."""
 
 
 def parse_status(body: bytes) -> Status:
-    """Read the Status document of an answer; text that is none (a proxy's page) becomes its message."""
+    """Read the Status document of an answer. Other text, such as a proxy's page, becomes its message."""
     try:
         return STATUS.read(body)
     except RemoteContractError:
@@ -106,7 +106,7 @@ def parse_status(body: bytes) -> Status:
 
 
 def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
-    """Choose the error for an HTTP answer; a 5xx to a write leaves its outcome unknown, a 429 was never tried."""
+    """Choose the error for an HTTP answer. After a 5xx, a write's outcome is unknown; after a 429, it had no effect."""
     status = parse_status(failure.body)
     message = (
         f"{attempt.words} was answered {failure.code} {status.reason or 'without a reason'}: {_cut(status.message)}"
@@ -115,7 +115,7 @@ def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
 
 
 def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
-    """Choose the error for a Status that came inside a watch stream."""
+    """Choose the error for a Status inside a watch stream."""
     code = status.code or 500
     message = f"{attempt.words} reported {code} {status.reason}: {_cut(status.message)}"
     return _error_of_code(code, status, message, attempt, _delay_s(HttpFailure(code), status))
@@ -139,19 +139,19 @@ def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, de
 
 
 def _refusing_budget(code: int, status: Status) -> str:
-    """What keeps a pod from being evicted, where that is what an answer says; "" else.
+    """Why a disruption budget refuses an eviction; "" if the answer is something else.
 
     Source: the eviction subresource of pods in Kubernetes, pkg/registry/core/pod/storage.
     """
     causes = status.details.causes if status.details else ()
     if code == 429:
-        words = [cause.message or "a disruption budget" for cause in causes if cause.reason == _BUDGET_CAUSE]
-        return _cut("; ".join(words))
+        messages = [cause.message or "a disruption budget" for cause in causes if cause.reason == _BUDGET_CAUSE]
+        return _cut("; ".join(messages))
     return "several disruption budgets cover it" if code == 500 and _SEVERAL_BUDGETS in status.message else ""
 
 
 def describe(failure: Exception) -> str:
-    """Say what a foreign exception was, on one bounded line; a bare timeout says nothing of itself."""
+    """Describe a library's exception in one bounded line. A timeout without a text gets one."""
     if isinstance(failure, TimeoutError) and not str(failure):
         return "no answer in time"
     return _cut(f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__)
@@ -163,7 +163,7 @@ def _cut(text: str) -> str:
 
 
 def _delay_s(failure: HttpFailure, status: Status) -> float | None:
-    """Seconds the server asked to wait; the header counts first. HTTP dates are not read: clocks may disagree."""
+    """The server's delay in seconds; the header comes first. HTTP dates are ignored, because clocks may differ."""
     if failure.retry_after is not None and re.fullmatch(r"\s*\d{1,9}\s*", failure.retry_after, re.ASCII):
         return min(float(failure.retry_after), MAX_RETRY_AFTER_S)
     seconds = status.details.retry_after_seconds if status.details else None

@@ -1,7 +1,7 @@
-"""Events for people: what happened to a pod or a node, in ``kubectl describe``. Never waited for, never a burden.
+"""Posts Events about pods and nodes, which people see in ``kubectl describe``.
 
-A caller hands an event over and goes on. One task posts them: at most one per object and reason in a minute, the count
-says how often it happened meanwhile. What does not fit the queue is dropped and counted.
+Callers never wait: they queue an event and continue. One task posts the events, at most one per object and reason per
+minute; its count says how often it happened since. If the queue is full, events are dropped and counted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from gcushare.wire.objects import Event, EventSource, ObjectMeta, ObjectReferenc
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 1024
-"""The API server refuses longer messages."""
+"""The API server's limit for a message."""
 
 _MAX_NAME_CHARS = 230
-"""Leaves room for the time within the 253 characters of a name."""
+"""Leaves room for the time in the 253 characters of a name."""
 
 _ATTEMPTS = 3
 _RETRY = BackoffPolicy(first_s=1.0, cap_s=2.0)
@@ -35,25 +35,25 @@ _Key: TypeAlias = tuple[str, str, str, str, str]
 
 
 class EventPort(Protocol):
-    """Where events are written; ``KubeClient`` is one."""
+    """The API for events; ``KubeClient`` implements it."""
 
     async def create_event(self, event: Event) -> Event:
-        """Create it in its namespace."""
+        """Create an event in its namespace."""
         ...
 
     async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
-        """Raise its count."""
+        """Update an event that happened again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecorderLimits:
-    """What the recorder may use: ``interval_s`` between two posts of one series, and how much it keeps."""
+    """Limits of the recorder. ``interval_s`` is the shortest time between two posts of one series."""
 
     interval_s: float = 60.0
     queue: int = 256
     series: int = 4096
-    """Series remembered; the one used longest ago is forgotten first and would start again."""
+    """Series in memory. The least recently used one is forgotten first; its count then starts again."""
     rate_per_s: float = 5.0
     """Posts per second on average over all series, with bursts of ``burst``."""
     burst: int = 25
@@ -61,15 +61,15 @@ class RecorderLimits:
 
 @dataclass(slots=True)
 class RecorderCounters:
-    """What became of the events handed over, for metrics."""
+    """Numbers of events by outcome, for metrics."""
 
     posted: int = 0
     merged: int = 0
-    """Handed over within a minute of the last post of their series, or while it waited: in the next post's count."""
+    """Recorded within ``interval_s`` after a post of their series, or while it was queued; the next post has them."""
     dropped: int = 0
-    """Not taken: the queue was full."""
+    """Dropped because the queue was full."""
     failed: int = 0
-    """Given up after the API server refused or could not be reached."""
+    """Not posted, because the API server refused them or was unreachable."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class _Series:
 
 
 class EventRecorder:
-    """Takes events from anyone on the loop; ``run`` it in a task of its own, ``drain`` it before cancelling that."""
+    """Records events from any task of the loop. ``run`` it in its own task, and ``drain`` it before you cancel that."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class EventRecorder:
         self.counters = RecorderCounters()
 
     def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Take an event; returns at once and never raises. ``message`` is cut to what the API server takes."""
+        """Queue an event. Returns at once and never raises. ``message`` is cut to the API server's limit."""
         series = self._series_of(about, reason, warning)
         series.message = cut_message(message)
         waiting = series.queued or (
@@ -133,7 +133,7 @@ class EventRecorder:
             self._wake.set()
 
     async def run(self) -> None:
-        """Post what was handed over until cancelled."""
+        """Post queued events until cancelled."""
         while True:
             await self._wake.wait()
             while self._queue:
@@ -146,7 +146,7 @@ class EventRecorder:
             self._idle.set()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Wait until everything handed over was posted or given up; returns false when that took too long."""
+        """Wait until all queued events are posted or have failed; False if that takes longer than ``timeout_s``."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
@@ -168,8 +168,8 @@ class EventRecorder:
 
     async def _post(self, series: _Series) -> None:
         series.queued = False
-        # What is recorded while this is under way waits as well, and so it does after a failure: a server that refuses
-        # is not to be asked at every turn.
+        # Events recorded during this post wait for the next interval, even if it fails: a server that refuses events
+        # must not get one after another.
         series.posted_at = self._clock.monotonic()
         occurrences, series.pending = series.pending, 0
         backoff = Backoff(_RETRY)
@@ -204,7 +204,7 @@ class EventRecorder:
                 )
                 return
             except NotFoundError:
-                # Events live for an hour; the series goes on in a new one.
+                # Events expire after an hour; the series continues in a new one.
                 series.name = ""
         if not series.name:
             series.name = self._new_name(series.about)
@@ -212,7 +212,7 @@ class EventRecorder:
         try:
             await self._events.create_event(self._event(series, count, now))
         except AlreadyExistsError:
-            # The name is ours alone: an earlier attempt, whose answer was lost, has made it.
+            # The name is unique to us: an earlier attempt, whose answer was lost, has created it.
             logger.debug("event was there already %s", fields(name=series.name))
         except ConflictError as error:
             raise RetryableError(str(error)) from error
@@ -249,5 +249,5 @@ def cut_message(message: str) -> str:
 
 
 def _namespace(series: _Series) -> str:
-    """Events of things without a namespace, such as nodes, live in ``default``."""
+    """The namespace of an event. Events of cluster-scoped objects, such as nodes, are in ``default``."""
     return series.about.namespace or "default"

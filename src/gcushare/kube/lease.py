@@ -1,10 +1,10 @@
-"""What a Lease object means to one candidate: pure, with time as an argument.
+"""How a candidate interprets a Lease object: pure functions, with time as an argument.
 
-Clocks of two machines are never compared. A candidate notes when *it* saw the record change, on its own monotonic
-clock, and lets ``lease_duration_seconds`` pass from there; a holder counts from the moment it *sent* its last
-successful renewal. The holder's count therefore always ends first, however far the wall clocks are apart.
+Clocks of two machines are never compared. A candidate measures on its own monotonic clock when *it* saw the lease
+change, and waits ``lease_duration_seconds`` from then on. A holder counts from the time at which it *sent* its last
+successful renewal. So the holder's time always ends first, whatever the wall clocks say.
 
-Source: the election of client-go (tools/leaderelection), whose records these are; both may stand for one lease.
+Source: client-go's leader election (tools/leaderelection), with which this is compatible.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
 class LeaseTimes:
     """The times of an election, in seconds.
 
-    ``duration_s``: how long others wait after the last renewal that they saw. ``renew_deadline_s``: how long a holder
-    goes on after the last renewal that it sent. ``retry_s``: between two attempts. The defaults give a takeover within
-    about 13 s of a SIGKILL (duration, one look before it and one after), and 3.5 s between the stop of a holder cut off
-    from the API server and the next holder's start.
+    ``duration_s`` is how long others wait after the last renewal that they saw, ``renew_deadline_s`` how long a holder
+    serves after the last renewal that it sent, ``retry_s`` the time between two attempts. With the defaults, another
+    candidate takes over within about 13 s after a SIGKILL (the duration and two attempts). If the holder is cut off
+    from the API server, 3.5 s pass between its stop and the next holder's start.
     """
 
     duration_s: float = 10.0
@@ -33,7 +33,7 @@ class LeaseTimes:
     def __post_init__(self) -> None:
         if not (self.duration_s >= 1 and self.duration_s == int(self.duration_s)):
             raise ValueError(
-                f"duration_s must be whole seconds, at least 1 (the record's unit), got {self.duration_s!r}"
+                f"duration_s must be whole seconds, at least 1 (the lease's unit), got {self.duration_s!r}"
             )
         if not 0 < self.retry_s < self.renew_deadline_s < self.duration_s:
             raise ValueError(
@@ -44,31 +44,31 @@ class LeaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A lease as last read, and when (monotonic) it was first seen in this state."""
+    """A lease as last read, and the monotonic time at which it was first seen in this state."""
 
     lease: Lease
     since_s: float
 
     @property
     def holder(self) -> str:
-        """Who holds it by the record; empty when it was released."""
+        """The holder according to the lease; empty if it was released."""
         return self.lease.spec.holder_identity or ""
 
     def is_over(self, now_s: float) -> bool:
-        """Whether the record's holder has lost it: released, or not renewed for its whole duration before our eyes."""
+        """Whether the lease was released, or not renewed for its duration since we saw it."""
         duration_s = self.lease.spec.lease_duration_seconds or 0
         return self.holder == "" or now_s >= self.since_s + duration_s
 
 
 def observe(previous: Observation | None, lease: Lease, now_s: float) -> Observation:
-    """Take in a lease just read; an unchanged record keeps the time at which it was first seen."""
+    """Combine a lease just read with the previous observation. An unchanged lease keeps its time."""
     if previous is not None and previous.lease.spec == lease.spec and previous.lease.metadata.uid == lease.metadata.uid:
         return Observation(lease, previous.since_s)
     return Observation(lease, now_s)
 
 
 def first_lease(name: str, namespace: str, identity: str, times: LeaseTimes, now: datetime) -> Lease:
-    """Build the lease of a name that no one held before."""
+    """Build a new lease that we hold."""
     moment = rfc3339_micro(now)
     return Lease(
         api_version="coordination.k8s.io/v1",
@@ -85,7 +85,7 @@ def first_lease(name: str, namespace: str, identity: str, times: LeaseTimes, now
 
 
 def held_spec(current: LeaseSpec, identity: str, times: LeaseTimes, now: datetime) -> LeaseSpec:
-    """Build the record that makes ``identity`` the holder: a renewal when it is already, a transition otherwise."""
+    """Build the spec that makes ``identity`` the holder: a renewal if it is the holder already, else a transition."""
     moment = rfc3339_micro(now)
     renewing = current.holder_identity == identity
     transitions = current.lease_transitions or 0
@@ -99,7 +99,7 @@ def held_spec(current: LeaseSpec, identity: str, times: LeaseTimes, now: datetim
 
 
 def released_spec(current: LeaseSpec, now: datetime) -> LeaseSpec:
-    """Build the record that gives the lease up, so that the next look of anyone takes it."""
+    """Build the spec that releases the lease, so that any candidate can take it at once."""
     moment = rfc3339_micro(now)
     return LeaseSpec(
         holder_identity="",

@@ -1,4 +1,4 @@
-"""The bodies of our writes: pure, so that what is sent can be read and tested without a server."""
+"""Builds the bodies of our writes, without I/O, so that they can be tested without a server."""
 
 from __future__ import annotations
 
@@ -28,23 +28,22 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What must still hold for a write to happen; None asks nothing."""
+    """Values that an object must still have for a write to happen; None means any."""
 
     uid: str | None = None
     resource_version: str | None = None
 
     def metadata(self) -> JsonObject:
-        """The metadata entries that carry it in a patch."""
+        """The metadata entries of the precondition in a patch."""
         pairs = {"uid": self.uid, "resourceVersion": self.resource_version}
         return {key: value for key, value in pairs.items() if value is not None}
 
 
 def binding(pod: PodRef, node: str, annotations: Mapping[str, str], resource_version: str = "") -> JsonObject:
-    """Build a Binding; the server merges its annotations into the pod in the step that sets the node.
+    """Build a Binding. The server merges its annotations into the pod in the same step that sets the node.
 
-    It is refused where the uid is not the pod's, or the version, if one is given, not its current one.
-    Source: ``BindingREST`` in pkg/registry/core/pod/storage, which takes both as preconditions from Kubernetes 1.23 on;
-    servers before it read neither.
+    The server refuses it if the pod has another uid, or another version than the one given. Source: ``BindingREST`` in
+    pkg/registry/core/pod/storage, which checks both preconditions from Kubernetes 1.23 on; older servers ignore them.
     """
     metadata: JsonObject = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if resource_version:
@@ -60,7 +59,7 @@ def binding(pod: PodRef, node: str, annotations: Mapping[str, str], resource_ver
 
 
 def eviction(pod: PodRef, version: str) -> JsonObject:
-    """Build an Eviction of exactly this pod; ``version`` is that of the group policy."""
+    """Build an Eviction of exactly this pod. ``version`` is the version of the API group policy."""
     return {
         "apiVersion": f"policy/{version}",
         "kind": "Eviction",
@@ -70,14 +69,14 @@ def eviction(pod: PodRef, version: str) -> JsonObject:
 
 
 def annotations_patch(annotations: Mapping[str, str | None], precondition: Precondition) -> Patch:
-    """Set annotations, or remove those whose value is None; all others stay."""
+    """Set annotations; a value of None removes one. All others stay."""
     return Patch(PatchKind.MERGE, {"metadata": {**precondition.metadata(), "annotations": dict(annotations)}})
 
 
 def capacity_patch(capacity: Mapping[str, int | None]) -> Patch:
-    """Set resources in a node's status.capacity, or remove those whose value is None.
+    """Set resources in a node's status.capacity; a value of None removes one.
 
-    A merge patch: unlike a JSON patch it needs neither the map nor the key to be there, so that it can be repeated.
+    It is a merge patch, because a JSON patch would fail if the map or a key does not exist, and could not be repeated.
     """
     amounts = {name: None if amount is None else str(amount) for name, amount in capacity.items()}
     return Patch(PatchKind.MERGE, {"status": {"capacity": amounts}})

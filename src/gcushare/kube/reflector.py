@@ -1,17 +1,17 @@
-"""Keep a watch handler's view of a collection true: list, watch, resume where a stream broke, list again where needed.
+"""Keeps a handler's view of a collection current: lists, watches, resumes a broken stream, lists again if needed.
 
-What a handler may rely on, whatever the connection does:
+Guarantees to the handler, whatever happens to the connection:
 
-- every object that exists is ``applied`` with its newest state, sooner or later; an object may be applied again
-  unchanged, so applying must replace what is known by the same uid and never add to it;
-- an object that went away is ``deleted``, or missing from the uids of a later ``retained``;
-- ``retained`` closes each list: whatever the handler holds besides those uids was gone at the list's version. Until it
-  comes, objects that went away while the watch was down are still held: room is reported as taken for a moment, never
-  as free;
-- of one object nothing older comes after something newer. A handler that knows objects from elsewhere as well (a
-  read, an answer to a write) has to compare ages itself: a list may be older than its end, by the time its pages took.
+- Every existing object is eventually ``applied`` with its newest state. An object may be applied again unchanged, so
+  the handler must replace the object with the same uid.
+- A deleted object is ``deleted``, or missing from the uids of a later ``retained``.
+- ``retained`` follows each list: all other objects of the handler were gone at the list's version. Until then, objects
+  that were deleted while the watch was down are still present, so room is reported as taken for a moment, never as
+  free.
+- An older state of an object never follows a newer one. A handler that also gets objects from other sources (a read,
+  the answer to a write) must compare versions itself: a list may be older than its last page.
 
-The reflector itself keeps no objects and, outside a list, no names: memory is the handler's choice, through ``decode``.
+The reflector stores no objects and, outside a list, no names. The handler decides what to keep, through ``decode``.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SLICE = 64
-"""Objects handled before other tasks get their turn: about a millisecond, below what a filter request may wait."""
+"""Objects handled before other tasks run: about a millisecond, which is less than a filter request may wait."""
 
 _FAILURES_BEFORE_RELIST = 8
-"""Failures in a row, and each time so many more, after which everything is listed: a restored etcd answers timeouts to
-a version from its future forever."""
+"""After every this many failures in a row, everything is listed: a restored etcd never serves a watch from a version
+that it does not have yet."""
 
 _MOMENT_S = 0.2
-"""How long a watch is given to reach a version by itself; where events are many it does."""
+"""How long ``catch_up`` waits for the watch to reach a version by itself, as it does if there are many events."""
 
 _ASKING_S = 3.0
-"""The time of a stream that is opened to learn where the collection stands: a server says that in a bookmark two
-seconds before it ends a stream. Source: k8s.io/apiserver, ``cacheWatcher.nextBookmarkTime``."""
+"""Duration of a stream that is opened to get the collection's version: a server sends a bookmark two seconds before it
+ends a stream. Source: k8s.io/apiserver, ``cacheWatcher.nextBookmarkTime``."""
 
 _MAX_PATIENCE_S = 2.0
-"""How long that bookmark may take before everything is listed."""
+"""How long ``catch_up`` waits for that bookmark before it lists everything."""
 
 _HEALTHY_S = 1.0
-"""A stream that lived this long, or carried anything, was healthy; others count as failures and are paced."""
+"""A stream that lasted this long or carried an event was healthy. Others count as failures and are retried slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,41 +67,41 @@ class ReflectorSettings:
     """How a reflector lists and watches."""
 
     from_cache: bool = False
-    """False reads each list through to the newest state, so that what another program wrote a moment ago is in it:
-    needed by whoever decides on the list. True lets the server answer from its cache, never older than what was seen:
-    for thousands of nodes that each list their own pods and are put right by the watch."""
+    """False lists the newest state, including the latest writes of other programs. Use it if decisions depend on the
+    list. True lets the server answer from its cache, but never older than the state seen before. Use it for thousands
+    of nodes that each list their own pods, and which the watch then updates."""
     page_size: int = 250
-    """Objects per page; a page is in memory as JSON and is decoded in one go."""
+    """Objects per page. A page is in memory as JSON and decoded at once."""
     watch_s: float = 300.0
-    """About how long the server should keep a stream; half of it is varied at random, so that streams end apart."""
+    """Duration of a stream, varied at random by a quarter, so that streams do not all end at the same time."""
     stall_s: float = 75.0
-    """Silence after which a stream counts as dead; servers send a bookmark about every minute."""
+    """Silence after which a stream counts as dead. Servers send a bookmark about every minute."""
     ask_above_s: float = 1.5
-    """To catch up, a collection whose list takes longer than this is not listed before a bookmark was asked for."""
+    """If the last list took longer than this, ``catch_up`` first requests a bookmark instead of a new list."""
     backoff: BackoffPolicy = field(default_factory=BackoffPolicy)
 
 
 @dataclass(slots=True)
 class ReflectorCounters:
-    """What happened since the start, for metrics."""
+    """Counters since the start, for metrics."""
 
     lists: int = 0
-    """Lists that came to their end."""
+    """Completed lists."""
     watches: int = 0
-    """Streams opened; all after the first are resumes, or follow a list."""
+    """Streams opened. Each after the first is a resume, or follows a list."""
     gone: int = 0
-    """Versions that the server no longer had, each followed by a list."""
+    """Versions that the server no longer had; each is followed by a list."""
     failures: int = 0
-    """Lists and streams that broke."""
+    """Lists and streams that failed."""
     events: int = 0
     bookmarks: int = 0
     undecodable: int = 0
-    """Objects that ``decode`` refused; the handler keeps what it knew of them."""
+    """Objects that ``decode`` refused. The handler keeps their previous state."""
 
 
 @dataclass(slots=True, eq=False)
 class _Goal:
-    """What someone waits for the handler to know: a version, or a list begun after ``lists_begun`` others."""
+    """What a ``catch_up`` waits for: a version, or a list that began after ``lists_begun`` others."""
 
     version: str
     lists_begun: int
@@ -109,10 +109,10 @@ class _Goal:
 
 
 class Reflector(Generic[T]):
-    """Follows one collection for one handler; ``run`` it in a task of its own.
+    """Follows one collection for one handler. ``run`` it in its own task.
 
-    ``decode`` turns an object's JSON into what the handler keeps; it raises ``GcushareError`` for one that it
-    cannot read, which is then left out, logged and counted.
+    ``decode`` converts an object's JSON to what the handler stores. If it raises ``GcushareError``, the object is left
+    out, logged and counted.
     """
 
     def __init__(
@@ -146,21 +146,24 @@ class Reflector(Generic[T]):
         self._turn: asyncio.Timeout | None = None
         self._asks = False
         self.synced = asyncio.Event()
-        """Set when the first list came to its end; stays set."""
+        """Set after the first complete list; stays set."""
         self.counters = ReflectorCounters()
 
     @property
     def age_s(self) -> float | None:
-        """Seconds since the server last proved that the view is current; None before the first proof."""
+        """Seconds since the last answer of the server that confirmed the view; None before the first one."""
         return None if self._alive_at is None else self._clock.monotonic() - self._alive_at
 
     @property
     def version(self) -> str:
-        """The version seen last; empty before the first list."""
+        """The last seen version; empty before the first list."""
         return self._version
 
     async def run(self) -> None:
-        """Follow until cancelled. Failures of the server are logged, counted and paced; only a handler's escape."""
+        """Follow the collection until cancelled. Errors of the server are logged, counted and retried after a wait.
+
+        Exceptions of the handler are raised.
+        """
         while True:
             try:
                 async with asyncio.timeout(None) as self._turn:
@@ -172,16 +175,16 @@ class Reflector(Generic[T]):
                 logger.info("%s %s", phrase, fields(resource=self._resource.plural, version=self._version))
 
     async def catch_up(self) -> None:
-        """Return once the handler knows whatever stood on the server when this was called; ``run`` must be running.
+        """Return once the handler has the state that the server had at the time of this call. ``run`` must be running.
 
-        The server is asked for its version, which costs it next to nothing. Versions count the writes of the whole
-        cluster, so a watch of a quiet collection may not see that one before the next bookmark, a minute away, and a
-        half-open stream never. Where listing takes long, a new stream is opened that has its bookmark after a second,
-        and brings what the old one missed. Where that does not come either, everything is listed again, at once,
-        whatever the reflector was waiting for.
+        It requests the server's version, which is cheap. Versions count the writes of the whole cluster, so a watch of
+        a quiet collection may not reach that version before the next bookmark, up to a minute later, and a half-open
+        stream never does. If a list takes long, it opens a new stream, which has a bookmark after a second and the
+        events that the old stream missed. If the bookmark does not arrive, it lists everything at once, even if the
+        reflector is waiting before a retry.
 
         Raises:
-            GcushareError: the server does not tell its version.
+            GcushareError: the request for the server's version failed.
         """
         lists_begun = self._lists_begun
         version = await self._client.newest_version(self._resource, self._selector)
@@ -211,7 +214,7 @@ class Reflector(Generic[T]):
         return True
 
     def _end_turn(self) -> None:
-        """Have the reflector leave whatever it is at, and begin a new turn; nothing where another just had it so."""
+        """Interrupt the reflector, so that it begins a new turn at once. Does nothing if it was just interrupted."""
         if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
@@ -239,13 +242,13 @@ class Reflector(Generic[T]):
         if isinstance(error, GoneError):
             self.counters.gone += 1
             if self._must_list:
-                # The pages took longer than the server keeps a version: ask for all at once.
+                # The pages took longer than the server keeps a version: request everything at once.
                 self._page_size = None
             else:
                 self._version = ""
         failures = self._backoff.failures
         if self._must_list and failures >= _FAILURES_BEFORE_RELIST:
-            # Not even a list reaches the version any more: whatever stands there now is the truth.
+            # Not even a list reaches the version any more, so accept the server's present state.
             self._version = ""
         if not isinstance(error, RetryableError) or (failures and failures % _FAILURES_BEFORE_RELIST == 0):
             self._must_list = True
@@ -256,7 +259,7 @@ class Reflector(Generic[T]):
         uids: set[str] = set()
         version = ""
         oldest_accepted = self._oldest_accepted()
-        # With a page size a server takes any version but "0" for the exact one, and reads it past its cache.
+        # With a page size, a server interprets any version but "0" as the exact one and bypasses its cache.
         page_size = self._page_size if oldest_accepted in (None, "0") else None
         pages = self._client.pages(self._resource, self._selector, page_size=page_size, not_older_than=oldest_accepted)
         async with aclosing(pages):
@@ -276,13 +279,13 @@ class Reflector(Generic[T]):
         logger.info("listed %s", fields(resource=self._resource.plural, objects=len(uids), version=version))
 
     def _oldest_accepted(self) -> str | None:
-        """The version that a list must reach, None for the newest; the handler's view never goes back in time."""
+        """The version that a list must reach, so that the handler's view never goes back in time. None: the newest."""
         if not self._settings.from_cache or self._page_size is None or self._goals:
-            return None  # Who catches up wants the newest, which a cache that lags does not have.
+            return None  # ``catch_up`` needs the newest state, which a lagging cache does not have.
         return (self._version or None) if self.synced.is_set() else "0"
 
     async def _follow(self) -> bool:
-        """Watch from the version seen last until the server ends the stream; returns whether it was a healthy one."""
+        """Watch from the last seen version until the server ends the stream; returns whether the stream was healthy."""
         settings = self._settings
         handled = 0
         timeout_s = _ASKING_S if self._asks else settings.watch_s * self._rng.uniform(0.75, 1.25)
@@ -300,8 +303,8 @@ class Reflector(Generic[T]):
             async for event in events:
                 self._prove_alive()
                 self._handle(event)
-                # Nothing but a stream ends a row of failures: a list may work for ever where no watch does. Nor does
-                # a stream that broke without a word, however long it was silent before.
+                # Only an event of a stream ends a series of failures: lists may work although no watch does. A stream
+                # that breaks without an event does not end it, even after a long silence.
                 self._backoff.reset()
                 handled += 1
                 if handled % _SLICE == 0:
@@ -329,7 +332,7 @@ class Reflector(Generic[T]):
             self._check_goals()
 
     def _check_goals(self, *, newest_list: int = 0) -> None:
-        """Wake who waits for a version that is reached; ``newest_list`` numbers a list of the newest state."""
+        """Wake the callers of ``catch_up`` with a reached goal. ``newest_list`` numbers a list of the newest state."""
         for goal in self._goals:
             if newest_list > goal.lists_begun or is_at_least(self._version, goal.version):
                 goal.reached.set()
@@ -343,7 +346,7 @@ class Reflector(Generic[T]):
     def _delete(self, raw: msgspec.Raw, meta: ObjectMeta) -> None:
         obj = self._decoded(raw, meta)
         if obj is None:
-            # Left out, it would be held forever; a list's end tells the handler without it.
+            # If it were left out, the handler would keep it forever. A new list removes it.
             raise RemoteContractError(f"the last state of {self._resource.plural} {meta.name!r} cannot be read")
         self._handler.deleted(obj)
 

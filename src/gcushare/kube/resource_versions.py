@@ -1,13 +1,13 @@
-"""Which of two resourceVersions of one collection is the newer, where that can be known."""
+"""Compares resourceVersions of one collection."""
 
 from __future__ import annotations
 
 
 def is_at_least(seen: str, wanted: str) -> bool:
-    """Whether what was read at version ``seen`` holds everything up to ``wanted``; False where that cannot be known.
+    """Whether a state at version ``seen`` includes everything up to ``wanted``; False if that is unknown.
 
-    Source: versions are opaque by the API's conventions, decimal numbers in every etcd-backed server, and documented to
-    be comparable within a resource from Kubernetes 1.35 on. Others count as reached only when they are equal.
+    Source: the API's conventions make versions opaque, but all etcd-backed servers use decimal numbers, and Kubernetes
+    documents them as comparable within a resource from 1.35 on. Other versions are only compared for equality.
     """
     if not (_is_number(seen) and _is_number(wanted)):
         return bool(seen) and seen == wanted

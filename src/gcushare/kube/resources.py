@@ -22,7 +22,7 @@ _MAX_SEGMENT_CHARS = 253
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """One kind of object: ``prefix`` is ``api/v1`` or ``apis/<group>/<version>``, ``type`` what its JSON decodes to."""
+    """One kind of object. ``prefix`` is ``api/v1`` or ``apis/<group>/<version>``; its JSON is decoded to ``type``."""
 
     prefix: str
     plural: str
@@ -30,11 +30,11 @@ class Resource(Generic[T]):
     namespaced: bool = True
 
     def path(self, name: str | None = None, *, namespace: str | None = None, subresource: str | None = None) -> str:
-        """Build the path of an object, of its subresource, or of the collection when ``name`` is None.
+        """Build the path of an object or its subresource, or of the collection if ``name`` is None.
 
         Raises:
-            RemoteContractError: a name that would address something else (names come from requests and annotations).
-            ValueError: a name without the namespace that it needs.
+            RemoteContractError: the name would address another object (names come from requests and annotations).
+            ValueError: the namespace is missing.
         """
         if name is not None and self.namespaced and namespace is None:
             raise ValueError(f"{self.plural} {name!r} needs a namespace")
@@ -56,7 +56,7 @@ LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)
 RESOURCE_SLICES = Resource("apis/resource.k8s.io/v1", "resourceslices", ResourceSlice, namespaced=False)
 RESOURCE_CLAIMS = Resource("apis/resource.k8s.io/v1", "resourceclaims", ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtemplates", ResourceClaimTemplate)
-# Without a type of their own: read and written as plain JSON objects.
+# Resources without a type: read and written as plain JSON objects.
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
 CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)
 DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
@@ -64,7 +64,7 @@ DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which objects of a collection; empty text selects all. The server evaluates both."""
+    """Selects objects of a collection on the server; empty text selects all."""
 
     namespace: str | None = None
     fields: str = ""
@@ -86,9 +86,9 @@ def with_query(path: str, query: dict[str, str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _segment(what: str, text: str) -> str:
-    # "..", "/" or an empty name would address another object, perhaps of another kind.
+    # "..", "/" or an empty name would address another object, possibly of another kind.
     if not text or len(text) > _MAX_SEGMENT_CHARS or text in {".", ".."} or "/" in text or "%" in text:
         raise RemoteContractError(
-            f"{text[:80]!r} is no name of {what}: expected 1 to {_MAX_SEGMENT_CHARS} characters without '/' and '%'"
+            f"{text[:80]!r} is not a name of {what}: expected 1 to {_MAX_SEGMENT_CHARS} characters without '/' and '%'"
         )
     return quote(text, safe="")

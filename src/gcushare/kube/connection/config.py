@@ -1,4 +1,4 @@
-"""Where the API server is and how to speak to it: one frozen value, found once at start."""
+"""Finds the API server and the credentials for it at start."""
 
 from __future__ import annotations
 
@@ -22,29 +22,27 @@ from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubec
 from gcushare.kube.connection.tls import client_context, load_client_certificate
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-
-
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Deadlines, and bounds of what is opened and read."""
+    """Timeouts and limits of the client."""
 
     request_s: float = 10.0
-    """Whole time of one request, without finding credentials; a healthy server answers in milliseconds."""
+    """Timeout of one request, without getting credentials. A healthy server answers in milliseconds."""
     list_page_s: float = 60.0
-    """Whole time of one page of a list: megabytes, and the server may be reading them from etcd."""
+    """Timeout of one page of a list: it has megabytes, and the server may read them from etcd."""
     connect_s: float = 5.0
     connections: int = 64
-    """Connections at once; each watch keeps one. The rest bounds what a burst of binds opens."""
+    """Simultaneous connections. Each watch uses one; the rest limits a burst of binds."""
     answer_bytes: int = MAX_ANSWER_BYTES
-    """Largest answer read: a list of 50,000 pods that an old server could not page is about half of it."""
+    """Largest accepted answer. A list of 50,000 pods from an old server without paging has about half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeConfig:
-    """An API server, who we are to it, and where that was found (``source``, for messages)."""
+    """An API server, our credentials, and where they were found (``source``, for messages)."""
 
     server: str
     source: str
@@ -52,21 +50,21 @@ class KubeConfig:
     ssl: ssl.SSLContext | None = None
     namespace: str = "default"
     tls_server_name: str | None = None
-    """Name to expect in the server's certificate; None expects the host of ``server``."""
+    """The name to expect in the server's certificate; None means the host of ``server``."""
     proxy: str | None = field(default=None, repr=False)
-    """HTTP proxy; out of the repr, it may carry a password."""
+    """HTTP proxy. Not in the repr, because it may contain a password."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Sent with every request: whom to act as."""
+    """Additional headers of every request, for impersonation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSources:
-    """Where to look: a file, then the surroundings, which tests replace."""
+    """Where to find the configuration: flags, and the environment, which tests replace."""
 
     kubeconfig: Path | None = None
     context: str | None = None
     overrides: Overrides = NO_OVERRIDES
-    """What kubectl's other flags say instead of the kubeconfig."""
+    """Flags that replace parts of the kubeconfig."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     home: Path = field(default_factory=Path.home)
     service_account_dir: Path = SERVICE_ACCOUNT_DIR
@@ -76,12 +74,12 @@ class ConfigSources:
 def find_api_server(
     kubeconfig: str | None, context: str | None = None, environ: Mapping[str, str] | None = None
 ) -> KubeConfig:
-    """Find the API server as every program's ``--kubeconfig`` and ``--kube-context`` say; see `load_config`.
+    """Find the API server for a program's ``--kubeconfig`` and ``--kube-context``; see `load_config`.
 
     Args:
-        kubeconfig: as $KUBECONFIG, it may name several files to be merged; None or empty looks elsewhere.
-        context: which of the kubeconfig's contexts; None takes its current one.
-        environ: the process's own where None.
+        kubeconfig: one or more files to merge, as in $KUBECONFIG; None or empty means the other sources.
+        context: a context of the kubeconfig; None means its current one.
+        environ: None means the process's own environment.
 
     Raises:
         ConfigError: nothing was found, or what was found cannot be used.
@@ -92,10 +90,10 @@ def find_api_server(
 
 
 def load_config(sources: ConfigSources) -> KubeConfig:
-    """Find the API server: ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config.
+    """Find the API server: ``kubeconfig``, $KUBECONFIG, the pod's service account, ~/.kube/config, in this order.
 
-    The service account comes before the home directory, so that a file left in an image's or a node's home never sends
-    a program in a pod to another cluster. ``context`` asks for a kubeconfig and so passes the service account over.
+    The service account comes before the home directory, so that a file in an image's or a node's home never directs a
+    program in a pod to another cluster. With a ``context`` the service account is skipped.
 
     Raises:
         ConfigError: nothing was found, or what was found cannot be used.
@@ -183,7 +181,7 @@ def _authority(resolved: Resolved) -> bytes | None:
 
 
 def _cluster_info(resolved: Resolved) -> dict[str, str | bool]:
-    """What a credential program learns of the cluster: as from kubectl, a file's contents in place of its path."""
+    """The cluster's data for a credential program. As in kubectl, a file is replaced by its contents."""
     info = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
     authority = _authority(resolved) if info.pop("certificate-authority", None) else None
     if authority is not None:
@@ -192,10 +190,10 @@ def _cluster_info(resolved: Resolved) -> dict[str, str | bool]:
 
 
 def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
-    """Choose as kubectl does: a token file before a token, either before a password, a program.
+    """Choose credentials as kubectl does: a token file, else a token, else a password, else a program.
 
     Raises:
-        ConfigError: the token cannot be used, or only an ``auth-provider`` is named, which kubectl refuses since 1.26.
+        ConfigError: the token is malformed, or there is only an ``auth-provider``, which kubectl refuses since 1.26.
     """
     placed: Placed[User] = resolved.user
     user = placed.value
@@ -221,7 +219,7 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
 
 def _header_text(text: str, where: str) -> str:
     if any(not 32 <= ord(char) < 127 for char in text):
-        raise ConfigError(f"the token of {where} holds characters that no token has (a line break?)")
+        raise ConfigError(f"the token of {where} contains invalid characters (a line break?)")
     return text
 
 
@@ -230,7 +228,7 @@ def _data_or_file(data: str | None, file: str | None, base: Path, where: str) ->
         try:
             return base64.b64decode(data, validate=True)
         except binascii.Error as error:
-            raise ConfigError(f"{where}: certificate or key data is no base64: {error}") from error
+            raise ConfigError(f"{where}: certificate or key data is not base64: {error}") from error
     return _read_file(base.parent / file, where) if file else None
 
 
@@ -242,18 +240,18 @@ def _read_file(path: Path, where: str) -> bytes:
 
 
 def _require_address(server: str, where: str) -> str:
-    """Check an address and drop a trailing slash.
+    """Check an address and remove a trailing slash.
 
     Raises:
-        ConfigError: it is no address of an API server; a password inside is not repeated.
+        ConfigError: it is not an address of an API server. A password in it is not quoted.
     """
     try:
         parts = urlsplit(server)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        raise ConfigError(f"{where}: {server!r} is no address: expected 'https://host:port'") from None
+        raise ConfigError(f"{where}: {server!r} is not an address: expected 'https://host:port'") from None
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{where}: an address with a user name inside is not accepted: expected 'https://host:port'")
     if not usable or parts.query or parts.fragment:
-        raise ConfigError(f"{where}: {server!r} is no address of an API server: expected 'https://host:port'")
+        raise ConfigError(f"{where}: {server!r} is not an address of an API server: expected 'https://host:port'")
     return server.rstrip("/")

@@ -1,4 +1,4 @@
-"""Who we are to the API server: the Authorization header of each request, kept fresh."""
+"""Credentials for the API server: the current Authorization header for each request."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from gcushare.core.errors import ConfigError
 
 
 class Credentials(Protocol):
-    """Where the Authorization header comes from."""
+    """A source of the Authorization header."""
 
     @property
     def generation(self) -> int:
-        """Counts the client certificates that new connections have shown: those made before it grew show an old one."""
+        """Counts client certificates. Connections made before it increased present an old certificate."""
         ...
 
     async def header(self) -> str | None:
-        """Return the header for the next request, None to send none.
+        """Return the header for the next request; None to send none.
 
         Raises:
-            ConfigError: it cannot be had; says from where and what to do.
+            ConfigError: the credentials are unavailable; the message says where they come from and what to do.
         """
         ...
 
     def reject(self, header: str | None) -> None:
-        """Learn that the server answered 401 to ``header``; the next ``header()`` reads its source again."""
+        """Handle a 401 to ``header``: the next ``header()`` reads its source again."""
         ...
 
 
 class FixedHeader:
-    """A header that never changes: a token or a password written in a kubeconfig.
+    """A constant header: a token or a password from a kubeconfig.
 
-    None sends none: plain HTTP in tests, or a client certificate that says it all.
+    None sends no header: for plain HTTP in tests, or with a client certificate.
     """
 
     generation = 0
@@ -41,18 +41,18 @@ class FixedHeader:
         self._header = header
 
     async def header(self) -> str | None:
-        """Send it."""
+        """Return the header."""
         return self._header
 
     def reject(self, header: str | None) -> None:
-        """Nothing can be read again."""
+        """Do nothing, because there is no source to read again."""
 
 
 class TokenFile:
-    """A bearer token in a file that someone rotates: a service account's, or a kubeconfig's ``tokenFile``.
+    """A bearer token in a file that is rotated: a service account's token, or a kubeconfig's ``tokenFile``.
 
-    The kubelet replaces a service account's token by moving a symbolic link after 80 % of its life (an hour by
-    default), so the file is looked at before each request: one stat on tmpfs, a few microseconds.
+    The kubelet replaces a service account's token by moving a symbolic link after 80 % of its lifetime (an hour by
+    default). So the file is checked before each request, which takes one stat on tmpfs, a few microseconds.
     """
 
     generation = 0
@@ -63,7 +63,7 @@ class TokenFile:
         self._header = ""
 
     async def header(self) -> str | None:
-        """Read the token again when its file changed."""
+        """Return the header. Reads the token again if its file has changed."""
         try:
             stat = self._path.stat()
             stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
@@ -75,12 +75,12 @@ class TokenFile:
         return self._header
 
     def reject(self, header: str | None) -> None:
-        """Read the file again next time, changed or not."""
+        """Read the file again next time, even if it has not changed."""
         self._stamp = None
 
 
 def _read_token(path: Path) -> str:
     token = path.read_text(encoding="utf-8", errors="replace").strip()
     if not token or any(not 32 < ord(char) < 127 for char in token):
-        raise ConfigError(f"the token file {str(path)!r} holds no token: expected one line of visible ASCII characters")
+        raise ConfigError(f"the token file {str(path)!r} has no token: expected one line of visible ASCII characters")
     return token

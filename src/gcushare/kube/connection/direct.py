@@ -1,8 +1,8 @@
-"""POSTs that one program makes all day, over kept connections of their own, without a general HTTP client around them.
+"""Sends POSTs on the hot path over its own persistent connections, without a general HTTP client.
 
-A bound pod costs the scheduler extender one such request; building aiohttp's request, response and stream for it took
-as long as everything else that a bind does. What comes back is read in the two forms of HTTP/1.1 that servers use for
-a document: with a length, or in chunks. Deadlines, bounds and errors are those of ``transport``.
+The scheduler extender sends one such request per bound pod. aiohttp's request, response and stream objects would take
+as long as the rest of a bind. Answers are read in the two forms of HTTP/1.1: with a length, or in chunks. Timeouts,
+limits and errors are the same as in ``transport``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from gcushare.core.errors import ConfigError
 from gcushare.kube.errors import HttpFailure, NotConnectedError, describe
 
 _IDLE_S = 15.0
-"""Silence after which a connection is not used again: the server might be closing it in this moment."""
+"""A connection that was idle this long is not used again, because the server may be closing it."""
 _LONGEST_HEAD = 64 * 1024
 _LONGEST_BODY = 64 * 1024
-"""A bind is answered with a Status; more than this of a proxy's page is of no use."""
+"""The answer to a bind is a Status. More than this of a proxy's page is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the requests go, and the header lines that all of them carry."""
+    """The server of the requests, and the headers of all of them."""
 
     server: str
     ssl: ssl.SSLContext | None
@@ -59,12 +59,12 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         if self._waiter is None or self._waiter.done():
-            self.transport.abort()  # No one asked: what it says cannot be known from the next answer.
+            self.transport.abort()  # Data without a request could not be told from the next answer.
             return
         try:
             answer = _read_answer(self._received)
         except ValueError as error:
-            self._fail(aiohttp.ClientPayloadError(f"the answer is no HTTP: {error}"))
+            self._fail(aiohttp.ClientPayloadError(f"the answer is not HTTP: {error}"))
             return
         if answer is not None:
             self._received = b""
@@ -76,7 +76,7 @@ class _Connection(asyncio.Protocol):
         self._fail(exc or aiohttp.ServerDisconnectedError())
 
     async def ask(self, request: bytes) -> _Answer:
-        """Send a request and wait for its answer; a connection left in the middle of one is cut."""
+        """Send a request and wait for its answer. If that fails or is cancelled, the connection is closed."""
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             if self.transport.is_closing():
@@ -115,14 +115,14 @@ class DirectPosts:
     async def post(
         self, path: str, body: bytes, headers: dict[str, str], timeout_s: float
     ) -> tuple[int, HttpFailure | None]:
-        """Send a request; returns the code, and what a refusal said.
+        """Send a request; returns the status code and, if it is not a success, the failure.
 
         Raises:
-            NotConnectedError: no connection was made or became free in time, nothing was sent.
-            aiohttp.ClientError, OSError, TimeoutError: no answer; it may have taken effect.
+            NotConnectedError: no connection was established or became free in time; nothing was sent.
+            aiohttp.ClientError, OSError, TimeoutError: no answer; the request may have taken effect.
         """
         more = "".join(_header(name, value) for name, value in headers.items())
-        # A server behind a proxy may live under a path of its own.
+        # A server behind a proxy may have a path prefix.
         first = f"POST {self._url.raw_path.rstrip('/')}{path} HTTP/1.1\r\n"
         head = f"{first}{self._head}{more}Content-Length: {len(body)}\r\n\r\n"
         has_place = is_sent = False
@@ -136,7 +136,7 @@ class DirectPosts:
             if is_sent:
                 raise
             none_free = f"none of {self.connections} connections became free"
-            reason = "the server did not take a connection" if has_place else none_free
+            reason = "the server did not accept a connection" if has_place else none_free
             raise NotConnectedError(f"{self.target.server}: {reason} in {timeout_s:g}s") from error
         if answer.is_last:
             connection.transport.close()
@@ -148,7 +148,7 @@ class DirectPosts:
         return answer.code, HttpFailure(answer.code, answer.body, answer.headers.get("retry-after"))
 
     async def close(self) -> None:
-        """Cut every connection; repeatable."""
+        """Close all connections. Repeatable."""
         for connection in tuple(self._open):
             connection.transport.abort()
         self._open.clear()
@@ -187,15 +187,15 @@ def _host(url: URL) -> tuple[str, str]:
 
 def _header(name: str, value: str) -> str:
     if not (name.isprintable() and value.isprintable()):
-        raise ConfigError(f"header {name!r} holds a line break or another character that no header may have")
+        raise ConfigError(f"header {name!r} contains a line break or another invalid character")
     return f"{name}: {value}\r\n"
 
 
 def _read_answer(data: bytes) -> _Answer | None:
-    """Read an answer; None while it is not whole.
+    """Read an answer; None while it is incomplete.
 
     Raises:
-        ValueError: it is no answer of HTTP/1.1.
+        ValueError: it is not an HTTP/1.1 answer.
     """
     start = 0
     while True:
@@ -210,7 +210,7 @@ def _read_answer(data: bytes) -> _Answer | None:
         if version not in ("HTTP/1.1", "HTTP/1.0") or not code.isdigit():
             raise ValueError(f"it begins with {first[:80]!r}")
         start = end + 4
-        if not code.startswith("1"):  # Those are interim answers, which say nothing.
+        if not code.startswith("1"):  # Interim answers are skipped.
             break
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
@@ -223,7 +223,7 @@ def _read_answer(data: bytes) -> _Answer | None:
 
 
 def _read_body(data: bytes, length: str | None, headers: dict[str, str]) -> tuple[bytes, bytes] | None:
-    """Read a body that is whole, or the start of one too long, and what follows it; None while more has to come."""
+    """Read a complete body, or the start of a too long one, and the data after it; None while it is incomplete."""
     if len(data) > _LONGEST_BODY:
         return data[:_LONGEST_BODY], data[_LONGEST_BODY:]
     if length is None and "chunked" in headers.get("transfer-encoding", "").lower():

@@ -1,4 +1,4 @@
-"""Credentials from a program named in the kubeconfig (``users[].user.exec``), as every cloud's login works today.
+"""Credentials from a program in the kubeconfig (``users[].user.exec``), the login method of most clouds.
 
 Source: client.authentication.k8s.io v1 and v1beta1, kind ExecCredential.
 """
@@ -25,10 +25,10 @@ from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 PLUGIN_TIMEOUT_S = 120.0
-"""Longest wait for the program; one that opens a browser needs a person's minute or two."""
+"""Longest wait for the program. One that opens a browser waits for a person."""
 
 _EARLY = timedelta(seconds=60)
-"""A credential is asked for again this long before it expires, so that none expires on its way."""
+"""Credentials are renewed this long before they expire, so that none expires during a request."""
 
 _MAX_STDERR_CHARS = 400
 
@@ -41,7 +41,7 @@ class EnvEntry(msgspec.Struct, frozen=True):
 
 
 class ExecSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The program and how to call it."""
+    """The program and its arguments."""
 
     command: str
     api_version: str
@@ -69,7 +69,7 @@ CREDENTIAL = BoundedJsonDecoder(_Credential, "an ExecCredential", limit_bytes=10
 
 @dataclass(frozen=True, slots=True)
 class ExecPlace:
-    """Where the program is called for: its kubeconfig (relative commands start there) and the cluster it is to open."""
+    """The context of the program: its kubeconfig (relative commands start there) and its cluster."""
 
     where: str
     directory: Path
@@ -78,10 +78,10 @@ class ExecPlace:
 
 
 class ExecCredentials:
-    """Runs the program when there is no credential, it is about to expire, or the server refused it.
+    """Runs the program if there is no credential, if it is about to expire, or if the server refused it.
 
-    A client certificate that it answers with goes into the TLS context and counts from the next connection, which
-    ``generation`` tells.
+    A client certificate from the program is loaded into the TLS context and used by new connections; see
+    ``generation``.
     """
 
     def __init__(self, spec: ExecSpec, place: ExecPlace, clock: Clock) -> None:
@@ -98,14 +98,14 @@ class ExecCredentials:
         self._running = asyncio.Lock()
 
     async def header(self) -> str | None:
-        """Return the current credential's header, running the program first when needed; callers share one run."""
+        """Return the current credential's header. Runs the program first if needed; callers share one run."""
         async with self._running:
             if self._answer is None or self._is_expiring(self._answer):
                 self._answer = await self._ask()
             return self._header(self._answer)
 
     def reject(self, header: str | None) -> None:
-        """Run the program again next time, unless it did already since ``header`` was sent."""
+        """Run the program again next time, unless it has run since ``header`` was sent."""
         if self._answer is not None and self._header(self._answer) == header:
             self._answer = None
 
@@ -121,7 +121,7 @@ class ExecCredentials:
         if answer.client_certificate_data and answer.client_key_data:
             if self._place.tls is None:
                 raise ConfigError(
-                    f"{self._words} answered with a client certificate, but the server's address is no https"
+                    f"{self._words} answered with a client certificate, but the server's address is not https"
                 )
             certificate = (answer.client_certificate_data, answer.client_key_data)
             if certificate != self._certificate:
@@ -140,7 +140,7 @@ class ExecCredentials:
         try:
             credential = CREDENTIAL.read(output)
         except RemoteContractError as error:
-            # The error names a place and a type, never the token.
+            # The error has a position and a type, never the token.
             raise ConfigError(f"{self._words} printed no ExecCredential: {error}") from error
         if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
             raise ConfigError(
@@ -178,7 +178,7 @@ class ExecCredentials:
                 await process.wait()
 
     def _command(self) -> str:
-        # As kubectl: a bare name is looked up in PATH, a path with a slash is relative to its kubeconfig.
+        # As in kubectl, a plain name is searched in PATH; a path with a slash is relative to its kubeconfig.
         command = self._spec.command
         return str(self._place.directory / command) if "/" in command else command
 

@@ -1,11 +1,11 @@
-"""Kubeconfig files: read, merged as kubectl merges them, and resolved to one context's cluster and user.
+"""Reads kubeconfig files, merges them as kubectl does, and resolves a context to its cluster and user.
 
-The rules: the first file that defines a name (or the current context) wins; relative paths start at the file that holds
-them; data beside a file of the same meaning wins; files of a list that do not exist are skipped. Nothing here opens a
-connection, and messages name places and never values of a user.
+The rules: the first file that defines a name (or the current context) wins. Relative paths start at the file that
+contains them. Data takes precedence over a path. Missing files of a list are skipped. Nothing here opens a connection,
+and messages contain no values of a user.
 
-Not kubernetes_asyncio's loader: its import takes ten times as long as this module's (1.3 s against 0.15 s on a busy
-machine, for the generated client comes with it), which every command would pay.
+We do not use kubernetes_asyncio's loader: it imports the generated client, which takes ten times as long as this module
+(1.3 s instead of 0.15 s on a busy machine), for every command.
 
 Source: kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig.
 """
@@ -26,7 +26,7 @@ from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, load_as
 
 
 class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
-    """Where an API server is and how to trust it."""
+    """The address of an API server and how to verify it."""
 
     server: str = ""
     certificate_authority: str | None = None
@@ -37,7 +37,7 @@ class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class User(msgspec.Struct, frozen=True, rename="kebab"):
-    """How to say who we are."""
+    """A user's credentials."""
 
     token: str | None = None
     token_file: str | None = msgspec.field(default=None, name="tokenFile")
@@ -52,7 +52,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Context(msgspec.Struct, frozen=True, rename="kebab"):
-    """A cluster and a user under one name."""
+    """A named pair of cluster and user."""
 
     cluster: str = ""
     user: str | None = None
@@ -86,7 +86,7 @@ E = TypeVar("E", Cluster, User, Context)
 
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[E]):
-    """An entry and the file that it came from."""
+    """An entry and its file."""
 
     value: E
     file: Path
@@ -94,7 +94,7 @@ class Placed(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Every file of one list, merged."""
+    """The merged files of one list."""
 
     files: tuple[Path, ...]
     current_context: str
@@ -110,7 +110,7 @@ class Kubeconfig:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """One context's parts; ``where`` names file and context in messages."""
+    """The parts of one context. ``where`` names the file and the context in messages."""
 
     where: str
     cluster: Placed[Cluster]
@@ -123,7 +123,7 @@ def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
     """Read and merge the files of a list.
 
     Raises:
-        ConfigError: none of them exists, or one cannot be read or is no kubeconfig.
+        ConfigError: none of them exists, or one cannot be read or is not a kubeconfig.
     """
     documents = [(path, _read_document(path)) for path in paths if path.exists()]
     if not documents:
@@ -138,10 +138,10 @@ def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
 
 
 def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
-    """Find a context's cluster and user; None takes the current context.
+    """Find a context's cluster and user; None means the current context.
 
     Raises:
-        ConfigError: the context, or what it refers to, is not there; lists what is.
+        ConfigError: the context, or what it refers to, does not exist; the message lists the existing names.
     """
     name = context or config.current_context
     if not name:
@@ -151,7 +151,7 @@ def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
     cluster = _find("cluster", chosen.cluster, config.clusters, config)
     if not cluster.value.server:
         raise ConfigError(f"cluster {chosen.cluster!r} in {cluster.file} names no server")
-    # kubectl too takes a context without a user, or whose user is nowhere defined, as anonymous.
+    # As in kubectl, a context without a user, or with an undefined user, is anonymous.
     user = config.users.get(chosen.user or "", Placed(User(), entry.file))
     where = f"{entry.file} (context {name!r})"
     return Resolved(where, cluster, user, chosen.namespace or "default", chosen.user or "")
@@ -172,7 +172,7 @@ def _find(kind: str, name: str, entries: dict[str, Placed[E]], config: Kubeconfi
 
 
 def known_names(entries: Iterable[str]) -> str:
-    """List what there is, for messages."""
+    """List the names, for messages."""
     return ", ".join(repr(name) for name in sorted(entries)) or "none"
 
 
@@ -192,7 +192,7 @@ def parse_kubeconfig(text: str, what: str) -> _Document:
     """Read one file's text.
 
     Raises:
-        ConfigError: it is no kubeconfig; its text is not quoted, which may be a token.
+        ConfigError: it is not a kubeconfig. The text is not quoted, because it may be a token.
     """
     try:
         return load_as(_Document, text, what)

@@ -1,4 +1,4 @@
-"""What a command line says instead of a kubeconfig, in the words of kubectl's own flags."""
+"""Flags that replace parts of a kubeconfig, with the names of kubectl's own flags."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gcushare.core.errors import ConfigError
 from gcushare.kube.connection.kubeconfig import Cluster, Context, Kubeconfig, Placed, User, known_names
 
 _BY_FLAGS = "flags"
-"""The context's name in messages where the flags alone say where the server is."""
+"""The context's name in messages if only flags name the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Parts of a kubeconfig that flags replace; None leaves the file's. Files are relative to the working directory."""
+    """Parts of a kubeconfig that flags replace; None keeps the file's. Paths are relative to the working directory."""
 
     cluster: str | None = None
     user: str | None = None
@@ -33,7 +33,7 @@ class Overrides:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The headers by which the API server lets someone act as someone else."""
+        """The impersonation headers."""
         if self.impersonate is None:
             return ()
         return (
@@ -46,23 +46,23 @@ NO_OVERRIDES = Overrides()
 
 
 def no_kubeconfig(folder: Path) -> Kubeconfig:
-    """The kubeconfig of someone who has none: flags may still name a server."""
+    """An empty kubeconfig, for flags that name a server."""
     return Kubeconfig(files=(folder / "(no kubeconfig)",), current_context="", clusters={}, users={}, contexts={})
 
 
 def override(config: Kubeconfig, context: str | None, wanted: Overrides) -> Kubeconfig:
-    """Put the overrides into the context that is chosen.
+    """Apply the overrides to the chosen context.
 
     Raises:
-        ConfigError: groups are named without whom to act as.
+        ConfigError: impersonated groups are given without a user.
     """
     if wanted.impersonate_groups and wanted.impersonate is None:
-        raise ConfigError("--as-group has a meaning only with --as: name whom to act as")
+        raise ConfigError("--as-group needs --as: name the user to impersonate")
     if wanted == NO_OVERRIDES:
         return config
     name = context or config.current_context or (_BY_FLAGS if wanted.server or wanted.cluster else "")
     if not name or (name not in config.contexts and name != _BY_FLAGS):
-        return config  # resolving says which contexts there are
+        return config  # ``resolve_context`` reports the error
     before = config.contexts.get(name, Placed(Context(), config.files[0]))
     chosen = msgspec.structs.replace(
         before.value,
@@ -84,7 +84,7 @@ def _with_cluster(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str,
     placed = config.clusters.get(name)
     if placed is None:
         if wanted.server is None or wanted.cluster is not None:
-            return config.clusters  # resolving says which clusters there are
+            return config.clusters  # ``resolve_context`` reports the error
         placed = Placed(Cluster(), config.files[0])
     changes: dict[str, Any] = {}
     if wanted.server is not None:
@@ -112,5 +112,5 @@ def _with_user(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str, Pl
 
 
 def _file(key: str, path: Path) -> dict[str, str | None]:
-    """A file in the place of whatever the kubeconfig has, as a path or as data."""
+    """A file that replaces the kubeconfig's path or data."""
     return {key: str(path.absolute()), f"{key}_data": None}

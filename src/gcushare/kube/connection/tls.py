@@ -1,4 +1,4 @@
-"""TLS contexts towards the API server, from files or from bytes."""
+"""TLS contexts for connections to the API server."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gcushare.core.errors import ConfigError
 
 
 def client_context(authority_pem: bytes | None, where: str, *, verify: bool = True) -> ssl.SSLContext:
-    """Build a context that trusts ``authority_pem`` alone, or the system's authorities when it is None.
+    """Build a context that trusts only ``authority_pem``, or the system's authorities if it is None.
 
     Raises:
-        ConfigError: the bytes are no PEM certificates; ``where`` says whose.
+        ConfigError: the bytes are not PEM certificates; ``where`` is their source for the message.
     """
     try:
         data = None if authority_pem is None else authority_pem.decode("ascii")
         context = ssl.create_default_context(cadata=data)
     except (UnicodeDecodeError, ssl.SSLError, ValueError) as error:
-        raise ConfigError(f"{where}: the certificate authority is no PEM certificate: {error}") from error
-    # On by default since Python 3.13; it refuses the authorities that older cluster installers made.
+        raise ConfigError(f"{where}: the certificate authority is not a PEM certificate: {error}") from error
+    # Python enables this flag since 3.13. It refuses authorities that older cluster installers created.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not verify:
         context.check_hostname = False
@@ -31,10 +31,10 @@ def client_context(authority_pem: bytes | None, where: str, *, verify: bool = Tr
 def load_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, where: str) -> None:
     """Make the context present a client certificate, from the next connection on.
 
-    Effects: OpenSSL reads keys from files only, so both stand in a private folder for the length of this call.
+    Effects: OpenSSL reads keys from files only, so both are in a private temporary folder during this call.
 
     Raises:
-        ConfigError: they are no PEM, do not belong together, or the key needs a password.
+        ConfigError: they are not PEM, do not match, or the key needs a password.
     """
 
     def refuse_password() -> str:

@@ -1,6 +1,7 @@
-"""HTTP to the API server: one request or one stream, with fresh credentials, deadlines, bounds and our own errors.
+"""HTTP requests and streams to the API server, with current credentials, timeouts, limits and our own errors.
 
-aiohttp stops here. Redirects are not followed: an API server sends none, and a token must not follow one.
+No other module uses aiohttp for the API server. Redirects are not followed: an API server sends none, and a token must
+not be sent to another server.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ T = TypeVar("T")
 _MAX_ERROR_BYTES = 64 * 1024
 _READ_CHUNK_BYTES = 256 * 1024
 _RETIRED_S = 600.0
-"""How long requests that were under way when a client certificate was renewed may go on: a watch for minutes."""
+"""How long requests may continue on a connection with a previous client certificate. A watch takes minutes."""
 
 TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
     aiohttp.ClientError,
@@ -42,12 +43,12 @@ TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
     OSError,
     asyncio.IncompleteReadError,
 )
-"""What aiohttp raises while connecting, sending and reading; ``error_of_transport`` makes each an error of ours."""
+"""The exceptions of aiohttp while connecting, sending and reading. ``error_of_transport`` converts them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``path`` includes the query. ``verb`` and ``resource`` are the words of metrics."""
+    """One request. ``path`` includes the query. ``verb`` and ``resource`` are metric labels."""
 
     method: str
     path: str
@@ -59,13 +60,13 @@ class Request:
 
     @property
     def attempt(self) -> Attempt:
-        """The request as errors name it; the query stays out, a continue token is long."""
+        """The request for error messages, without the query, because a continue token is long."""
         return Attempt(f"{self.method} {self.path.partition('?')[0]}", writes=self.method != "GET")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReport:
-    """What became of a request; ``duration_s`` ends with the answer's headers, ``code`` is 0 when none came."""
+    """The outcome of a request. ``duration_s`` ends with the answer's headers; ``code`` is 0 without an answer."""
 
     verb: str
     resource: str
@@ -77,36 +78,36 @@ Observer = Callable[[RequestReport], None]
 
 
 class ApiTransport(Protocol):
-    """What carries requests to an API server; `Transport` does over HTTP, and says what each raises."""
+    """Sends requests to an API server. `Transport` implements it over HTTP and documents the errors."""
 
     async def open(self) -> None:
-        """Get ready; nothing is sent."""
+        """Prepare for requests, without sending any."""
         ...
 
     async def close(self) -> None:
-        """Give everything back; repeatable."""
+        """Release all resources. Repeatable."""
         ...
 
     async def send(self, request: Request) -> bytes:
-        """Send a request and return the body of its success."""
+        """Send a request and return the body of a successful answer."""
         ...
 
     async def send_dated(self, request: Request) -> tuple[bytes, str]:
-        """Send a request as ``send`` does, and return when the answer was made, as an HTTP date."""
+        """As ``send``, together with the answer's Date header."""
         ...
 
     async def post(self, request: Request) -> None:
-        """Send a POST whose success needs no reading."""
+        """Send a POST, without reading the body of a successful answer."""
         ...
 
     def stream(self, request: Request, stall_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Send a GET whose answer has no end, and yield its chunks."""
+        """Send a GET with an endless answer, and yield its chunks."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Pools:
-    """Kept connections, which all show one client certificate or none; ``direct`` goes past a proxy."""
+    """Persistent connections with the same client certificate, or none. ``direct`` does not use a proxy."""
 
     session: aiohttp.ClientSession
     direct: DirectPosts
@@ -117,7 +118,7 @@ class _Pools:
 
 
 class Transport:
-    """Sends requests to one API server over a pool of kept connections. Open it with ``async with``."""
+    """Sends requests to one API server over pools of persistent connections. Call ``open`` first."""
 
     def __init__(self, config: KubeConfig, user_agent: str, limits: Limits, observer: Observer | None) -> None:
         self._config = config
@@ -127,17 +128,17 @@ class Transport:
         self._pools: _Pools | None = None
         self._generation = 0
         self._retired: list[tuple[float, _Pools]] = []
-        """Pools of a certificate that was renewed, with when: requests under way end on them."""
+        """Pools with a previous certificate, and since when. Requests under way end on them."""
 
     async def open(self) -> None:
-        """Make the connection pools; nothing is sent."""
+        """Create the connection pools, without connecting."""
         self._pools = self._make_pools()
 
     def _make_pools(self) -> _Pools:
         headers = (
             ("User-Agent", self._user_agent),
             ("Accept", "application/json"),
-            # identity: on a cluster's network, compressing lists costs the API server more than sending them.
+            # identity: in a cluster's network, it costs the API server more to compress lists than to send them.
             ("Accept-Encoding", "identity"),
             *self._config.headers,
         )
@@ -159,7 +160,7 @@ class Transport:
         return _Pools(session, direct)
 
     async def close(self) -> None:
-        """Close every connection; repeatable."""
+        """Close all connections. Repeatable."""
         pools = [pools for _, pools in self._retired]
         if self._pools is not None:
             pools.append(self._pools)
@@ -168,23 +169,23 @@ class Transport:
             await each.close()
 
     async def send(self, request: Request) -> bytes:
-        """Send a request and return the body of its success.
+        """Send a request and return the body of a successful answer.
 
         Raises:
-            GcushareError: any failure, by the tables of ``gcushare.kube.errors``.
+            GcushareError: any failure; see ``gcushare.kube.errors``.
         """
         body, _ = await self.send_dated(request)
         return body
 
     async def send_dated(self, request: Request) -> tuple[bytes, str]:
-        """Send a request as ``send`` does, and return its Date header too, empty where there is none."""
+        """As ``send``, together with the answer's Date header; empty if there is none."""
         response = await self._answer(request, self._timeout(total_s=request.timeout_s or self._limits.request_s))
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
             body = await _read_bounded(chunks, self._limits.answer_bytes, request.attempt)
         return body, response.headers.get("Date", "")
 
     async def post(self, request: Request) -> None:
-        """Send a POST whose success needs no reading, at the least cost.
+        """Send a POST at the lowest cost, without reading the body of a successful answer.
 
         Raises:
             GcushareError: as ``send``.
@@ -195,7 +196,7 @@ class Transport:
         await self._with_credentials(lambda pools, header: self._post_once(pools, request, header))
 
     async def _with_credentials(self, send: Callable[[_Pools, str | None], Awaitable[T]]) -> T:
-        """Send with the current credentials; after a 401 look for newer ones once."""
+        """Send with the current credentials. After a 401, get newer ones once and send again."""
         credentials = self._config.credentials
         header = await credentials.header()
         pools = await self._current_pools()
@@ -203,7 +204,7 @@ class Transport:
         try:
             return await send(pools, header)
         except UnauthorizedError:
-            # A 401 comes before anything is done, so that even a write may be sent again.
+            # A request that got a 401 had no effect, so even a write may be sent again.
             if credentials.generation == generation:
                 credentials.reject(header)
             fresh = await credentials.header()
@@ -212,7 +213,7 @@ class Transport:
         return await send(await self._current_pools(), fresh)
 
     async def _current_pools(self) -> _Pools:
-        """The pools whose connections show the current client certificate."""
+        """The pools with the current client certificate."""
         if self._pools is None:
             raise RuntimeError("the client is not open: use it inside 'async with KubeClient(...)'")
         if self._generation == self._config.credentials.generation:
@@ -243,17 +244,17 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Send a GET whose answer has no end, and yield its chunks; ``stall_s`` without a byte ends it with an error.
+        """Send a GET with an endless answer, and yield its chunks. Fails after ``stall_s`` without a byte.
 
         Raises:
-            GcushareError: any failure, on entering or while iterating; ``RetryableError`` for a stall or a cut.
+            GcushareError: any failure, on entering or while iterating; ``RetryableError`` for a stalled stream.
         """
         response = await self._answer(request, self._timeout(stall_s=stall_s))
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
             yield chunks
 
     async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Return an answer that is a success, its body unread."""
+        """Return a successful answer, before its body is read."""
         return await self._with_credentials(lambda pools, header: self._once(pools, request, timeout, header))
 
     async def _once(
@@ -288,7 +289,7 @@ class Transport:
     def _error_of(self, request: Request, failure: HttpFailure) -> GcushareError:
         error = error_of_answer(request.attempt, failure)
         if isinstance(error, UnauthorizedError):
-            return UnauthorizedError(f"{error}; who we are came from {self._config.source}")
+            return UnauthorizedError(f"{error}; the credentials are from {self._config.source}")
         return error
 
     def _timeout(self, *, total_s: float | None = None, stall_s: float | None = None) -> aiohttp.ClientTimeout:
@@ -307,7 +308,7 @@ def _headers(request: Request, authorization: str | None) -> dict[str, str]:
 
 
 async def _chunks(response: aiohttp.ClientResponse, attempt: Attempt) -> AsyncGenerator[bytes, None]:
-    # Only reading is wrapped: what the consumer of a chunk raises is its own.
+    # Only errors of reading are converted, not those of the chunk's consumer.
     chunks = response.content.iter_any()
     while True:
         try:
@@ -331,7 +332,7 @@ async def _read_bounded(chunks: AsyncIterator[bytes], limit_bytes: int, attempt:
 
 
 async def _read_start(chunks: AsyncIterator[bytes], limit_bytes: int) -> bytes:
-    """Read at most the first ``limit_bytes`` of an answer that is only quoted."""
+    """Read at most the first ``limit_bytes`` of an answer, to quote it."""
     start = b""
     async for chunk in chunks:
         start += chunk
@@ -341,9 +342,9 @@ async def _read_start(chunks: AsyncIterator[bytes], limit_bytes: int) -> bytes:
 
 
 def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
-    """Choose the error for a request that got no whole answer.
+    """Choose the error for a request without a complete answer.
 
-    A connection that was never made cannot have had an effect; anything later can, when the request writes.
+    Without a connection, the request had no effect. After that, a write may have had one.
     """
     if isinstance(failure, GcushareError):
         return failure

@@ -1,4 +1,4 @@
-"""The lines of a watch: bytes of a stream into events."""
+"""Decodes the bytes of a watch stream into events."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gcushare.wire.untrusted_json import BoundedJsonDecoder
 RawWatchEvent: TypeAlias = WatchEvent[msgspec.Raw]
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Longest event read: etcd keeps objects of 1.5 MiB by default and of 10 MB where that was raised."""
+"""Longest accepted event. etcd stores objects up to 1.5 MiB by default, and 10 MB if its limit is raised."""
 
 EVENT = BoundedJsonDecoder(WatchEvent[msgspec.Raw], "a watch event", limit_bytes=MAX_LINE_BYTES, max_depth=None)
 
 
 class LineSplitter:
-    """Cuts chunks into lines. A part without its end is kept, up to ``limit_bytes``."""
+    """Splits chunks into lines. Keeps an incomplete line, up to ``limit_bytes``."""
 
     def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -29,7 +29,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take a chunk and return the lines it completes, without their ends; empty ones are dropped.
+        """Add a chunk; returns the lines that it completes, without line ends and without empty lines.
 
         Raises:
             RemoteContractError: a line is longer than the limit.
@@ -54,11 +54,11 @@ class LineSplitter:
 
 
 async def watch_events(chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncGenerator[RawWatchEvent, None]:
-    """Decode a watch's stream; it ends when the server ends it.
+    """Decode a watch stream, until the server ends it.
 
     Raises:
         GoneError, RetryableError and others: the server sent an ERROR event, or the stream broke.
-        RemoteContractError: a line is no watch event.
+        RemoteContractError: a line is not a watch event.
     """
     splitter = LineSplitter()
     async for chunk in chunks:
@@ -73,5 +73,5 @@ def _decode(line: bytes, attempt: Attempt) -> RawWatchEvent:
             return event
         status = STATUS.read(event.object)
     except RemoteContractError as error:
-        raise RemoteContractError(f"{attempt.words} sent a line that is no watch event: {error}") from error
+        raise RemoteContractError(f"{attempt.words} sent a line that is not a watch event: {error}") from error
     raise error_of_status(attempt, status)

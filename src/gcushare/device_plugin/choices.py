@@ -1,4 +1,4 @@
-"""What an admin chooses by settings: apart from the modules that act on it, so that ``--help`` does not load those."""
+"""Enums of settings, separate from the modules that use them, so that ``--help`` does not import those."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gcushare.vendors import Vendor
 from gcushare.wire.contracts import PODS_PER_THOUSAND
 
 DEFAULT_LONGEST_WAIT_S = 600.0
-"""What an author's time to end counts at most: a training that writes a checkpoint at its end takes minutes."""
+"""The longest grace period of a pod that we wait for. A training job may take minutes to write its last checkpoint."""
 
 
 class Mode(enum.Enum):
-    """What a node's cards are granted by: units of memory, whole cards, or both on one ledger."""
+    """What a node's cards are granted as: memory units, whole cards, or both from one ledger."""
 
     MEMORY = SERVES_MEMORY
     WHOLE = SERVES_WHOLE
@@ -21,19 +21,19 @@ class Mode(enum.Enum):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The ways, as the inventory names them."""
+        """The modes as in the inventory."""
         return BOTH_MODES if self is Mode.BOTH else (self.value,)
 
 
 class CardCount(enum.Enum):
-    """The number on the Node: of cards, or a thousand for each, which no node's pods ever use up."""
+    """The count on the Node: one per card, or a thousand per card, which a node's pods can never use up."""
 
     AUTO = "auto"
     EXACT = "exact"
     THOUSANDS = "thousands"
 
     def pods_per_count(self, vendor: Vendor) -> int:
-        """How many pods may ask for one card each before the number keeps the next one out."""
+        """The count per card: how many pods that request a count of 1 fit on each card."""
         if self is CardCount.AUTO:
             return vendor.pods_per_count
         return PODS_PER_THOUSAND if self is CardCount.THOUSANDS else 1

@@ -1,4 +1,4 @@
-"""The outermost frame of every program: settings in, exit code out, and no error without one line that says why."""
+"""Runs every program: reads its settings, reports each error in one line, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """What a process gets from outside: arguments, environment, streams. Tests pass their own."""
+    """The arguments, environment and streams of a process. Tests pass their own."""
 
     argv: Sequence[str] = field(default_factory=lambda: tuple(sys.argv[1:]))
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -45,11 +45,11 @@ def run_program(
     """Load the settings, run ``main`` with them and return the exit code (see `exit_codes`).
 
     Args:
-        program: what the command line is made from.
-        main: the program itself; what it returns is the exit code.
-        log_settings: finds the log's settings; without it no log is set up, as for commands that print an answer.
-        process: arguments, environment and streams; this process's by default.
-        old_flags: flags of the programs that this one replaces; a note on stderr says what becomes of each.
+        program: describes the command line.
+        main: the program itself; returns the exit code.
+        log_settings: returns the log's settings. Without it no log is set up, for commands that print an answer.
+        process: arguments, environment and streams; by default those of this process.
+        old_flags: flags of the programs that this one replaces. A note on stderr explains how each is handled.
 
     Effects: an error that ends the program is reported once: on stderr as ``error: ...``, or in the log.
     """
@@ -69,7 +69,7 @@ def run_program(
         return report(error)
     if log_settings is None:
         return _run_guarded(lambda: main(settings), process, report)
-    from gcushare.runtime.logs import setup_logging  # here: what prints an answer, --help too, needs no log
+    from gcushare.runtime.logs import setup_logging  # here, because commands that print an answer need no log
 
     with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=process.stderr):
         return _run_guarded(lambda: main(settings), process, _log)
@@ -98,7 +98,7 @@ def _run_guarded(main: Callable[[], int], process: ProcessContext, report: Calla
     except KeyboardInterrupt:
         return SIGNALLED + signal.SIGINT
     except Exception as error:  # the program's root: every error ends here and is reported
-        # A task group wraps it; a peer's broken pipe is an error like any other.
+        # A task group may wrap it. A broken pipe of a connection is an error like any other.
         if is_closed_pipe(error) and leave_closed_pipes(process.stdout, process.stderr):
             return CLOSED_PIPE
         return report(error)
@@ -110,12 +110,12 @@ def _answer(text: str, stdout: TextIO) -> int:
 
 
 def columns_of(process: ProcessContext) -> str:
-    """The width for which to write: what COLUMNS says, else the terminal's; empty on a pipe."""
+    """The width of the output: COLUMNS, else the terminal's width; empty for a pipe."""
     if process.environ.get("COLUMNS") or not process.stdout.isatty():
         return process.environ.get("COLUMNS", "")
     try:
         return str(os.get_terminal_size(process.stdout.fileno()).columns or "")
-    except (OSError, ValueError):  # a stand-in for a terminal has neither descriptor nor size
+    except (OSError, ValueError):  # a fake terminal has neither descriptor nor size
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The exit status of every program: one table, printed by ``--help``, from which errors get their codes."""
+"""The exit codes of all programs: one table for ``--help``, and the code of each error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXIT_STATUS: Mapping[int | str, str] = {
     "128+N": "Ended by signal N before it could finish: 130 by Ctrl-C, 141 when no one reads its output any more.",
 }
 
-# First match wins, so a family stands before its root.
+# The first match wins, so a subclass comes before its base class.
 _BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
     (ConfigError, MISUSED),
     (RetryableError, TRY_AGAIN),

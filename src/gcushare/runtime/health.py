@@ -1,4 +1,4 @@
-"""Answer /healthz and /readyz from named checks: ready means that it works, alive that its owner makes progress."""
+"""Answers /healthz and /readyz from named checks. Ready: the program works. Alive: its tasks make progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gcushare.core.log_fields import fields
 logger = logging.getLogger(__name__)
 
 Check = Callable[[], Awaitable[str | None]]
-"""Returns None when all is well, else the reason why not; raising is a reason too."""
+"""Returns None if the check passes, else the reason. An exception is a reason too."""
 
 # Below the kubelet's own default of one second per probe, so that the answer names the slow check.
 CHECK_TIMEOUT_S = 0.8
@@ -23,21 +23,21 @@ _LONGEST_REASON = 500
 
 
 class Heartbeat:
-    """Progress of one owner task: it beats at each round, and is dead when the last beat is too old."""
+    """Progress of one task: it calls ``beat`` in each round. The check fails if the last beat is too old."""
 
     def __init__(self, task: str, max_age_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._task = task
         self._max_age_s = max_age_s
         self._clock = clock
-        # The time until the first beat is bounded as well: a task that never started is not alive.
+        # The time until the first beat is limited too, so that a task that never started fails the check.
         self._last_beat = clock()
 
     def beat(self) -> None:
-        """Tell that the task went round once more."""
+        """Record one round of the task."""
         self._last_beat = self._clock()
 
     async def check(self) -> str | None:
-        """Name the silence when the last beat is older than allowed."""
+        """Return a reason if the last beat is too old."""
         age_s = self._clock() - self._last_beat
         if age_s <= self._max_age_s:
             return None
@@ -65,17 +65,17 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a set of checks, by name; None is well."""
+    """The results of a set of checks by name; None means that a check passed."""
 
     reasons: dict[str, str | None]
 
     @property
     def is_ok(self) -> bool:
-        """Whether every check is well."""
+        """Whether every check passed."""
         return not any(reason is not None for reason in self.reasons.values())
 
     def to_json(self) -> dict[str, object]:
-        """Return the body of an answer, every check with its state and reason."""
+        """Return the body of an answer: each check with its state and reason."""
         checks = {
             name: {"ok": True} if reason is None else {"ok": False, "reason": reason}
             for name, reason in self.reasons.items()
@@ -86,7 +86,8 @@ class Report:
 class Health:
     """The checks of one program and their two endpoints.
 
-    A liveness check fails only when a restart would help; everything else (a peer away, a watch behind) is readiness.
+    A liveness check may fail only if a restart would help. Everything else (an unreachable server, a stale watch) is
+    readiness.
     """
 
     def __init__(self, *, timeout_s: float = CHECK_TIMEOUT_S) -> None:
@@ -96,11 +97,11 @@ class Health:
         self._last_reasons: dict[str, dict[str, str | None]] = {}
 
     def add_live(self, name: str, check: Check) -> None:
-        """Restart us when this fails; a program that is not alive is not ready either."""
+        """Add a check after whose failure the program must be restarted. It also counts for readiness."""
         self._add(self._live, name, check)
 
     def add_ready(self, name: str, check: Check) -> None:
-        """Send us nothing while this fails."""
+        """Add a check during whose failure the program must get no requests."""
         self._add(self._ready, name, check)
 
     def _add(self, checks: dict[str, Check], name: str, check: Check) -> None:
@@ -109,15 +110,15 @@ class Health:
         checks[name] = check
 
     async def report_live(self) -> Report:
-        """Run the liveness checks, each within the deadline; none raises."""
+        """Run the liveness checks, each with a timeout. Never raises."""
         return await self._report("healthz", self._live)
 
     async def report_ready(self) -> Report:
-        """Run every check, each within the deadline; none raises."""
+        """Run all checks, each with a timeout. Never raises."""
         return await self._report("readyz", self._live | self._ready)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the two routes for the program's application: 200 when every check is well, else 503."""
+        """Return the two routes for the program's application: 200 if all checks pass, else 503."""
         return [web.get("/healthz", self._answer_healthz), web.get("/readyz", self._answer_readyz)]
 
     async def _answer_healthz(self, _request: web.Request) -> web.Response:
@@ -137,7 +138,7 @@ class Health:
         try:
             async with limit:
                 reason = await check()
-        except Exception as error:  # the root of a foreign check: its failure is its answer
+        except Exception as error:  # a check's failure is its result
             late = f"no answer within {self._timeout_s:g}s"
             reason = late if limit.expired() else f"{type(error).__name__}: {error}"
         return None if reason is None else reason[:_LONGEST_REASON]

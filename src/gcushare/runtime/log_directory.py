@@ -1,13 +1,13 @@
-"""Give a program that is not root its own log directory on the host: what the extender's init container runs as root.
+"""Gives a program that is not root its own log directory on the host. The extender's init container runs it as root.
 
     python3 -m gcushare.runtime.log_directory DIRECTORY PROGRAM UID
 
-``DIRECTORY`` stays root's, so that the logs of programs that are root lie where no one else can write. ``PROGRAM`` gets
-a directory of its own below it, and the name under which its log is known becomes a link there, for readers. A log file
-that has that name, of the Go gcushare say, is rotated to ``.1``.
+``DIRECTORY`` stays owned by root, so that no other user can write where programs with root write their logs.
+``PROGRAM`` gets its own subdirectory, and ``PROGRAM.log`` becomes a link to the log in it. An existing file with that
+name, for example of the Go gcushare, is rotated to ``.1``.
 
-Problems are printed and are no failure: scheduling must not stop because a log cannot be written. Needs no capability
-but CHOWN.
+Problems are printed but do not fail: scheduling must not stop because a log cannot be written. Needs only the
+capability CHOWN.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from gcushare.runtime.safe_directory import SafeDirectory, UnsafePathError, open
 
 _MODE = 0o755
 _ROTATED = 4
-"""As many as a program keeps by default (``--log-file-count``)."""
+"""The default of ``--log-file-count``."""
 
 
 def prepare(directory: Path, program: str, uid: int) -> None:
-    """Make the directories as above; repeatable.
+    """Create the directories and the link as described above. Repeatable.
 
     Raises:
-        UnsafePathError: someone else owns one of them, or put something else in its place.
+        UnsafePathError: another user owns one of them, or replaced it with something else.
         OSError: a step failed.
     """
     with open_directory(directory.parent) as above:
@@ -51,7 +51,7 @@ def _link(logs: SafeDirectory, program: str) -> None:
             return
         logs.remove(name)
     elif found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-        # The log of a program before this one, which wrote here as root: it stays readable, under the next name.
+        # The log of a previous program, which wrote here as root, stays readable under the next name.
         rotate(logs, name, _ROTATED)
     elif found is not None:
         raise UnsafePathError(f"{logs.shown(name)!r} is in the way of a link to {target!r}: move it away")

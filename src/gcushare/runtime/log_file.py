@@ -1,4 +1,4 @@
-"""The local log file: bounded, rotated, and written only where no one but the program's user and root can write."""
+"""The local log file: bounded, rotated, and only in a directory that no user but the program's and root can write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gcushare.runtime.safe_directory import SafeDirectory, open_directory
 
 
 def rotate(directory: SafeDirectory, name: str, count: int) -> None:
-    """Rename a log to ``name.1``, the one of before to ``name.2``, and so on up to ``count``; the last is replaced."""
+    """Rename a log to ``name.1``, the previous one to ``name.2``, and so on up to ``count``. The last is replaced."""
     names = [name, *(f"{name}.{number}" for number in range(1, count + 1))]
     for older, newer in reversed(list(zip(names[1:], names, strict=False))):
         if directory.status(newer) is not None:
@@ -20,10 +20,10 @@ def rotate(directory: SafeDirectory, name: str, count: int) -> None:
 
 
 class LocalLogFile(logging.Handler):
-    """A file whose trouble (a full disk, a directory gone or unsafe) stands on stderr once, not once per line.
+    """A log file that reports a problem (a full disk, a missing or unsafe directory) once, not once per line.
 
-    Its directory is opened and checked again whenever the file is: at the start, at each rotation, and with every line
-    while it cannot be written. So lines come back by themselves once the cause is gone.
+    Its directory is opened and checked at the start, at each rotation, and with every line while the file cannot be
+    written. So logging resumes by itself once the cause is gone.
     """
 
     def __init__(self, file: Path, max_bytes: int, count: int, stderr: TextIO) -> None:
@@ -38,25 +38,25 @@ class LocalLogFile(logging.Handler):
         self._is_reported = False
 
     def open(self) -> None:
-        """Open the file, making its directory where there is none.
+        """Open the file, and create its directory if it does not exist.
 
         Raises:
-            UnsafePathError: others could say where its lines go.
-            OSError: it cannot be opened.
+            UnsafePathError: other users could redirect the file.
+            OSError: the file cannot be opened.
         """
-        # Whoever gets one of these reports it; lines that are lost from here on need no second warning.
+        # The caller reports these errors, so lost lines need no second warning.
         self._is_reported = True
         with open_directory(self.file.parent, make=True) as directory:
             self._open_in(directory)
         self._is_reported = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, rotating first where it would not fit any more."""
+        """Write a line. Rotates first if it would exceed the size limit."""
         try:
             line = f"{self.format(record)}\n".encode("utf-8", "replace")
             self._write(self._ready_for(len(line)), line)
         except Exception:
-            # As every handler of logging: a line that cannot be written must not end the program.
+            # As in all handlers of logging, a line that cannot be written must not end the program.
             self.handleError(record)
             return
         if self._lines_lost:
@@ -64,7 +64,7 @@ class LocalLogFile(logging.Handler):
             self._lines_lost, self._is_reported = 0, False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Count a line that is lost; say so with the first one."""
+        """Count a lost line, and report the first one."""
         self._drop()
         self._lines_lost += 1
         if not self._is_reported:
@@ -72,7 +72,7 @@ class LocalLogFile(logging.Handler):
             self._warn(f"cannot be written: {sys.exc_info()[1]}")
 
     def close(self) -> None:
-        """Close the file; repeatable."""
+        """Close the file. Repeatable."""
         self._drop()
         super().close()
 
@@ -90,7 +90,7 @@ class LocalLogFile(logging.Handler):
 
     def _open_in(self, directory: SafeDirectory) -> int:
         if directory.is_file_of_another(self.file.name):
-            # A program before this one, under another user, left its log there.
+            # The log of a previous program, which ran as another user.
             rotate(directory, self.file.name, self._count)
         descriptor = directory.open_to_append(self.file.name)
         self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size

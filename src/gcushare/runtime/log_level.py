@@ -1,11 +1,10 @@
-"""Change the log level of the program that runs in this container, without a restart.
+"""Changes the log level of the program in this container, without a restart.
 
     python3 -m gcushare.runtime.log_level debug [PID ...]
     python3 -m gcushare.runtime.log_level configured [PID ...]
 
-A program of ours writes debug lines from SIGUSR1 on, and those of its ``--log-level`` again from SIGUSR2 on. Use this
-command with ``kubectl exec``: the program is process 1 of its container only if the pod does not share the host's
-process ids, and with ``hostPID`` process 1 is the host's.
+SIGUSR1 switches a program to debug lines, and SIGUSR2 back to its ``--log-level``. Use this command with ``kubectl
+exec`` instead of sending the signals to process 1, which is the host's if the pod has ``hostPID``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SIGNALS = {"debug": signal.SIGUSR1, "configured": signal.SIGUSR2}
 def follow_signals(set_debug: Callable[[bool], None]) -> Iterator[None]:
     """Call ``set_debug`` on each of the two signals while the block runs.
 
-    Effects: replaces the handlers of both, then restores them; nothing in a thread that may not handle signals.
+    Effects: replaces the handlers of both, then restores them. Does nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -45,19 +44,19 @@ def follow_signals(set_debug: Callable[[bool], None]) -> Iterator[None]:
 
 
 def find_programs(proc_root: Path = Path("/proc")) -> list[int]:
-    """The processes of this container, our own aside, that handle both signals; for the rest they mean the end."""
+    """The other processes of this container that handle both signals. The signals would end any other process."""
     own_mounts = (proc_root / "self" / "ns" / "mnt").readlink()
     found = []
     for folder in proc_root.iterdir():
         if not folder.name.isdecimal() or int(folder.name) == os.getpid():
             continue
         try:
-            # Containers differ in what they have mounted, also where they share the host's process ids.
+            # Containers have different mount namespaces, even if they share the host's process ids.
             is_here = (folder / "ns" / "mnt").readlink() == own_mounts
             status = (folder / "status").read_bytes()
             command = (folder / "cmdline").read_bytes()
         except OSError:
-            continue  # it has ended meanwhile, or belongs to someone else
+            continue  # it has ended, or belongs to another user
         caught = next((int(line[7:], 16) for line in status.splitlines() if line.startswith(b"SigCgt:")), 0)
         handles = all(caught >> (number - 1) & 1 for number in SIGNALS.values())
         if is_here and handles and b"gcushare" in command.replace(b"gpushare", b"gcushare"):

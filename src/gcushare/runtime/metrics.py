@@ -1,4 +1,4 @@
-"""Answer /metrics from a registry that the program owns; the process-wide default registry is not used."""
+"""Answers /metrics from the program's own registry. The process-wide default registry is not used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gcushare.runtime.http.tls import CertificateEnd
 
 
 def make_registry(program: str, version: str) -> CollectorRegistry:
-    """Return a new registry that already tells which program and version it speaks of."""
+    """Return a new registry with the program's name and version."""
     registry = CollectorRegistry()
     build = Info("gcushare_build", "The program that answers and its version.", registry=registry)
     build.info({"program": program, "version": version})
@@ -26,7 +26,7 @@ def make_registry(program: str, version: str) -> CollectorRegistry:
 
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
-    """Return the route that shows the registry in the format that the scraper asks for."""
+    """Return the route that serves the registry in the format that the scraper accepts."""
 
     async def answer(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -36,11 +36,11 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
 
 
 class HasCertificates(Protocol):
-    """Who knows when certificates end: a server of those that it works with, whoever makes them of all."""
+    """A source of certificates' ends: a server, or the component that issues certificates."""
 
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:
-        """The ends as of now."""
+        """The present certificates' ends."""
         ...
 
 
@@ -64,7 +64,7 @@ class CertificateCollector(Collector):
 
 
 class RejectedCollector(Collector):
-    """What servers rejected before any handler saw it. ``servers`` may grow."""
+    """Connections and requests that servers rejected before a handler was called. ``servers`` may grow."""
 
     def __init__(self, servers: Sequence[RunningServer]) -> None:
         self._servers = servers

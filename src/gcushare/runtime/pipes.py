@@ -1,4 +1,4 @@
-"""Output whose reader (head, less) has left: it ends a command quietly, with the exit code that a shell knows."""
+"""Output to a closed pipe (of head or less): it ends a command silently, with the exit code that shells expect."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ CLOSED_PIPE = SIGNALLED + signal.SIGPIPE
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """Tell whether an error is of writing to a pipe that no one reads, alone or from every task of a group."""
+    """Whether an error is a write to a closed pipe, also as the only kind of error in an exception group."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_closed_pipe, error.exceptions))
     return isinstance(error, BrokenPipeError)
 
 
 def leave_closed_pipes(*streams: TextIO) -> bool:
-    """Point the streams whose reader has left to nowhere, and tell whether there was one.
+    """Redirect streams with a closed pipe to /dev/null; returns whether there was one.
 
-    Effects: what the streams still hold back is lost; otherwise the interpreter would complain about it at exit.
+    Effects: buffered output of these streams is lost. Otherwise the interpreter would report an error at exit.
     """
-    # Every stream is looked at: of `2>&1 | head` both have lost their reader.
+    # Check every stream: with `2>&1 | head`, both are closed.
     left = [_leave_closed_pipe(stream) for stream in streams]
     return any(left)
 
 
 async def until_closed(stream: TextIO) -> None:
-    """Wait until a pipe's reader has left; forever where the stream is no pipe.
+    """Wait until the reader of a pipe has closed it; forever if the stream is not a pipe.
 
-    For what follows something: it writes at the next change, and that may be tomorrow.
+    Use it for commands that follow changes: otherwise they would notice the closed pipe only at the next change.
 
     Raises:
-        BrokenPipeError: the reader has left.
+        BrokenPipeError: the reader has closed the pipe.
     """
-    import asyncio  # here: every command imports this module, few wait
+    import asyncio  # here, because every command imports this module and few wait
 
     gone = asyncio.Event()
     descriptor = _pipe_of(stream)
@@ -47,17 +47,17 @@ async def until_closed(stream: TextIO) -> None:
         await gone.wait()
         return
     loop = asyncio.get_running_loop()
-    # The writing end of a pipe has nothing to read: it turns readable when its reader leaves.
+    # The writing end of a pipe never has data to read. It becomes readable when the reading end is closed.
     loop.add_reader(descriptor, gone.set)
     try:
         await gone.wait()
     finally:
         loop.remove_reader(descriptor)
-    raise BrokenPipeError(errno.EPIPE, "no one reads the output any more")
+    raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
 
 
 def _pipe_of(stream: TextIO) -> int | None:
-    """The descriptor of a stream that is a pipe."""
+    """The descriptor of a stream if it is a pipe, else None."""
     try:
         descriptor = stream.fileno()
         return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None

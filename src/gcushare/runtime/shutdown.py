@@ -1,4 +1,4 @@
-"""Run an asynchronous program: named root tasks, two-stage signals, and an end that comes in bounded time."""
+"""Runs an asynchronous program: named root tasks, two-stage signals, and a shutdown in bounded time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOP_DEADLINE_S = 15.0
 
 
 class Shutdown:
-    """The one request to stop, whoever makes it: a signal, a failed task, a test."""
+    """The request to stop the program, from a signal, a failed task or a test."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -35,23 +35,23 @@ class Shutdown:
 
     @property
     def is_requested(self) -> bool:
-        """Whether someone asked to stop."""
+        """Whether a stop was requested."""
         return self._event.is_set()
 
     def request(self, reason: str) -> None:
-        """Ask the program to stop; the first reason stays."""
+        """Request a stop. The first reason is kept."""
         if not self.is_requested:
             self._reason = reason
             logger.info("stopping %s", fields(reason=reason))
             self._event.set()
 
     async def wait(self) -> None:
-        """Return once someone asked to stop."""
+        """Return once a stop is requested."""
         await self._event.wait()
 
 
 class TaskFailed(GcushareError):
-    """A root task ended before the program was asked to stop; the cause is chained where there is one."""
+    """A root task ended before a stop was requested. Its exception, if any, is chained."""
 
     def __init__(self, task: str, reason: str) -> None:
         super().__init__(f"task {task!r} {reason}")
@@ -59,11 +59,11 @@ class TaskFailed(GcushareError):
 
 
 CANCEL_PATIENCE_S = 5.0
-"""Longer than any task takes to clean up after itself."""
+"""Longer than any task takes to clean up after a cancellation, in seconds."""
 
 
 class RootTasks:
-    """The tasks that a program consists of; each must live until the shutdown."""
+    """The root tasks of a program. Each must run until the shutdown."""
 
     def __init__(self, group: asyncio.TaskGroup, shutdown: Shutdown) -> None:
         self._group = group
@@ -75,9 +75,9 @@ class RootTasks:
         """Start a named task.
 
         Args:
-            name: what it is, for the log and the stack dumps.
-            work: runs until the shutdown; ending earlier, by returning or raising, stops the program.
-            drains: it watches the shutdown itself and finishes what it holds; the others are cancelled after it.
+            name: shown in the log and in stack dumps.
+            work: runs until the shutdown. If it returns or raises earlier, the program stops.
+            drains: it handles the shutdown itself and completes its work. Other tasks are cancelled after it.
         """
         task = self._group.create_task(self._supervise(name, work), name=name)
         owners = self._draining if drains else self._background
@@ -93,10 +93,10 @@ class RootTasks:
             raise TaskFailed(name, "ended although the program was not asked to stop")
 
     async def finish(self, drain_s: float, patience_s: float) -> None:
-        """Let the draining tasks end by themselves within ``drain_s`` seconds, then cancel whatever still runs.
+        """Wait up to ``drain_s`` seconds for the draining tasks, then cancel all tasks that still run.
 
-        What has not ended ``patience_s`` after that is cancelled again: a library may swallow a cancellation that comes
-        in the moment in which what it waits for happens.
+        A task that has not ended ``patience_s`` later is cancelled again, because a library may swallow a cancellation
+        that arrives together with the event that it waits for.
         """
         if self._draining:
             _, late = await asyncio.wait(self._draining, timeout=drain_s)
@@ -121,10 +121,10 @@ def _names(tasks: set[asyncio.Task[None]]) -> str:
 async def root_tasks(
     shutdown: Shutdown, *, drain_s: float, patience_s: float = CANCEL_PATIENCE_S
 ) -> AsyncIterator[RootTasks]:
-    """Own the program's tasks: the block starts them, leaving it waits for the shutdown and ends them in order.
+    """Run the program's tasks. Start them in the block; its end waits for the shutdown and stops them in order.
 
     Raises:
-        ExceptionGroup: of `TaskFailed`, when tasks ended early; the others were cancelled.
+        ExceptionGroup: of `TaskFailed`, if tasks ended early; the others were cancelled.
     """
     async with asyncio.TaskGroup() as group:
         tasks = RootTasks(group, shutdown)
@@ -142,14 +142,15 @@ def run(
 ) -> int:
     """Run ``main`` to its end and return the program's exit code.
 
-    The first signal requests the shutdown; the second leaves at once with 128+n. ``main`` has ``deadline_s`` seconds
-    from the request on, then it is cancelled and the code is 1. Failed root tasks are logged by name, the code is 1.
+    The first signal requests the shutdown; the second one exits at once with 128+n. After the request, ``main`` has
+    ``deadline_s`` seconds; then it is cancelled and the code is 1. If root tasks fail, their names are logged and the
+    code is 1.
 
     Args:
-        main: the program; what it returns is the exit code.
-        deadline_s: bound of the whole stop; above the programs' own drain times.
-        signals: must be handled in the main thread; empty to leave signals alone.
-        use_uvloop: take the faster event loop where it is installed.
+        main: the program; returns the exit code.
+        deadline_s: limit for the whole shutdown; above the programs' own drain times.
+        signals: the signals to handle, which requires the main thread; empty for none.
+        use_uvloop: use the faster event loop if it is installed.
 
     Effects: replaces the handlers of ``signals`` while it runs, then restores them.
     """
@@ -210,13 +211,13 @@ def _log_failure(failure: BaseException) -> None:
 def _two_stage_signals(
     loop: asyncio.AbstractEventLoop, shutdown: Shutdown, signals: Sequence[signal.Signals]
 ) -> Iterator[None]:
-    """Handle signals outside the event loop: a program whose loop hangs can still be ended."""
+    """Handle signals outside the event loop, so that a signal ends even a program with a blocked loop."""
     seen: list[str] = []
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         if seen:
-            # Nothing else is safe here: the interrupted code may hold any lock, the log's among them.
+            # Nothing else is safe here: the interrupted code may hold any lock, also the log's.
             os.write(2, f"second signal {name}: leaving at once\n".encode())
             os._exit(SIGNALLED + number)
         seen.append(name)

@@ -1,6 +1,7 @@
-"""How every command starts: a frame around its imports, too, so that Ctrl-C and a closed pipe end it without a stack.
+"""Starts every command, so that Ctrl-C and a closed pipe end it without a stack trace, even during its imports.
 
-Imports nothing before the frame is up, not even of the standard library: that could not be interrupted in quiet.
+This module imports nothing at the top level, not even from the standard library, because an interrupt during such an
+import would print a stack trace.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ if TYPE_CHECKING:
     from gcushare.runtime.entry import ProcessContext
 
 INTERRUPTED = 130
-"""128 and the number of SIGINT, as shells show it."""
+"""128 plus the number of SIGINT, as in shells."""
 
 
 def start(module: str, function: str, process: ProcessContext | None = None) -> int:
     """Load a program and run it; returns the exit code.
 
     Args:
-        module: where the program is; named, not imported, for loading it takes long enough to be interrupted.
+        module: the program's module, as a name, because its import may be interrupted.
         function: takes the process context and returns the exit code.
-        process: None for this process's own arguments and streams.
+        process: None means this process's own arguments and streams.
     """
     try:
         code = load(module, function)(process)
@@ -42,8 +43,8 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
 def load(module: str, function: str) -> Callable[..., int]:
     """Import a module of a program and return its function, which returns the exit code.
 
-    Effects: Ctrl-C meanwhile ends the process at once; an exception in the middle of someone's import may be swallowed
-    there, or leave a half of it behind. There is nothing to put in order yet.
+    Effects: Ctrl-C ends the process at once meanwhile, because a KeyboardInterrupt during an import may be swallowed or
+    leave a module half initialised. There is nothing to clean up yet.
     """
     import importlib
     import os
@@ -52,7 +53,7 @@ def load(module: str, function: str) -> Callable[..., int]:
     def leave(_number: int, _frame: object) -> None:
         os._exit(INTERRUPTED)
 
-    # Someone may ignore the signal (nohup), and only the main thread may handle it.
+    # The signal may be ignored (nohup), and only the main thread may handle it.
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _is_main_thread()
     if is_ours:
         signal.signal(signal.SIGINT, leave)

@@ -1,4 +1,4 @@
-"""Is the plugin well? Readiness asks its own socket as the kubelet does; liveness asks whether its tasks go round."""
+"""Health of the plugin. Readiness calls its own sockets as the kubelet does; liveness checks its tasks' progress."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gcushare.device_plugin.reporting.status import POD_RECORDS, problems
 from gcushare.runtime.health import Health, Progress
 
 REGISTRATION_AGE_S = 60.0
-"""The registration's task goes round twice a second, and waits at most some seconds for the kubelet's answer."""
+"""The registration task makes two rounds per second, and waits a few seconds at most for the kubelet's answer."""
 RECORD_AGE_S = 3 * PERIOD_S
 LOOK_GRACE_S = 300.0
-"""A library may take a minute to open, and rests between attempts."""
+"""Added for the cards task: opening a library may take a minute, and attempts are some time apart."""
 
 
 def make_health(observed: Observed, *, card_looks: Callable[[], int], poll_interval_s: float) -> Health:
-    """Return the checks behind /healthz and /readyz; ``card_looks`` is how often the cards were looked at."""
+    """Return the checks of /healthz and /readyz. ``card_looks`` counts the rounds of the cards task."""
     health = Health()
     for part, endpoint in observed.endpoints.items():
         health.add_live(f"{part} registration task", endpoint.pulse.check)
@@ -29,7 +29,7 @@ def make_health(observed: Observed, *, card_looks: Callable[[], int], poll_inter
         health.add_ready(f"{part} socket", endpoint.probe)
 
     async def check_problems() -> str | None:
-        # A pod whose record a webhook refuses says nothing about the next one: its author must not stop a rollout.
+        # Not the records of single pods: an author whose record a webhook refuses must not stop a rollout.
         found = {part: problem for part, problem in problems(observed).items() if part != POD_RECORDS}
         return "; ".join(f"{part}: {problem}" for part, problem in found.items()) or None
 

@@ -1,6 +1,6 @@
-"""What this node believes, as one document: cards, units, pods with what the kubelet gave them, and every problem.
+"""Builds the plugin's status document: cards, units, pods with their allocations, and all problems.
 
-Served as JSON on /status and shown by ``--status`` and ``gcushare cards``; its form is
+It is served as JSON on /status and shown by ``--status`` and ``gcushare cards``. The schema is
 ``gcushare.wire.documents.plugin_status``.
 """
 
@@ -30,13 +30,13 @@ from gcushare.wire.documents.plugin_status import (
 
 _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
 POD_RECORDS = "podRecords"
-"""The problem that concerns pods one by one, and not whether the node can serve."""
+"""The name of the problem that concerns single pods, not the whole node."""
 WATCH_STALE_S = 150.0
-"""Twice the silence after which a watch counts as dead: it was opened again by then, had anybody answered."""
+"""Twice the silence after which a watch counts as dead. By then it is open again, if the API server answers."""
 
 
 def describe_node(observed: Observed) -> PluginStatus:
-    """Describe the plugin's state of now."""
+    """Describe the plugin's present state."""
     inventory = observed.agent.inventory
     age_s = observed.watch_age_s()
     sizes = inventory.units_by_card if inventory is not None else NO_SIZES
@@ -66,7 +66,7 @@ def describe_node(observed: Observed) -> PluginStatus:
 
 
 def problems(observed: Observed) -> dict[str, str]:
-    """Everything that is wrong now, by the part that says so; empty when all is well."""
+    """All present problems, by component; empty if there are none."""
     parts: Mapping[str, str] = {
         "cards": observed.agent.problem,
         **{_REGISTRATION[part]: endpoint.problem for part, endpoint in observed.endpoints.items()},
@@ -85,7 +85,7 @@ def _watch_problem(age_s: float | None) -> str:
     if age_s is None:
         return "this node's pods were not listed yet; see the log for the API server's answer"
     if age_s > WATCH_STALE_S:
-        return f"nothing was heard from the API server for {age_s:.0f}s; pods already seen are served"
+        return f"no answer from the API server for {age_s:.0f}s; known pods are still served"
     return ""
 
 
@@ -94,7 +94,7 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
     held, promised = observed.store.held_units(sizes), observed.store.promised()
     unrecorded = observed.store.unrecorded.units(sizes)
     holders = _holders(observed.store)
-    # A card that took a lost one's index has a use of its own: the hardware is known by its uuid.
+    # Match by uuid: after a card was lost, another card may have its index.
     found = observed.cards()
     uses = {each.card.uuid: found.uses.get(each.index) for each in found.cards}
     return tuple(
@@ -128,7 +128,7 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
 
 
 def _cards_of(entry: PodEntry) -> tuple[int, ...]:
-    """The cards that a pod holds, else those that are kept for it."""
+    """The cards that a pod holds, or else those that are reserved for it."""
     return entry.taken_cards or tuple(sorted(entry.promise))
 
 
@@ -142,7 +142,7 @@ def _holders(store: PodStore) -> dict[int, list[PodEntry]]:
 
 
 def _others(index: int, store: PodStore) -> set[str]:
-    """Who has a card beside the pods of the store."""
+    """The names of other pods that use a card, which are not in the store."""
     return {*store.unrecorded.users_of(index, whole=True), *store.unrecorded.users_of(index, whole=False)}
 
 
@@ -180,7 +180,7 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
 
 
 def _over_use_of(parts: OverUseParts, uid: str) -> dict[int, PodOverUse] | None:
-    """What a pod is over on, by card; None where that is not known."""
+    """A pod's over-use by card; None if it is unknown."""
     if parts.watch is None:
         return None
     return {
@@ -195,7 +195,7 @@ def _over_use_of(parts: OverUseParts, uid: str) -> dict[int, PodOverUse] | None:
 
 
 def _action(parts: OverUseParts) -> OverUseStatus | None:
-    """What is done about it; None where it is not known who is over."""
+    """The action against over-use and its results; None if over-use is unknown."""
     if parts.watch is None:
         return None
     evictor = parts.evictor

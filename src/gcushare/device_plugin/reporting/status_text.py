@@ -1,4 +1,4 @@
-"""The status document as text for a terminal. Pure."""
+"""Renders the status document as text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGES = (("Cards", "INDEX UUID MODE UNITS HELD PROMISED RESERVED STATE"), ("Pod
 
 
 def render_status(status: PluginStatus) -> str:
-    """Write what a node believes: its problems first, then its cards and pods."""
+    """Render a node's status: its problems first, then its cards and pods."""
     return "\n".join(_lines(status)) + "\n"
 
 
@@ -66,8 +66,8 @@ def _why(passed_over: str | None) -> str:
 def _card_row(card: CardStatus) -> list[str]:
     state = "healthy" if card.health == Health.HEALTHY.value else f"unhealthy: {card.reason}"
     numbers = (card.units, card.held_units, card.promised_units, card.reserved_units)
-    words = [state, "cordoned"] if card.cordoned else [state]
-    return [str(card.index), card.uuid or _NOTHING, card.mode or _NOTHING, *map(str, numbers), ", ".join(words)]
+    states = [state, "cordoned"] if card.cordoned else [state]
+    return [str(card.index), card.uuid or _NOTHING, card.mode or _NOTHING, *map(str, numbers), ", ".join(states)]
 
 
 def _pod_row(pod: PodOnNode) -> list[str]:

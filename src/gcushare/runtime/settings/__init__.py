@@ -1,1 +1,1 @@
-"""Settings: flag over environment over file over default, with help and every problem at once."""
+"""Settings from flags, environment and file, in this order of precedence. Reports all problems at once."""

@@ -1,4 +1,4 @@
-"""Whether a text is an address at which a program can be asked."""
+"""Checks HTTP addresses in settings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 
 def is_http_address(text: str) -> bool:
-    """Whether it is ``http://HOST[:PORT]`` or ``https://HOST[:PORT]``, whatever path follows."""
+    """Whether a text is ``http://HOST[:PORT]`` or ``https://HOST[:PORT]``, with any path."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that do not close, a port that is no number or too large
+    except ValueError:  # unbalanced brackets, or an invalid port
         return False

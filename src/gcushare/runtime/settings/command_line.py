@@ -1,4 +1,4 @@
-"""Split a command line into the texts of settings; what the texts mean is decided where all sources meet."""
+"""Splits a command line into the texts of settings. `loading` parses the texts."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from gcushare.runtime.settings.declare import Spec
 _ACTIONS = {"-h": "help", "--help": "help", "--version": "version", "--print-config": "config"}
 _CONFIG_FILE = "--config-file"
 COMMON_FLAGS = frozenset(word.lstrip("-") for word in (*_ACTIONS, _CONFIG_FILE))
-"""Of every program, without their dashes."""
+"""Flags of every program, without dashes."""
 
 
 @dataclass(slots=True)
 class CommandLine:
-    """The raw values by setting name, and what else the command line asked for."""
+    """The texts by setting name, and the other requests of a command line."""
 
     values: dict[str, str] = field(default_factory=dict)
     config_file: str | None = None
     actions: set[str] = field(default_factory=set)
-    """Any of help, version and config (to be printed)."""
+    """What to print: any of help, version and config."""
 
 
 def parse_command_line(program: str, specs: Sequence[Spec], argv: Sequence[str]) -> CommandLine:
     """Parse the arguments after the program's name, in the forms of GNU and of Go's programs.
 
-    ``--name VALUE``, ``--name=VALUE``, ``-n VALUE``, ``-nVALUE``; switches alone, as ``--no-name`` or with ``=false``,
-    several short ones in one word; ``--`` ends the flags. Of a flag that is given twice the last one counts.
+    ``--name VALUE``, ``--name=VALUE``, ``-n VALUE``, ``-nVALUE``. Switches have no value, or ``=false``, or the form
+    ``--no-name``; short ones may be combined. ``--`` ends the flags. If a flag is given twice, the last one counts.
 
     Raises:
-        ConfigError: an unknown flag (with the nearest known one), a flag without its value, an argument too many.
+        ConfigError: an unknown flag (with the nearest known one), a missing value, or an extra argument.
     """
     return _Parser(program, specs, argv).parse()
 
 
 class _Parser:
-    """Reads one command line from left to right."""
+    """Parses one command line from left to right."""
 
     def __init__(self, program: str, specs: Sequence[Spec], argv: Sequence[str]) -> None:
         self._program = program
         self._flags = {word: spec for spec in specs if not spec.is_argument for word in spec.words}
         self._arguments = [spec.name for spec in specs if spec.is_argument]
         self._rest = list(reversed(argv))
-        """What is not read yet, the next one last."""
+        """The remaining arguments, the next one last."""
         self._line = CommandLine()
 
     def parse(self) -> CommandLine:
@@ -69,14 +69,14 @@ class _Parser:
         return self._line
 
     def _read_letters(self, letters: str) -> None:
-        """Read the short flags of one word; the first one that takes a value ends them."""
+        """Parse the short flags of one argument, up to the first one that takes a value."""
         while letters:
             letter, letters = letters[0], letters[1:]
             if self._read_flag(f"-{letter}", letters.removeprefix("=") or None):
                 return
 
     def _read_flag(self, flag: str, joined: str | None) -> bool:
-        """Read one flag and its value; returns whether ``joined``, the rest of its word, was the value."""
+        """Parse one flag and its value; returns whether ``joined``, the rest of the argument, was the value."""
         spec = self._flags.get(flag)
         is_bare = flag in _ACTIONS or (spec is not None and spec.parser.is_switch and flag.startswith("--no-"))
         if is_bare and joined is not None and flag.startswith("--"):

@@ -1,7 +1,7 @@
-"""Declare a program's settings: frozen dataclasses by concern whose fields know their words, parser and help.
+"""Declares a program's settings as frozen dataclasses, grouped by concern. Fields have a parser and a help text.
 
-A setting has one name in three places: the field ``listen_port`` is ``--listen-port`` on the command line,
-``GCUSHARE_LISTEN_PORT`` in the environment and ``listen-port`` in the file. Reading them is `loading`'s business.
+The field ``listen_port`` is ``--listen-port`` on the command line, ``GCUSHARE_LISTEN_PORT`` in the environment and
+``listen-port`` in the file. `loading` reads them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _MUTATING_WORDS = frozenset(
         *("remove", "reset", "restart", "uninstall", "wipe", "yes"),
     }
 )
-"""A switch with one of these in its name changes something or confirms a change. It counts only if it is typed."""
+"""A switch with one of these words in its name changes something, or confirms a change. Only the command line may set
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """One setting of a program with everything needed to read it, explain it and put it into its place.
+    """One setting of a program: how to read it, explain it and store it.
 
-    A declaration knows the first half; `list_specs` adds name, place and default.
+    `setting` fills the fields up to ``is_typed``; `list_specs` adds the others.
     """
 
     parser: Parser[Any]
@@ -44,38 +45,38 @@ class Spec:
     is_argument: bool = False
     is_secret: bool = False
     is_typed: bool = False
-    """Whether only the command line gives it, by its position or by its flag."""
+    """Whether only the command line may set it, by its position or by its flag."""
     name: str = ""
     concern: str = ""
     field_path: tuple[str, ...] = ()
     default: Any = None
-    """``dataclasses.MISSING`` where the setting is required."""
+    """``dataclasses.MISSING`` if the setting is required."""
 
     @property
     def is_required(self) -> bool:
-        """Whether some source must give it."""
+        """Whether a source must set it."""
         return self.default is dataclasses.MISSING
 
     @property
     def flag(self) -> str:
-        """Its word on the command line, as messages and help name it."""
+        """Its name on the command line, for messages and help."""
         return self.name.upper() if self.is_argument else f"--{self.name}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word of the command line that gives it; short and alias first, as help shows them."""
+        """All its names on the command line, in the order of the help: short and alias first."""
         negated = f"--no-{self.name}" if self.parser.is_switch else ""
         return tuple(filter(None, (self.short, self.alias, self.flag, negated)))
 
     @property
     def env(self) -> str:
-        """The variable that gives it; empty where only the command line does."""
+        """Its environment variable; empty if only the command line may set it."""
         return "" if self.is_typed else self.custom_env or ENV_PREFIX + self.name.replace("-", "_").upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A nested settings class, and the defaults that this program changes."""
+    """A nested settings class, with the defaults that this program changes."""
 
     cls: type
     defaults: Mapping[str, Any]
@@ -96,16 +97,16 @@ def setting(
     """Declare one setting as a dataclass field.
 
     Args:
-        parser: how its text becomes a value, see `parsers`.
-        help: meaning, unit, the reason of the default, and what None or 0 does; shown by ``--help``.
-        default: its value when no source names it; without one the setting is required.
-        env: a variable's full name where a custom of the field beats ``GCUSHARE_<NAME>`` (KUBECONFIG).
-        short: a one-letter flag beside the long one, for example ``-o``.
-        argument: read it from the command line's position instead of from a flag.
+        parser: parses its text; see `parsers`.
+        help: meaning, unit, reason for the default, and the effect of None or 0; shown by ``--help``.
+        default: its value if no source sets it. Without a default the setting is required.
+        env: the full name of a conventional variable, such as KUBECONFIG, instead of ``GCUSHARE_<NAME>``.
+        short: an additional one-letter flag, such as ``-o``.
+        argument: take it from a position on the command line instead of a flag.
         secret: never show its value.
-        alias: another long flag that means the same, dashes included: the word that people know from other commands.
-        typed: read it from the command line alone: a variable that is left over from elsewhere, or a settings file
-            that a variable names, must not change a cluster. Switches that change something have to be.
+        alias: an additional long flag with dashes, for a name that people know from other commands.
+        typed: accept it on the command line only, because a forgotten variable, or a settings file that a variable
+            names, must not change a cluster. Required for switches that change something.
     """
     spec = Spec(
         parser=parser,
@@ -121,10 +122,10 @@ def setting(
 
 
 def group(cls: type[T], **defaults: Any) -> T:
-    """Nest a shared settings class; ``defaults`` replace its own by field name.
+    """Nest a shared settings class. ``defaults`` replace its own by field name.
 
     Raises:
-        TypeError: a default names no field of ``cls``.
+        TypeError: a default is not a field of ``cls``.
     """
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cast(Any, cls))
     unknown = sorted(set(defaults) - {field.name for field in fields})
@@ -137,22 +138,22 @@ def group(cls: type[T], **defaults: Any) -> T:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
 def settings(cls: C) -> C:
-    """Make a class a frozen group of settings; the first line of its docstring heads its part of ``--help``."""
+    """Make a class a frozen group of settings. The first line of its docstring is its heading in ``--help``."""
     return cast(C, dataclass(frozen=True, slots=True, kw_only=True)(cls))
 
 
 def group_of(field: dataclasses.Field[Any]) -> Group | None:
-    """Return what a field nests, None where it is a setting itself."""
+    """Return the group that a field nests; None if the field is a setting."""
     found: Group | None = field.metadata.get(_GROUP)
     return found
 
 
 def list_specs(cls: type) -> tuple[Spec, ...]:
-    """List every setting of a settings class and of the classes nested in it, in the order of declaration.
+    """List all settings of a settings class and its nested classes, in the order of declaration.
 
     Raises:
-        TypeError: two settings share a name or variable, a field is neither a setting nor a group, or a switch that
-            changes something may be given by the environment.
+        TypeError: two settings share a name or variable, a field is neither a setting nor a group, or the environment
+            may set a switch that changes something.
     """
     specs = tuple(_walk(Group(cls, {}), ()))
     aliases = [spec.alias.removeprefix("--") for spec in specs if spec.alias]
@@ -175,7 +176,7 @@ def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:
         if inner is not None:
             yield from _walk(inner, here)
         elif spec is not None:
-            # A field may end in "_" where its name is a word of Python, such as for_.
+            # A field may end in "_" if its name is a keyword, such as for_.
             name = field.name.rstrip("_").replace("_", "-")
             default = node.defaults.get(field.name, field.default)
             yield dataclasses.replace(spec, name=name, concern=concern, field_path=here, default=default)
@@ -185,7 +186,7 @@ def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:
 
 @dataclass(frozen=True, slots=True)
 class Program(Generic[T]):
-    """A program as its command line shows it: its name, what it does, its settings and examples of use."""
+    """A program's command line: its name, summary, settings and examples."""
 
     name: str
     summary: str
@@ -198,4 +199,4 @@ class Program(Generic[T]):
     legends: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     """Tables after the examples: a heading, and pairs of a sign and its meaning."""
     notes: str = ""
-    """Paragraphs at the end: files, endpoints, what else a reader of ``--help`` needs."""
+    """Paragraphs at the end of the help: files, endpoints and so on."""

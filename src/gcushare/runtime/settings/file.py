@@ -1,4 +1,4 @@
-"""Parse a settings file: YAML (so JSON as well), versioned, with the flags' names as its keys."""
+"""Parses a settings file: YAML or JSON, with a version, and the names of the flags as keys."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ VERSION_KEY = "version"
 
 
 def parse_settings_file(path: str, content: str, known: Sequence[str], problems: list[str]) -> dict[str, str]:
-    """Parse a settings file's content into texts by setting name; ``known`` are the keys it may have.
+    """Parse a settings file's content into texts by setting name. ``known`` are the accepted keys.
 
-    Effects: one entry of ``problems`` per unknown version, unknown key or value that is no scalar; the keys that have
-    none are returned all the same, so that their values are checked as well.
+    Effects: adds to ``problems`` each unknown version, unknown key and value that is not a scalar. Returns the other
+    keys in any case, so that their values are checked too.
     """
     from gcushare.wire.untrusted_yaml import (
         load_yaml,  # here: few programs are given a file, and all are asked for help
@@ -53,7 +53,7 @@ def parse_settings_file(path: str, content: str, known: Sequence[str], problems:
 
 
 def _as_text(value: object) -> str | None:
-    """Bring a scalar, or a list of scalars, to the text that a flag would carry; None for anything else."""
+    """Convert a scalar or a list of scalars to the text of a flag; None for anything else."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,4 +1,4 @@
-"""Write what a program says about itself: the manual behind ``--help`` and the settings behind ``--print-config``."""
+"""Renders the manual page of ``--help`` and the settings of ``--print-config``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gcushare.runtime.settings.file import VERSION, VERSION_KEY
 from gcushare.runtime.settings.parsers import ANY_TEXT
 
 MASK = "********"
-# Wide enough for a flag and a sentence, narrow enough for half a screen; COLUMNS overrules it within these bounds.
+# Wide enough for a flag and a sentence, and narrow enough for half a screen. COLUMNS changes it within these bounds.
 _WIDTH, _NARROWEST, _WIDEST = 100, 60, 120
 
-# Text that YAML reads as this very text; everything else (signs, colons, dates, leading zeros, empty) is quoted.
+# Text that YAML reads as a string or number as written. Other text (signs, colons, dates, leading zeros) is quoted.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/_.-]*|0|[1-9][0-9]{0,14}[A-Za-z]*")
 _YAML_WORDS = ("null", "true", "false")
 
@@ -37,20 +37,20 @@ _COMMON = (
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A setting, the value it got, and the source that gave it."""
+    """A setting with its value and source."""
 
     spec: Spec
     value: Any
     source: str
 
     def show(self) -> str:
-        """Show the value as its parser reads it; a secret is masked."""
+        """Return the value as text that its parser accepts; a secret is masked."""
         text: str = self.spec.parser.show(self.value)
         return MASK if text and self.spec.is_secret else text
 
 
 def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "") -> str:
-    """Write the manual page; ``columns`` is the terminal's width, in the environment's form."""
+    """Render the manual page. ``columns`` is the value of COLUMNS."""
     page = _Page(columns)
     arguments = [spec.flag if spec.is_required else f"[{spec.flag}]" for spec in specs if spec.is_argument]
     page.usage(program.name, " ".join(["[OPTIONS]", *arguments]))
@@ -74,7 +74,7 @@ def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "")
 def render_overview(
     name: str, summary: str, commands: Sequence[tuple[str, str]], *, notes: str = "", columns: str = ""
 ) -> str:
-    """Write the page of a command that is nothing but its subcommands; ``columns`` as of `render_help`."""
+    """Render the page of a command that has only subcommands. ``columns`` is the value of COLUMNS."""
     page = _Page(columns)
     page.usage(name, "COMMAND [OPTIONS]")
     page.text += "\n"
@@ -99,7 +99,7 @@ def _write_notes(page: _Page, notes: str) -> None:
 
 
 def render_config(program: str, resolved: Sequence[Resolved]) -> str:
-    """Write the settings as a settings file that, given back, means the same; secrets are masked and commented out."""
+    """Render the settings as an equivalent settings file. Secrets are masked and commented out."""
     keys = [item for item in resolved if not item.spec.is_typed]
     lines = [(_format_key(item), item.source) for item in keys]
     width = max((len(line) for line, _ in lines), default=0)
@@ -113,7 +113,7 @@ def _format_key(item: Resolved) -> str:
 
 
 class _Page:
-    """A page in sections; no word is broken at a hyphen: keys and flags must be found by searching for them."""
+    """A page with sections. Words are never broken at a hyphen, so that a search finds keys and flags."""
 
     def __init__(self, columns: str) -> None:
         asked = int(columns) if columns.isascii() and columns.isdigit() else _WIDTH
@@ -121,7 +121,7 @@ class _Page:
         self.text = ""
 
     def usage(self, name: str, arguments: str) -> None:
-        """Write how to call it."""
+        """Write the usage line."""
         head = f"Usage: {name} "
         self._fill(arguments, head, " " * len(head))
 
@@ -130,13 +130,13 @@ class _Page:
         self.text += f"\n{title}:\n"
 
     def paragraphs(self, text: str, indent: str = "") -> None:
-        """Write paragraphs, with an empty line between two."""
+        """Write paragraphs, separated by empty lines."""
         for number, part in enumerate(text.split("\n\n")):
             self.text += "\n" if number else ""
             self._fill(part, indent, indent)
 
     def table(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Write a section of two columns; nothing where there are no rows."""
+        """Write a section with two columns. Writes nothing without rows."""
         if not rows:
             return
         self.section(title)
@@ -146,7 +146,7 @@ class _Page:
             self._fill(text, head, " " * len(head))
 
     def terms(self, title: str, terms: Sequence[tuple[str, str]]) -> None:
-        """Write a section of terms, each on its own line above its text: flags of any length stay readable."""
+        """Write a section of terms, each on its own line above its text, so that long flags stay readable."""
         if not terms:
             return
         self.section(title)
@@ -167,7 +167,7 @@ class _Page:
 
 
 def _break_command(line: str, room: int) -> str:
-    """Break a command line that is too long for the page as a shell reads it: with a backslash before the break."""
+    """Break a long command line with backslashes, so that a shell accepts it."""
     if len(line) <= room:
         return line
     parts = textwrap.wrap(line, room - 2, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
@@ -197,6 +197,6 @@ def _describe(spec: Spec) -> str:
 
 
 def _quote(text: str) -> str:
-    """Quote a value where YAML would read it as something else; JSON's quoting is YAML's."""
+    """Quote a value if YAML would read it as something else. JSON strings are valid YAML."""
     is_plain = _PLAIN.fullmatch(text) and (text.lower() not in _YAML_WORDS or text in ("true", "false"))
     return text if is_plain else json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""How every program reaches the API server."""
+"""Settings of the connection to the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a program's settings once: flag over environment over file over default, every problem reported together."""
+"""Loads a program's settings from flags, environment and file, and reports all problems together."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 ReadFile = Callable[[Path], str]
 
 CONFIG_ENV = "GCUSHARE_CONFIG"
-# Characters of an offending value that an error shows: enough to recognise it, too few to flood a terminal.
+# Characters of a wrong value that an error shows: enough to recognise it, and few enough for a terminal.
 _SHOWN_VALUE = 120
 
 
 class Answered(Exception):
-    """Not an error: the command line asked for the help, version or settings; print ``text`` and exit with 0."""
+    """Not an error: the command line requested help, version or settings. Print ``text`` and exit with 0."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -34,14 +34,14 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
     """Build the program's settings from its arguments, environment and settings file.
 
     Args:
-        program: what to read and how to explain it.
+        program: describes the settings.
         argv: the arguments after the program's name.
         environ: the environment variables.
         read_file: reads the settings file named by ``--config-file`` or GCUSHARE_CONFIG.
 
     Raises:
-        ConfigError: one problem per wrong value, key or file; a malformed command line stands alone.
-        Answered: the arguments asked for the help, the version or the settings.
+        ConfigError: one problem per wrong value, key or file, or only the malformed command line.
+        Answered: the arguments requested help, version or settings.
     """
     specs = list_specs(program.settings)
     line = parse_command_line(program.name, specs, argv)
@@ -84,7 +84,7 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
 def _read_settings_file(
     line: CommandLine, environ: Mapping[str, str], read_file: ReadFile, specs: Sequence[Spec], problems: list[str]
 ) -> tuple[str, Mapping[str, str]]:
-    """Return the settings file's path, and the texts in it by setting name; none where none is named."""
+    """Return the settings file's path and its texts by setting name; both are empty if no file is given."""
     path = line.config_file if line.config_file is not None else environ.get(CONFIG_ENV, "")
     if not path:
         return "", {}
@@ -106,10 +106,10 @@ def _describe_wrong_value(spec: Spec, text: str, source: str, reason: str) -> st
 
 
 def _build(cls: type, at: tuple[str, ...], values: Mapping[tuple[str, ...], Any], problems: list[str]) -> object:
-    """Build a settings class from its values, inner classes first; None where a value is missing.
+    """Build a settings class from its values, nested classes first; None if a value is missing.
 
-    A class whose values must also fit each other has ``find_conflicts``, which yields one sentence per conflict: the
-    settings, their values, what to do.
+    A settings class may have ``find_conflicts``, to check values that depend on each other. It yields one sentence per
+    conflict: the settings, their values, and what to do.
     """
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(cls):

@@ -10,7 +10,7 @@ from gcushare.runtime.settings.declare import setting, settings
 
 
 class LogLevel(enum.Enum):
-    """How much a program tells."""
+    """The least important lines that a program logs."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -19,7 +19,7 @@ class LogLevel(enum.Enum):
 
 
 class LogFormat(enum.Enum):
-    """What a log line looks like."""
+    """The format of a log line."""
 
     TEXT = "text"
     JSON = "json"

@@ -1,7 +1,7 @@
-"""Command lines of the Go programs that ours replace: their flags are understood, with one note about each.
+"""Translates the flags of the Go programs that ours replace, with one note about each.
 
-Go's ``flag`` package takes one dash or two, ``-flag=value`` or ``-flag value``, and ``-flag`` alone for a switch. glog
-and klog add their own to every program. Flags that we have under the same name are ours, whatever the dashes.
+Go's ``flag`` package accepts one dash or two, ``-flag=value`` or ``-flag value``, and ``-flag`` alone for a switch.
+glog and klog add their own flags to every program. A flag with the name of one of ours is ours, with one dash or two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """What an old flag comes to: our own words instead, and what is said of it."""
+    """The translation of an old flag: our own arguments, and the note for the user."""
 
     words: tuple[str, ...]
     note: str
@@ -24,7 +24,7 @@ class Understood:
 
 @dataclass(frozen=True, slots=True)
 class OldFlag:
-    """A flag of an older program. ``read`` takes its value; ``is_switch``: it may stand without one."""
+    """A flag of an older program. ``read`` translates its value. ``is_switch``: it needs no value."""
 
     read: Callable[[str], Understood]
     is_switch: bool = False
@@ -32,19 +32,19 @@ class OldFlag:
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A command line in our flags, and one note for each that was another's."""
+    """A command line with our flags, and one note for each translated flag."""
 
     argv: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def left_out(why: str, *, is_switch: bool = False) -> OldFlag:
-    """A flag that has no counterpart and needs none. Its value is not repeated: it may be a secret."""
+    """A flag that is ignored because it needs no equivalent. Its value is not shown, because it may be a secret."""
     return OldFlag(lambda _value: Understood((), f"is left out: {why}"), is_switch)
 
 
 def refused_switch(why: str) -> OldFlag:
-    """A switch that is left out where it is off, and refused where it is on."""
+    """A switch that is ignored if it is off, and refused if it is on."""
 
     def read(value: str) -> Understood:
         if value in _TRUE:
@@ -55,7 +55,7 @@ def refused_switch(why: str) -> OldFlag:
 
 
 def refused(why: str) -> OldFlag:
-    """A flag that asks for something that there is not."""
+    """A flag for an unsupported feature."""
 
     def read(_value: str) -> Understood:
         raise ValueError(why)
@@ -87,15 +87,15 @@ GLOG_FLAGS: Mapping[str, OldFlag] = {
 
 
 def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag] = GLOG_FLAGS) -> Translated:
-    """Rewrite the arguments of an older program.
+    """Translate the arguments of an older program.
 
     Args:
         argv: the arguments after the program's name.
-        known: the names of our own flags, without dashes; with one dash they are accepted too.
-        old: the others' flags by name.
+        known: the names of our own flags, without dashes. They may also have one dash.
+        old: the old flags by name.
 
     Raises:
-        ConfigError: a flag that asks for what there is not, or whose value is none.
+        ConfigError: a flag is unsupported, or its value is invalid.
     """
     words: list[str] = []
     notes: list[str] = []
@@ -119,7 +119,7 @@ def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, Old
 def _split(
     argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]
 ) -> Iterator[tuple[str | None, str, tuple[str, ...]]]:
-    """Yield an old flag with its value, or None with words that stay; both with the words as they were given."""
+    """Yield an old flag with its value, or None for arguments that stay, both with the original arguments."""
     rest = list(argv)
     while rest:
         word = rest.pop(0)

@@ -1,4 +1,4 @@
-"""Readers of setting values: each turns a flag's, variable's or file key's text into a typed value, or says why not."""
+"""Parsers of setting values: each converts the text of a flag, variable or file key to a typed value."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ E = TypeVar("E", bound=enum.Enum)
 
 @dataclass(frozen=True, slots=True)
 class Parser(Generic[T]):
-    """How one kind of value is read, described and shown.
+    """Parses, describes and shows one kind of value.
 
-    ``parse`` raises ValueError with the reason alone: the value, its source and ``accepted`` are added by the caller.
-    Invariant: ``parse(show(value)) == value``, so what ``--print-config`` prints can be fed back.
+    ``parse`` raises ValueError with the reason only; the caller adds the value, its source and ``accepted``.
+    Invariant: ``parse(show(value)) == value``, so that the output of ``--print-config`` is a valid settings file.
     """
 
     metavar: str
@@ -29,9 +29,9 @@ class Parser(Generic[T]):
     is_switch: bool = False
     choices: tuple[str, ...] = ()
     unset: str = ""
-    """What holds where the value is left empty; without it a value must not be left empty, or empty says it itself."""
+    """The effect of an empty value, of a parser made by ``optional``."""
     inner: str = ""
-    """What is accepted where it is not left empty, of a parser with ``unset``."""
+    """What is accepted if the value is not empty, of a parser with ``unset``."""
 
 
 def _as_number(text: str) -> Decimal:
@@ -56,7 +56,7 @@ ANY_TEXT = "any text that is not empty"
 
 
 def text(metavar: str = "TEXT", *, accepted: str = ANY_TEXT) -> Parser[str]:
-    """Read text as it stands; empty text is refused (see `optional`)."""
+    """Read text unchanged; empty text is refused (see `optional`)."""
 
     def parse(raw: str) -> str:
         if not raw.strip():
@@ -80,7 +80,7 @@ def integer(low: int, high: int, metavar: str = "N") -> Parser[int]:
 
 
 def boolean() -> Parser[bool]:
-    """Read true or false; on the command line such a setting is a switch with a ``--no-`` form."""
+    """Read true or false. On the command line, such a setting is a switch with a ``--no-`` form."""
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
     def parse(raw: str) -> bool:
@@ -92,7 +92,7 @@ def boolean() -> Parser[bool]:
 
 
 def maybe_boolean() -> Parser[bool | None]:
-    """Read a switch that may also be left to the surroundings: unset is None."""
+    """Read a switch whose default depends on the environment: unset is None."""
     plain = boolean()
     return replace(optional(plain, ""), accepted=plain.accepted, inner="", is_switch=True)
 
@@ -111,7 +111,7 @@ def choice(members: type[E]) -> Parser[E]:
 
 
 def one_of(*words: str, metavar: str = "") -> Parser[str]:
-    """Read one of ``words``, exactly as written: for sets of words that another module owns."""
+    """Read one of ``words``, case-sensitively. Use it for names that another module defines."""
 
     def parse(raw: str) -> str:
         if raw not in words:
@@ -122,7 +122,7 @@ def one_of(*words: str, metavar: str = "") -> Parser[str]:
 
 
 def path(metavar: str = "PATH") -> Parser[Path]:
-    """Read a path; whether it exists is for the code that opens it to find out."""
+    """Read a path. The code that opens it checks whether it exists."""
 
     def parse(raw: str) -> Path:
         if not raw.strip() or "\0" in raw:
@@ -132,7 +132,7 @@ def path(metavar: str = "PATH") -> Parser[Path]:
     return Parser(metavar, "a path", parse)
 
 
-# Seconds per suffix; the words that Kubernetes' own flags use.
+# Seconds per suffix, as in Kubernetes' own flags.
 _DURATION_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
@@ -148,7 +148,7 @@ def _parse_duration(raw: str) -> Decimal:
 
 
 def show_duration(seconds: float) -> str:
-    """Show seconds in the largest unit that stays whole, for example ``0s``, ``500ms``, ``5s`` or ``90s``."""
+    """Format seconds in the largest unit that gives a whole number, for example ``0s``, ``500ms``, ``5s``, ``90s``."""
     if not seconds:
         return "0s"
     for unit in ("d", "h", "m", "s", "ms"):
@@ -159,7 +159,7 @@ def show_duration(seconds: float) -> str:
 
 
 def duration_s(low: float, high: float) -> Parser[float]:
-    """Read a duration such as ``500ms``, ``5s`` or ``1m30s`` into seconds; a bare number counts seconds."""
+    """Read a duration such as ``500ms``, ``5s`` or ``1m30s`` as seconds. A plain number is in seconds."""
 
     def parse(raw: str) -> float:
         value = _parse_duration(raw)
@@ -174,7 +174,7 @@ _SIZE_UNITS = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "k": 1
 
 
 def show_bytes(count: int) -> str:
-    """Show a byte count in the largest binary unit that stays whole, for example ``8Mi``."""
+    """Format a number of bytes in the largest binary unit that gives a whole number, for example ``8Mi``."""
     for unit in ("Ti", "Gi", "Mi", "Ki"):
         if count and count % _SIZE_UNITS[unit] == 0:
             return f"{count // _SIZE_UNITS[unit]}{unit}"
@@ -236,7 +236,7 @@ def comma_list(item: Parser[T]) -> Parser[tuple[T, ...]]:
 
 
 def optional(inner: Parser[T], unset: str) -> Parser[T | None]:
-    """Read what ``inner`` reads; empty text means None, whose effect ``unset`` says."""
+    """Read a value with ``inner``. Empty text means None; ``unset`` describes its effect."""
 
     def parse(raw: str) -> T | None:
         return inner.parse(raw) if raw else None

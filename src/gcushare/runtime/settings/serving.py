@@ -1,4 +1,4 @@
-"""How every program that serves listens: address, TLS, and the limits of connections and requests."""
+"""Settings of every server: address, TLS, and limits of connections and requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ServeSettings:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """A certificate needs its key and the other way round; client certificates need both."""
+        """Certificate and key need each other; client certificates need both."""
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             yield (
                 f"tls-cert-file {_show(self.tls_cert_file)} and tls-key-file {_show(self.tls_key_file)} belong "

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_extender            the whole table, some three minutes
     python -m benchmarks.bench_extender --quick    small clusters, to see that it works
-    python -m benchmarks.bench_extender --nodes 5000 --against ../before    beside the extender of another checkout
+    python -m benchmarks.bench_extender --nodes 5000 --against ../before    compared with another checkout's extender
     python -m benchmarks.bench_extender --policy expected-fill --nodes 5000    another policy, one size of cluster
 
 kube-scheduler asks about the nodes that pass its own filters. Of more than 100 nodes it takes a sample, another one for
@@ -253,7 +253,7 @@ def measure_cpu(bench: Bench, count: int) -> str:
 
 
 def measure_binds(benches: Sequence[Bench], count: int) -> list[Row]:
-    """Bind beside what the API server alone takes for the same Binding over the same kind of connection."""
+    """Measure bind, and the same Binding sent directly to the API server over the same kind of connection."""
     size = benches[0].size
 
     def post_binding(api: Connection) -> Call:

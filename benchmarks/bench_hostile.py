@@ -1,4 +1,4 @@
-"""Measure what bodies made to be expensive cost everybody else: filter beside them, and the leadership.
+"""Measure how requests with expensive bodies affect other clients: filter at the same time, and the leadership.
 
     python -m benchmarks.bench_hostile             sixteen connections of each kind, some two minutes
     python -m benchmarks.bench_hostile --quick     a few seconds each, to see that it works
@@ -50,7 +50,7 @@ def made_up(size: Size) -> bytes:
 
 
 def unknown_nodes(size: Size) -> bytes:
-    """A waiting pod, and as many names of nodes as are read, none of which there is."""
+    """A waiting pod, and the largest accepted number of node names, none of which exists."""
     return filter_body(make_pod(POD, size, 0), [f"{'n' * 200}-{number}" for number in range(2 * size.nodes + 1000)])
 
 

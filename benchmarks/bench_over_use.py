@@ -1,6 +1,6 @@
 """Measure what one look at the processes of a card costs, and how much of it is following over-use.
 
-Prints a Markdown table: milliseconds of CPU per look, of 16 pods half of which are over. Run:
+Prints a Markdown table: milliseconds of CPU per measurement of 16 pods, half of them over their grant. Run:
 ``python -m benchmarks.bench_over_use``.
 """
 

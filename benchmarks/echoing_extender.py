@@ -36,7 +36,7 @@ def echo(body: bytes) -> bytes:
 
 
 class EchoingExtender(Extender):
-    """The program with the echo beside its own endpoints."""
+    """The program with the echo in addition to its own endpoints."""
 
     def make_application(self) -> web.Application:
         """Add the path, answered as the scheduler's calls are."""

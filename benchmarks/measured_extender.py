@@ -1,4 +1,4 @@
-"""The extender in a process of its own beside an API server of many pods, and a connection that costs little."""
+"""Runs the extender in its own process, with an API server that has many pods and a cheap connection to it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Small programs for whoever works on this repository; they are not installed."""
+"""Small programs for developers of this repository. They are not installed."""

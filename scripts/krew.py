@@ -1,7 +1,7 @@
 """Write the krew manifests of the inspect commands: python -m scripts.krew OUT BASE-URL FILES-DIR.
 
-Each names the release's archives at BASE-URL with their checksums; the archives are written beside it. On Linux an
-archive holds the executable of the machine, if FILES-DIR has it, else the single file, as on macOS.
+Each names the release's archives at BASE-URL with their checksums; the archives are written to the same folder. On
+Linux an archive holds the executable of the machine, if FILES-DIR has it, else the single file, as on macOS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ metadata:
 spec:
   version: v{version}
   homepage: {home}
-  shortDescription: Who uses which card of which node, and why a pod waits
+  shortDescription: Show which pods use which cards, and why a pod waits
   description: |
     Shows nodes whose {word} cards are shared by memory: how much of each card is granted, to which pods, and how
     much is used. 'explain POD' says why a pod has no card; 'top' compares what is granted with what is used.

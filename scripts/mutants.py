@@ -1,11 +1,10 @@
-"""Change the core in small ways and see whether its tests notice: `make mutants`, with mutmut.
+"""Mutation tests of the core: `make mutants`, with mutmut.
 
-A mutant is killed when a test of its module fails on it. Each group below is run with the tests that are meant to know
-it, in a copy of the tree, so that nothing is changed here. Of those that survive, ``EXPLAINED`` names the functions in
-which a change shows in no answer, each with its reason; all others count against ``LEAST_PERCENT``.
+A mutant is a small change of the source. It is killed if a test fails on it. Each group below is run with the tests of
+its modules, in a copy of the tree. ``EXPLAINED`` names functions in which a change cannot affect any result, each with
+the reason. All other survivors count against ``LEAST_PERCENT``.
 
-It takes some two minutes on two idle cores; `--group preemption` runs one group, `--keep` counts what a former run
-found.
+It takes about two minutes on two idle cores. `--group preemption` runs one group, `--keep` reports the previous run.
 """
 
 from __future__ import annotations
@@ -73,26 +72,26 @@ GROUPS = {
 }
 
 EXPLAINED = {
-    r"core\.ledger\.x_describe_shortage": "words of a message; its figures are compared in the ledger's tests",
-    r"core\.nodes\.xǁ(CardState|NodeState)ǁ__init__": "replaced by what the first cards say, before anyone reads it",
-    r"core\.nodes\.xǁNodeStateǁrecount": "words of a message, and what stands in it for a card that was not counted",
-    r"core\.nodes\.xǁNodeStateǁ_refresh": "work that is spared where no pod is without a card",
-    r"core\.nodes\.xǁNodeStateǁdrop_cards": "None is as false as what stood there",
-    r"core\.placement\.x_choose_cards": "where enough cards are able a policy finds as many",
+    r"core\.ledger\.x_describe_shortage": "text of a message; the ledger's tests compare its figures",
+    r"core\.nodes\.xǁ(CardState|NodeState)ǁ__init__": "overwritten by the first cards before it is read",
+    r"core\.nodes\.xǁNodeStateǁrecount": "text of a message, and its placeholder for a card that was not counted",
+    r"core\.nodes\.xǁNodeStateǁ_refresh": "skips work if every pod has a card",
+    r"core\.nodes\.xǁNodeStateǁdrop_cards": "None is as false as the previous value",
+    r"core\.placement\.x_choose_cards": "if enough cards are able, a policy finds as many",
     r"victims\.x__find_need": "a card that is held whole is held by one pod, whose end frees it in either unit",
-    r"victims\.xǁ_Searchǁ_combine": "how many combinations are tried, and which of too many; more find the same",
-    r"victims\.xǁ_Searchǁ_outline": "a filter that leaves all in, a priority twice, a cost that is known there",
-    r"victims\.xǁ_Searchǁrun": "who counts as a pod of several cards: more of them take more work and find the same",
-    r"victims\.xǁAgeǁ__lt__": "no two ages are equal, as each ends in a uid",
-    r"victims\.xǁ_Searchǁ_shares": "no pod is given the same card twice",
+    r"victims\.xǁ_Searchǁ_combine": "the number of combinations, and which are tried of too many; the result is equal",
+    r"victims\.xǁ_Searchǁ_outline": "a filter that keeps all, a duplicate priority, a cost that is known there",
+    r"victims\.xǁ_Searchǁrun": "which pods count as wide: more of them take more work, with the same result",
+    r"victims\.xǁAgeǁ__lt__": "no two ages are equal, because each ends in a uid",
+    r"victims\.xǁ_Searchǁ_shares": "no pod holds the same card twice",
     r"core\.matching\.x_has_room": "memory over several cards is a multiple of their number",
-    r"kubelet\.device_ids\.x_(check_fits_kubelet|explain_foreign_id)": "words of a message",
+    r"kubelet\.device_ids\.x_(check_fits_kubelet|explain_foreign_id)": "text of a message",
 }
-"""Patterns of mutants' names whose change no answer shows, with the reason."""
+"""Patterns of the names of mutants that cannot affect a result, with the reason."""
 
 
 def run_group(name: str, group: Group, children: int) -> None:
-    """Make a fresh copy of the tree and run mutmut in it; its progress goes to a file there."""
+    """Run mutmut in a fresh copy of the tree. Its output goes to a file there."""
     place = WORK / name
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -106,9 +105,9 @@ def run_group(name: str, group: Group, children: int) -> None:
         "source_paths": ["src"],
         "only_mutate": [f"src/gcushare/{module}" for module in group.modules],
         "pytest_add_cli_args_test_selection": [f"tests/unit/{test}" for test in group.tests],
-        # Every call of a mutated function takes a detour, so that a property test takes several times as long.
+        # Calls of mutated functions are slow, so a property test takes several times as long.
         "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "scripts.mutants_pytest", "-o", "timeout=600"],
-        # Tests that do not end are ended by scripts.mutants_pytest: mutmut goes by the clock, and so by what else runs.
+        # scripts.mutants_pytest ends tests that hang. mutmut's own timeout depends on the machine's load.
         "timeout_multiplier": 60.0,
         "also_copy": [each for each in COPIED if each != "pyproject.toml"],
     }
@@ -120,10 +119,10 @@ def run_group(name: str, group: Group, children: int) -> None:
 
 
 def read_results(name: str) -> dict[str, str]:
-    """The outcome of every mutant of a group, by its name.
+    """The outcomes of a group's mutants, by name.
 
     Raises:
-        SystemExit: it was not run, or the tests fail without any mutant.
+        SystemExit: the group was not run, or its tests fail without a mutant.
     """
     place = WORK / name
     command = [str(Path(sys.executable).parent / "mutmut"), "results", "--all", "true"]
@@ -135,7 +134,7 @@ def read_results(name: str) -> dict[str, str]:
 
 
 def report(results: dict[str, str]) -> float:
-    """Print a line per module and every survivor that is not explained; returns the share killed, in percent."""
+    """Print a line per module and the survivors without explanation; returns the percentage of killed mutants."""
     counts: dict[str, Counter[str]] = {}
     left: list[str] = []
     for mutant, outcome in sorted(results.items()):
@@ -162,7 +161,7 @@ def report(results: dict[str, str]) -> float:
 
 
 def main() -> int:
-    """Run what was asked for; 1 where too many survive."""
+    """Run the chosen groups. Returns 1 if too many mutants survive."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", choices=GROUPS, action="append", help="only this group; repeatable")
     parser.add_argument("--children", type=int, default=2, help="mutants that are tried at the same time")

@@ -1,4 +1,4 @@
-"""Pack the manual's two packages, each of which works when it is carried alone to a machine without a network.
+"""Build the manual's two packages. Each one works alone on a machine without a network.
 
     python -m scripts.packages OUT [--images DIR] [--single-files DIR]
 
@@ -25,7 +25,7 @@ from gcushare._version import __version__
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gcushare-device-plugin", "gcushare-scheduler-extender")
 SHARED = ("deploy/lib", "deploy/image", "src/gcushare", "pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore")
-"""What the scripts look for beside themselves: three levels up is the root that an image is built from."""
+"""Paths that the scripts expect. Three levels up is the root from which an image is built."""
 PLAIN_FILES = ROOT / "deploy/manifests/gpushare"
 INSPECT = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
 _LEFT_OUT = ("__pycache__", ".loaded")

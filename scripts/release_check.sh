@@ -41,7 +41,7 @@ step "the manual's packages"
 $bin/python -m scripts.packages "$out/packages" --single-files "$out/files"
 
 step "list of what is in it (CycloneDX)"
-# The wheel alone in an environment: what developers need beside it is not part of a release.
+# Install only the wheel: development dependencies are not part of a release.
 $bin/python -m venv "$out/release" && pip "$out/release/bin/python" install "$out"/wheel/*.whl
 $bin/python -m venv "$out/tools" && pip "$out/tools/bin/python" install cyclonedx-bom
 "$out/tools/bin/cyclonedx-py" environment --output-reproducible --of JSON --output-file "$out/sbom.json" "$out/release/bin/python"

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def install_packages(folder: Path, *, every: bool) -> Path:
-    """Install the project and its libraries into one directory, compiled files of each target beside each other."""
+    """Install the project and its libraries into one directory, with the compiled files of all targets."""
     packages = folder / "packages"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "install", "--no-deps", "--no-compile", "--target", packages, ROOT], check=True)

@@ -173,7 +173,7 @@ _MEMORY = Row(
     (
         Panel(
             kind=Kind.LINES,
-            title="Granted beside really used",
+            title="Granted and really used",
             about=(
                 "Bytes that pods were granted, bytes that the cards' drivers say are in use, and all there are. Used "
                 "above granted is somebody who takes more than was asked for; far below is memory reserved in vain."

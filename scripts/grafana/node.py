@@ -218,8 +218,8 @@ _PODS = Row(
             kind=Kind.TABLE,
             title="Who holds what",
             about=(
-                "By the kubelet's own record; a call that it has not confirmed yet is counted for whom it probably "
-                "was. Used: where the plugin runs with --pod-use."
+                "According to the kubelet. A call that it has not confirmed yet is counted for the pod that it was "
+                "probably for. Used: if the plugin runs with --pod-use."
             ),
             queries=(
                 Query(

@@ -1,8 +1,8 @@
-"""Keeps frameworks within the card memory that GCUShare granted this container: ``import gcushare_limits`` comes first.
+"""Limits frameworks to the card memory that GCUShare granted this container. Import it before the frameworks.
 
-Importing it sets what frameworks read from the environment, and has the others configured when they are imported.
-Nothing happens outside of a container that was granted memory, and what its author set already stays. It is a help for
-programs that mean well: a process can undo it, and what a framework allocates beside its own pool is not counted.
+The import sets the environment variables that frameworks read, and configures other frameworks when they are imported.
+It does nothing outside a container with granted memory, and keeps values that are already set. It does not enforce the
+limit: a process can undo it, and memory that a framework allocates outside its own pool is not counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gcushare_limits.grant import Grant, read_grant
 __all__ = ["Grant", "applied", "fraction", "grant", "memory_bytes"]
 
 grant: Grant | None = read_grant()
-"""What this container was granted of each of its cards; None where that is nothing, or a whole card."""
+"""What this container was granted of each of its cards; None without a grant, or with whole cards."""
 applied: tuple[str, ...] = apply(grant) if grant is not None else ()
 """The frameworks that are limited, now or when they are imported."""
 

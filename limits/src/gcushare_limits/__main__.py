@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _import_from(folder: Path) -> None:
-    """Put where Python would look first for this program's modules in the place of where it looks first for ours."""
+    """Replace the first entry of ``sys.path`` with the one that Python would use for this program."""
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):  # safe_path: from Python 3.11 on
         sys.path[0] = str(folder)
 

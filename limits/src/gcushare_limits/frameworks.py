@@ -1,4 +1,4 @@
-"""How each framework is limited: by a variable that it reads, or by a call once it was imported.
+"""Limits each framework by an environment variable, or by a call after its import.
 
 Sources: PyTorch, torch.cuda.set_per_process_memory_fraction; TensorFlow, tf.config.set_logical_device_configuration;
 JAX, "GPU memory allocation"; CuPy, "Memory management"; PaddlePaddle, FLAGS_fraction_of_gpu_memory_to_use.
@@ -24,7 +24,7 @@ _XLA_NAMES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 
 
 def apply(grant: Grant) -> tuple[str, ...]:
-    """Limit the frameworks; returns their names. One that is imported already is configured now."""
+    """Limit the frameworks; returns their names. A framework that is already imported is configured at once."""
     share = share_text(grant.fraction)
     if not any(name in os.environ for name in _XLA_NAMES):
         os.environ.update(dict.fromkeys(_XLA_NAMES, share))
@@ -42,7 +42,7 @@ def apply(grant: Grant) -> tuple[str, ...]:
 
 
 def limit_torch(torch: Any, grant: Grant) -> None:
-    """Limit the caching allocator of each device. Not before CUDA is used: a process that forks must not have."""
+    """Limit the caching allocator of each device, once CUDA is used. A process must not use CUDA before it forks."""
 
     def limit() -> None:
         for device in range(torch.cuda.device_count()):
@@ -57,7 +57,7 @@ def limit_torch(torch: Any, grant: Grant) -> None:
 
 
 def limit_tensorflow(tensorflow: Any, grant: Grant) -> None:
-    """Make one logical device of each card, with the granted memory: MiB, as TensorFlow counts them."""
+    """Create one logical device per card, with the granted memory in MiB, TensorFlow's unit."""
     for device in tensorflow.config.list_physical_devices("GPU"):
         if not tensorflow.config.get_logical_device_configuration(device):
             limited = tensorflow.config.LogicalDeviceConfiguration(memory_limit=max(1, grant.bytes_per_card >> 20))
@@ -68,10 +68,10 @@ _CONFIGURED: dict[str, Configure] = {"torch": limit_torch, "tensorflow": limit_t
 
 
 def _configure(name: str, configure: Configure, module: ModuleType, grant: Grant) -> None:
-    """Configure a framework; one of another release must not end the program."""
+    """Configure a framework. An incompatible release must not end the program."""
     try:
         configure(module, grant)
-    except Exception as error:  # whatever it raises: the program ran before this package was there
+    except Exception as error:  # any error: the program must still run as it would without this package
         warnings.warn(f"gcushare-limits could not limit {name}: {type(error).__name__}: {error}", stacklevel=2)
 
 
@@ -106,7 +106,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads by another loader, and does one thing more."""
+    """Wraps a loader and configures the module after it is loaded."""
 
     def __init__(self, inner: Any, then: Callable[[ModuleType], None]) -> None:
         self._inner = inner

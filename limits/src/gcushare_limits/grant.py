@@ -1,4 +1,4 @@
-"""What the variables of the container say that it was granted."""
+"""Reads the container's grant from its environment variables."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Grant:
 
 
 def share_text(fraction: float) -> str:
-    """Write a share with four decimals: cut, not rounded, so that no one takes more than it was granted."""
+    """Format a share with four decimals, rounded down, so that it never exceeds the grant."""
     return f"{int(fraction * 10_000) / 10_000:.4f}"
 
 
 def read_grant(environ: Mapping[str, str] = os.environ) -> Grant | None:
-    """Read the grant; None where the variables say none, or cannot be read."""
+    """Read the grant; None if the variables are missing or malformed."""
     sizes = [environ[name] for name in _BYTES if name in environ]
     words = next((names for names in _UNITS if names[0] in environ), None)
     if not sizes or words is None:
@@ -46,6 +46,6 @@ def read_grant(environ: Mapping[str, str] = os.environ) -> Grant | None:
     if min(total, card_units, units) <= 0:
         return None
     per_card = total // cards
-    # A plugin of an older release does not say how large a card is: then its units do, of which a reserve is left out.
+    # A plugin of an older release does not set the card's size. Then its units are used, which exclude a reserve.
     share = per_card / card_bytes if card_bytes > 0 else units / cards / card_units
     return Grant(per_card, cards, min(1.0, share))

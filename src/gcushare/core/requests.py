@@ -250,7 +250,7 @@ def _parse_container(container: ContainerResources, names: ResourceNames, *, is_
     if count > 1:
         raise Refused(
             f"container {container.name!r} asks for {names.count}: {count}; a container shares one card, so only 1 is "
-            "accepted beside the memory"
+            "accepted with the memory"
         )
     return ContainerRequest(container.name, container.kind, units, whole_cards)
 

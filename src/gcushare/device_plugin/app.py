@@ -1,4 +1,4 @@
-"""The plugin's wiring: parts built once from the settings, their tasks owned by one group."""
+"""Builds the plugin's components from the settings, and runs their tasks in one group."""
 
 from __future__ import annotations
 
@@ -60,21 +60,20 @@ logger = logging.getLogger(__name__)
 
 DRAIN_S = 3.0
 EVENTS_DRAIN_S = 1.0
-"""Below the root tasks' own drain time, after which they are cancelled."""
+"""Shorter than the root tasks' own drain time, after which they are cancelled."""
 FACTS_TIMEOUT_S = 10.0
-"""How long the start waits for the API server: running pods and the kubelet must not wait for it longer."""
+"""How long the start waits for the API server. Running pods and the kubelet must not wait for it longer."""
 _OFFER_WAIT_S = 5.0
 ANSWER_BYTES_PER_LIST_BYTE = 4
-"""podresources repeats the resource's name for each id: about 36 bytes, where the device list has 16."""
+"""podresources repeats the resource's name for each id, so it takes about 36 bytes; the device list takes 16."""
 MANY_UNITS = 10_000
-"""Above it kubelet 1.36 takes seconds for its search of a node's health; docs/performance.md has the measurement."""
+"""With more units, kubelet 1.36 takes seconds to look up their health at its start; see docs/performance.md."""
 
 
 class PluginApp:
-    """One node's plugin for one vendor; ``server`` is set once it listens, ``observed`` is what it shows of itself.
+    """One node's plugin for one vendor. ``server`` is set once it listens; ``observed`` is the state that it shows.
 
-    ``facts_timeout_s`` is how long its start waits for the API server, whichever facts are missing then.
-    ``adapters`` are the machine's own by default.
+    ``facts_timeout_s`` is how long the start waits for the API server. ``adapters`` default to those of the machine.
     """
 
     facts_timeout_s = FACTS_TIMEOUT_S
@@ -130,7 +129,7 @@ class PluginApp:
         self.metrics.follow(self.observed)
 
     def _make_parts(self, events: NodeEvents) -> Parts:
-        """Build what the agent keeps up to date."""
+        """Build the components that the agent updates."""
         return make_parts(
             self._settings,
             self._reader,
@@ -143,7 +142,7 @@ class PluginApp:
         )
 
     def _make_endpoint(self, part: str) -> Endpoint:
-        """Serve one of the ways in which this node's cards are granted."""
+        """Build the endpoint for one mode: memory or whole cards."""
         parts, vendor, directory = self._parts, self._vendor, self._settings.kubelet.device_plugin_dir
         devices: DeviceList = parts.memory_devices
         allocator: CardAllocator = parts.allocator
@@ -201,20 +200,20 @@ class PluginApp:
         )
 
     def _cards_changed(self, cards: CardsSnapshot) -> None:
-        """Offer the cards as they are, but those whose memory was to be limited and cannot be."""
+        """Offer the cards, except those whose memory limit is required but failed."""
         self._agent.on_cards_change(cards if self._limiter is None else self._limiter.close_cards(cards))
         self._warn_of_many_units()
 
     def _warn_of_many_units(self) -> None:
-        """Name once the kubelet's feature gates that make a restart of the kubelet slow."""
+        """Warn once about feature gates that slow down a restart of the kubelet."""
         units = 0 if self._agent.inventory is None else self._agent.inventory.total_units
         if self._is_warned_of_units or units <= MANY_UNITS or SERVES_MEMORY not in self._settings.cards.mode.parts:
             return
         self._is_warned_of_units = True
         gates = "ResourceHealthStatus,ResourceHealthStatusMessage"
         logger.warning(
-            "kubelet 1.36 and newer search the health of so many units for a long time at each of their starts: turn "
-            "these feature gates of the kubelet off, or use a coarser --memory-unit %s",
+            "kubelet 1.36 and newer need a long time at each start to look up the health of so many units: disable "
+            "these feature gates of the kubelet, or use a coarser --memory-unit %s",
             fields(units=units, gates=gates, node=self._node_name),
         )
 
@@ -272,7 +271,7 @@ class PluginApp:
         )
 
     async def run(self, shutdown: Shutdown) -> int:
-        """Run until the shutdown; returns the exit code."""
+        """Run until the shutdown. Returns the exit code."""
         server = self.server = await self._adapters.serve(self._web(), self._settings.serve)
         self.metrics.registry.register(CertificateCollector([server]))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
@@ -306,7 +305,7 @@ class PluginApp:
             tasks.start(f"{part} registration", self._register(endpoint))
 
     async def _drain_events(self, shutdown: Shutdown) -> None:
-        """Let the events that were handed over before the stop be posted, while their task still runs."""
+        """Wait until events from before the shutdown are posted, while their task still runs."""
         await shutdown.wait()
         await self._recorder.drain(EVENTS_DRAIN_S)
 
@@ -321,9 +320,10 @@ class PluginApp:
         await self._monitor.run()
 
     async def _wait_for_facts(self) -> None:
-        """Know the Node (its cordons, the unit before), the pods and who holds what before the first list; bounded.
+        """Wait, for a limited time, for the Node (cordons, previous unit), the pods and the kubelet's allocations.
 
-        A pod that comes into the store while the kubelet already asks might be taken for the one that is meant.
+        The first device list must come after them: a pod that is added to the store while the kubelet already allocates
+        might be mistaken for another one.
         """
         await self._parts.reconciler.check()
         try:
@@ -340,10 +340,10 @@ class PluginApp:
         await self._parts.reconciler.check()
 
     async def _register(self, endpoint: Endpoint) -> None:
-        """Register once there is a list to send, and stay registered."""
+        """Register once there is a device list, and stay registered."""
         while not self._agent.offered.is_set():
             endpoint.pulse.beat()
-            # Not wait_for: until Python 3.12 it swallows a cancellation that comes together with what it waits for.
+            # Not wait_for: up to Python 3.11 it may swallow a cancellation that arrives together with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_OFFER_WAIT_S):
                     await self._agent.offered.wait()

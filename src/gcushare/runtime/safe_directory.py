@@ -90,7 +90,7 @@ class SafeDirectory:
             return file.read(len(content) + 1) == content
 
     def write(self, name: str, content: bytes, attributes: Attributes, temporary: str) -> None:
-        """Put a file there in one step: ``temporary`` beside it, fsync, rename, fsync of the directory.
+        """Write a file atomically: write ``temporary`` in the same directory, fsync, rename, fsync of the directory.
 
         A link of this name is replaced, not what it names. When it fails the old file is as it was.
         """
@@ -221,7 +221,7 @@ def open_directory(path: Path | str, *, root: Path = Path("/"), make: bool = Fal
 
 @contextmanager
 def open_to_look(path: Path | str, *, root: Path = Path("/")) -> Iterator[SafeDirectory]:
-    """Open a directory only to read in it: whoever may write there is of no concern. Raises ``OSError``."""
+    """Open a directory only for reading, even if other users can write to it. Raises ``OSError``."""
     with _opened(path, root, None) as descriptor:
         yield SafeDirectory(descriptor, str(path))
 
@@ -256,7 +256,7 @@ class _Checked:
             )
 
     def check_link(self, status: os.stat_result, shown: str) -> None:
-        """A link in a directory with the sticky bit is whoever's made it; in any other only those we trust made it."""
+        """Check a link's owner: with the sticky bit any user may have created it, without it only trusted users."""
         if status.st_uid not in _trusted():
             raise UnsafePathError(
                 f"{shown!r} is a symbolic link that belongs to uid {status.st_uid}, expected is {_words()}: remove it"

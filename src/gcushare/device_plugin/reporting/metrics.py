@@ -1,6 +1,6 @@
-"""What Prometheus sees of one node: a collector that reads the plugin's state when it is scraped.
+"""The plugin's metrics: a collector that reads the plugin's state at each scrape.
 
-Nothing is counted twice: gauges are read from the inventory, the pod store and the monitor at that moment.
+Gauges are read from the inventory, the pod store and the monitor at that moment, so no figure has a second copy.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gcushare.runtime.metrics import make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
 _POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
-"""Prometheus puts ``namespace`` and ``pod`` of the scraped pod itself over labels of these names."""
+"""Not ``namespace`` and ``pod``: Prometheus overwrites these labels with those of the scraped pod."""
 _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The parts whose state is shown. ``cards`` is what the card monitor knows now, ``endpoints`` are by mode's part.
+    """The components whose state is shown. ``cards`` is the card monitor's present state; ``endpoints`` are by mode.
 
-    ``watch_age_s`` are the seconds since the API server last proved that the view of the pods is current, None
-    before the first list. ``pod_use`` is None where it was not asked for.
+    ``watch_age_s`` is the time since the last answer of the API server that confirmed the view of the pods; None before
+    the first list. ``pod_use`` is None if it is not enabled.
     """
 
     vendor: str
@@ -61,7 +61,7 @@ class Observed:
 
 
 class PluginMetrics(Collector):
-    """The plugin's metrics; calls and requests are taken in as they end, the rest is read at each scrape."""
+    """The plugin's metrics. Calls and requests are recorded when they end; the rest is read at each scrape."""
 
     def __init__(self) -> None:
         self.registry = make_registry("gcushare-device-plugin", __version__)
@@ -83,21 +83,21 @@ class PluginMetrics(Collector):
         self._observed: Observed | None = None
 
     def observe_request(self, report: RequestReport) -> None:
-        """Take one request to the API server in."""
+        """Record a request to the API server."""
         self._requests.labels(report.verb, report.resource, str(report.code)).inc()
 
     def observe_call(self, call: str, seconds: float, error: str) -> None:
-        """Take one call of the kubelet in."""
+        """Record a call of the kubelet."""
         self._calls.labels(call, error or "ok").observe(seconds)
         self._failed_calls[call] += bool(error)
 
     def follow(self, observed: Observed) -> None:
-        """Show these parts from now on."""
+        """Show the state of these components from now on."""
         self._observed = observed
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Read the state of now."""
+        """Read the present state."""
         if self._observed is None:
             return
         yield from _card_metrics(self._observed)
@@ -193,14 +193,14 @@ def _use_metrics(observed: Observed) -> Iterator[Metric]:
 
 
 def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
-    """What pods really use, each figure beside one of the same labels that says what the pod may use.
+    """The real use of pods, and with the same labels what each pod may use.
 
     Unlike what the ledger counts, that is all the bytes of a whole card, and 0 of a card that the pod does not hold.
     """
     found = observed.pod_use.latest if observed.pod_use is not None else None
     if found is None:
         return
-    # Two pods of one name are one series: the first's end may be seen after the second's start.
+    # Two pods with one name are one series, because the end of the first may be seen after the start of the second.
     used: dict[tuple[str, ...], int] = {}
     granted: dict[tuple[str, ...], int] = {}
     busy: dict[tuple[str, ...], float] = {}
@@ -240,7 +240,7 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
 
 
 def _over_use_metrics(observed: Observed) -> Iterator[Metric]:
-    """Who is over by how much, how often that began, and what became of evictions.
+    """Which pods are over their grant and by how much, how often that began, and the outcomes of evictions.
 
     Nothing where it is not known what pods use.
     """

@@ -13,7 +13,7 @@ from gcushare.runtime.settings.declare import setting, settings
 class ServeSettings:
     """Serving."""
 
-    # Not plain `host` and `port`: Kubernetes sets GCUSHARE_PORT=tcp://... in every pod beside a Service named gcushare.
+    # Not `host` and `port`: Kubernetes sets GCUSHARE_PORT=tcp://... in every pod if a Service is named gcushare.
     listen_address: str = setting(
         parsers.text("ADDRESS", accepted="an IP address or a host name of this machine"),
         default="0.0.0.0",

@@ -1,4 +1,4 @@
-"""Bugs that are put into a run on purpose, to show that each invariant bites. None of it is in what is shipped.
+"""Bugs that tests add to a run, to show that each invariant detects them. No program contains them.
 
 Each changes a program that was just built, or an answer of it, in the way in which a careless edit would.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Bug:
-    """No bug; each other one changes one of these."""
+    """No bug. Each subclass changes one of these."""
 
     def plant_in_extender(self, app: Extender) -> None:
         """Change a replica of the extender."""
@@ -32,8 +32,8 @@ class Bug:
         return answer
 
 
-class BelievesOldWords(Bug):
-    """What was read does not outlive an older list or event: cards were given twice by this once."""
+class AppliesOldState(Bug):
+    """An older list or event replaces newer state. This once granted a card twice."""
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
@@ -42,7 +42,7 @@ class BelievesOldWords(Bug):
 
 
 class ForgetsReservations(Bug):
-    """The end of a list takes back what bindings under way have reserved."""
+    """The end of a list returns the reservations of bindings under way."""
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
@@ -59,7 +59,7 @@ class ForgetsReservations(Bug):
 
 
 class LeadsUncurrent(Bug):
-    """A new leader serves before it has read what the one before it did."""
+    """A new leader serves before it has read what the previous one wrote."""
 
     def plant_in_extender(self, app: Extender) -> None:
         async def at_once() -> None:
@@ -70,7 +70,7 @@ class LeadsUncurrent(Bug):
 
 
 class LeadsTooLong(Bug):
-    """A leader that cannot renew goes on for longer than the others wait."""
+    """A leader that cannot renew its lease serves for longer than the others wait."""
 
     def plant_in_extender(self, app: Extender) -> None:
         elector: Any = app.leadership._elector  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ class LeadsTooLong(Bug):
 
 
 class KeepsTheDead(Bug):
-    """A pod that is gone stays counted, one in three times."""
+    """Every third deleted pod stays counted."""
 
     def plant_in_extender(self, app: Extender) -> None:
         for state in app.states:
@@ -92,7 +92,7 @@ class KeepsTheDead(Bug):
 
 
 class NeverSettles(Bug):
-    """No one finds out about bindings of which no answer came."""
+    """Bindings without an answer are never resolved."""
 
     def plant_in_extender(self, app: Extender) -> None:
         async def confirm(*, older_than_s: float) -> None:
@@ -103,7 +103,7 @@ class NeverSettles(Bug):
 
 
 class NeverWakes(Bug):
-    """Room that came free is not noted on the pods that wait for it."""
+    """Waiting pods are not annotated if room becomes free."""
 
     def plant_in_extender(self, app: Extender) -> None:
         for each in app.services:
@@ -111,7 +111,7 @@ class NeverWakes(Bug):
 
 
 class RefusesWithoutReasons(Bug):
-    """filter says no, and nothing else."""
+    """filter refuses nodes without a reason."""
 
     def alter(self, path: str, answer: bytes) -> bytes:
         is_refusal = path.endswith("/filter") and b'"NodeNames":[]' in answer
@@ -141,7 +141,7 @@ class DiesOfAName(Bug):
 
 
 class NeverCorrects(Bug):
-    """The plugin does not write what the kubelet really gave."""
+    """The plugin does not correct records to what the kubelet allocated."""
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         async def write(_pod: object, _annotations: object) -> None:
@@ -151,7 +151,7 @@ class NeverCorrects(Bug):
 
 
 class ForgetsInitCards(Bug):
-    """Every other look forgets the whole cards that only an init container had, and that they were written down."""
+    """Every other check forgets the whole cards that only an init container had, and their record."""
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         store, looks = app.observed.store, itertools.count()
@@ -161,7 +161,7 @@ class ForgetsInitCards(Bug):
 
 
 class LeaksTasks(Bug):
-    """The plugin begins something at each change of a pod that never ends."""
+    """The plugin starts an endless task at each change of a pod."""
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         agent, kept = app.observed.agent, []
@@ -175,21 +175,21 @@ class LeaksTasks(Bug):
 
 
 class GivesTwice(Bug):
-    """The kubelet takes every healthy id for a free one."""
+    """The kubelet treats every healthy id as free."""
 
     def plant_in_devices(self, devices: DeviceManager) -> None:
         _replace(devices, "free", lambda resource: devices.healthy.get(resource, frozenset()))
 
 
 def _replace(of: object, name: str, by: object) -> None:
-    """Change a part of what was built; raises AttributeError where there is no such part, for then nothing changes."""
+    """Replace an attribute of a component. Raises AttributeError if there is none, because the bug had no effect."""
     getattr(of, name)
     setattr(of, name, by)
 
 
 BUGS: dict[str, type[Bug]] = {
     "": Bug,
-    "believes old words": BelievesOldWords,
+    "applies old state": AppliesOldState,
     "forgets reservations": ForgetsReservations,
     "leads uncurrent": LeadsUncurrent,
     "leads too long": LeadsTooLong,
@@ -207,5 +207,5 @@ BUGS: dict[str, type[Bug]] = {
 
 
 def find_bug(name: str) -> Bug:
-    """The bug of a name."""
+    """Find a bug by its name."""
     return BUGS[name]()

@@ -146,23 +146,23 @@ class HostsWorld:
         self.history.append(f"{self.loop.now_s - START_S:9.3f}  {words}")
 
     def fail(self, invariant: str, words: str) -> None:
-        """Take note of what must not be, and end the run."""
+        """Record a violation and end the run."""
         self.note(f"VIOLATION of {invariant!r}: {words}")
         self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
         self.loop.is_stopped = True
 
     @property
     def digest(self) -> str:
-        """What happened, in one number."""
+        """A hash of the history."""
         return hashlib.blake2b("\n".join(self.history).encode(), digest_size=16).hexdigest()
 
     @property
     def hours(self) -> float:
-        """How long it has lived."""
+        """The virtual time since the start."""
         return (self.loop.now_s - START_S) / 3600
 
     def run(self) -> None:
-        """Live through the schedule; after each calm every host is as wanted."""
+        """Execute the schedule. After each calm, every host must have the desired state."""
         self._within(self._start)
         actions = deque(self.schedule.actions)
         for storm_end_s, calm_end_s in self.schedule.rounds:
@@ -196,7 +196,7 @@ class HostsWorld:
             self.loop.kill(host.process)
 
     def _look(self) -> None:
-        """Every kubelet looks at its manifests; what it would start from must do."""
+        """Every kubelet reads its manifests, which must work."""
         restarting = 0
         for host in self.hosts:
             if host.disk.process is not None and not host.disk.process.is_alive:
@@ -247,7 +247,7 @@ class HostsWorld:
                 host.start()
 
     def _check(self) -> None:
-        """Every host is as wanted, to the byte where nothing of ours is; nothing is left beside it."""
+        """Check that every host has the desired state, byte by byte where nothing of ours is, and no leftovers."""
         for host in self.hosts:
             files = host.disk.files
             text = files[MANIFEST].content.decode()

@@ -1,4 +1,4 @@
-"""What must hold at every write and every step; ``settled`` has what must hold in calm and at the end."""
+"""Invariants of every write and every step. ``settled`` has those that hold in calm and at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 FRESH_S = 6.0
-"""What a Binding was decided on may be older than its arrival by a bind's own time, and a little."""
+"""The state that a Binding is based on may be older than its arrival by a bind's own duration, and a little."""
 
 CardKey = tuple[str, int]
 Picture = dict[str, tuple[str, tuple[int, ...]]]
@@ -26,35 +26,35 @@ Picture = dict[str, tuple[str, tuple[int, ...]]]
 
 
 class Invariants:
-    """Checks a world; what does not hold becomes a violation of it."""
+    """Checks a world and records violations."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.held: dict[str, Assignment] = {}
-        """What the pods' records say, by uid: the API server's truth."""
+        """The pods' records by uid, from the API server."""
         self.on_card: dict[CardKey, dict[str, CardGrant]] = {}
         """The same by card."""
         self._excused: dict[CardKey, tuple[int, float]] = {}
-        """Cards whose figures changed by another's hand than the extender's: the version, and when."""
+        """Cards whose figures were not changed by the extender: the version and the time."""
         self._seen: dict[tuple[str, int], dict[str, str]] = {}
-        """The version up to which a replica had followed a kind of object, by its name and start: at the latest write
-        at which it knew one, for it forgets it while it lists again, and what it believes stays."""
+        """By replica and start: the version up to which it had followed each kind of object, at the latest write at
+        which it had a version. A reflector has none while it lists again, although its view stays."""
         self._elected: dict[str, int] = {}
         """The version at which a replica became the Lease's holder, by its name."""
         self._led_from: dict[tuple[str, int], int] = {}
-        """The same by name and start, once it leads: what stood there then it has to know."""
+        """The same by name and start, once it leads: it must know the state at that version."""
         self.sizes: dict[str, dict[int, int]] = {}
-        """Units of each card, by node: what the inventories say."""
+        """Units of each card by node, from the inventories."""
         self.lost: set[str] = set()
         """Pods whose ids a kubelet forgot with its checkpoint."""
         self.waiting_since_s: dict[str, float] = {}
         self._corrections: dict[str, list[tuple[CardGrant, ...]]] = {}
-        """What plugins wrote over a pod's record since anyone else did, by uid."""
+        """A plugin's corrections of a pod's record since another program's last write, by uid."""
 
     # At each write
 
     def take(self, change: Change) -> None:
-        """A write was done."""
+        """Check after a write."""
         self._note_seen()
         if change.new.plural == "pods":
             self._take_pod(change)
@@ -126,7 +126,7 @@ class Invariants:
                 self._excuse((before.node, grant.index), change.version)
 
     def _check_correction(self, change: Change, before: Assignment | None, now: Assignment | None) -> None:
-        """A plugin that writes the same for the third time found its own record wrong.
+        """Check that no plugin writes the same record for the third time: then it corrects its own records.
 
         Where the kubelet knows no more of a pod that runs, no one can know better than its record. What is kept for a
         pod that waits may change as often as others are admitted.
@@ -168,11 +168,11 @@ class Invariants:
                 grants.pop(assignment.pod.uid, None)
 
     def units(self, key: CardKey, size: int) -> int:
-        """What the records put on a card; a pod that has it whole has all of it, whatever its record's figure."""
+        """The units that the records put on a card. A pod that holds it whole has all of them, whatever it records."""
         return sum(size if grant.whole else grant.units for grant in self.on_card.get(key, {}).values())
 
     def _check_binding(self, bound: Assignment, change: Change) -> None:
-        """A Binding never puts more on a card than it has, by what its sender had to know."""
+        """A Binding must not exceed a card, given the state that its sender must know."""
         for grant in bound.grants:
             key = (bound.node, grant.index)
             size = self.sizes.get(bound.node, {}).get(grant.index, 0)
@@ -205,25 +205,25 @@ class Invariants:
     # At each step
 
     def check_one_leader(self, replica: ExtenderReplica) -> None:
-        """No two replicas may serve; called when one begins to."""
+        """Check that no two replicas serve. Called when one begins to serve."""
         self._led_from[replica.name, replica.starts] = self._elected.get(replica.name, 0)
         for other in self._world.extenders:
             if other is not replica and other.is_up and other.app.leadership.is_leader:
                 self._world.fail("one leader serves", f"{replica.name} and {other.name} lead at the same time")
 
     def check_reasons(self, pod: Stored, names: list[str], answer: dict[str, Any]) -> None:
-        """Each node that filter refuses has a reason."""
+        """Check that filter gives a reason for each node that it refuses."""
         failed = {**(answer.get("FailedNodes") or {}), **(answer.get("FailedAndUnresolvableNodes") or {})}
         missing = [name for name in names if not failed.get(name)]
         if missing:
             self._world.fail("every refused pod has a reason", f"{pod.key[1]}: filter says nothing of {missing}")
 
     def note_lost_checkpoint(self, kubelet: Kubelet) -> None:
-        """A kubelet loses its checkpoint: what its pods hold is not known to it any more."""
+        """Record that a kubelet lost its checkpoint, so that it does not know what its pods hold."""
         self.lost |= {uid for uid, _, _ in kubelet.devices.held}
 
     def picture(self) -> Picture:
-        """How the API server says the pods stand."""
+        """The pods' state according to the API server."""
         found: Picture = {}
         for pod in self._world.store.all("pods").values():
             held = self.held.get(pod.uid)

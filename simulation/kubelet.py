@@ -25,7 +25,7 @@ SHOWN_AFTER_S = (0.006, 0.025)
 
 
 class Kubelet:
-    """One node's. ``containers`` are the pods that run on the machine, whatever the kubelet knows of them."""
+    """One node's kubelet. ``containers`` are the pods that really run on the machine."""
 
     def __init__(self, world: World, node: str, rng: random.Random) -> None:
         self.world = world
@@ -42,16 +42,16 @@ class Kubelet:
         self.is_up = False
         self.ignores_preference = False
         self.is_silent = False
-        """podresources does not answer."""
+        """Whether podresources does not answer."""
         self.process = Process(f"kubelet/{node}")
         self.shown_at_s: dict[tuple[str, str, str], float] = {}
-        """From when podresources shows what a container of a pod holds of a resource."""
+        """The time from which podresources shows a container's allocation of a resource."""
         self._streams: list[asyncio.Task[None]] = []
 
     # Life
 
     def start(self, *, loses_checkpoint: bool = False) -> None:
-        """Start, or start again: plugins have to register, and devices are what the checkpoint says."""
+        """Start or restart. Plugins must register, and the allocations come from the checkpoint."""
         self.stop()
         world = self.world
         self.generation += 1
@@ -84,7 +84,7 @@ class Kubelet:
             self._pod_changed(None, stored)
 
     def stop(self) -> None:
-        """Stop at once; containers run on."""
+        """Stop at once. Containers continue to run."""
         if not self.is_up:
             return
         self.is_up = False
@@ -99,11 +99,11 @@ class Kubelet:
     # The plugin's side
 
     def socket_identity(self) -> Identity:
-        """Which ``kubelet.sock`` stands there."""
+        """The identity of the present ``kubelet.sock``."""
         return (self.generation, 1) if self.is_up else None
 
     async def register(self, resource: str, socket_name: str, process: Process) -> str:
-        """Take a registration, and read the plugin's list from now on."""
+        """Accept a registration, and read the plugin's list from now on."""
         await asyncio.sleep(0.002)
         socket = self.directory.files.get(socket_name)
         if not self.is_up or socket is None or not socket.answers:
@@ -119,7 +119,7 @@ class Kubelet:
         return ""
 
     async def _read_list(self, resource: str, socket: PluginSocket, generation: int) -> None:
-        """In the plugin's process: send its list."""
+        """Send the plugin's list, in the plugin's process."""
         loop = self.world.loop
         try:
             async for message in socket.stream("ListAndWatch"):
@@ -158,7 +158,7 @@ class Kubelet:
             self._wake.set()
 
     def _gone(self, stored: Stored) -> None:
-        """Its object is gone: its ids are free at once, its containers end when they do."""
+        """Handle a deleted object: its ids are free at once, and its containers end later."""
         self.devices.end(stored.uid)
         self._status.is_due.set()
         if stored.uid in self.containers and stored.uid not in self._ending:
@@ -237,7 +237,7 @@ class Kubelet:
         return ids
 
     async def _end(self, stored: Stored) -> None:
-        """End a pod that was asked to: its containers, then its ids, then its object."""
+        """End a pod that is being deleted: its containers, then its ids, then its object."""
         uid = stored.uid
         grace_s = float(stored.doc["metadata"].get("deletionGracePeriodSeconds", 30))
         if uid in self.containers:
@@ -263,7 +263,7 @@ class Kubelet:
         await self.write(lambda: self.world.store.update("pods", stored.key, change, self.process.name))
 
     async def write(self, write: Callable[[], object]) -> None:
-        """Write to the API server, once it answers; what is gone or has changed is left."""
+        """Write to the API server, once it answers. Ignores objects that are gone or have changed."""
         await asyncio.sleep(0.002)
         while not self.world.gateway.is_up:  # noqa: ASYNC110 - as the kubelet does: it tries again
             await asyncio.sleep(1.0)

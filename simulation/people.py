@@ -1,4 +1,4 @@
-"""Users and admins: what they do to pods and nodes, straight at the API server."""
+"""Users and admins: their requests for pods and nodes to the API server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Users:
         self._made: dict[str, Doc] = {}
 
     def create(self, name: str, whole: int, units: list[int], init: int, priority: int, grace: int, zone: str) -> None:
-        """Create a pod; ``units`` are each container's, ``init`` an init container's: cards beside ``whole``."""
+        """Create a pod. ``units`` are those of each container, ``init`` of an init container: cards if ``whole``."""
         vendor = self._world.vendor
         memory = vendor.memory_resource
         limits: list[Doc] = [{memory: str(each)} for each in units] or [{vendor.whole_card_resource: str(whole)}]
@@ -57,7 +57,7 @@ class Users:
             self.delete(pod.key, pod.uid)
 
     def delete(self, key: Key, uid: str) -> None:
-        """Ask a pod to end; one without a node is gone at once."""
+        """Delete a pod gracefully. A pod without a node is gone at once."""
         store = self._world.store
         pod = store.find("pods", key)
         if pod is None or pod.uid != uid:
@@ -70,12 +70,12 @@ class Users:
             store.update("pods", key, lambda doc: merged(doc, {"metadata": meta}), USER)
 
     def force(self, which: float) -> None:
-        """Remove a pod's object at once, whatever runs."""
+        """Delete a pod's object by force, even if its containers run."""
         if (pod := self._pick(which)) is not None:
             self._world.store.delete("pods", pod.key, USER)
 
     def recreate(self, which: float) -> None:
-        """Remove a pod by force and create another of the same name at once."""
+        """Delete a pod by force and create another one with the same name at once."""
         if (pod := self._pick(which)) is not None:
             self._world.store.delete("pods", pod.key, USER)
             spec = {key: value for key, value in pod.doc["spec"].items() if key != "nodeName"}
@@ -89,7 +89,7 @@ class Users:
             self._world.loop.create_task(kubelet.finish(pod, phase), context=kubelet.process.context)
 
     def edit(self, which: float, card: str | None) -> None:
-        """Change the record of a pod, or remove it, as no one should."""
+        """Change or remove the record of a pod, which users must not do."""
         if (pod := self._pick(which)) is not None:
             key = self._world.vendor.record.card_index
             self._world.store.update(
@@ -97,7 +97,7 @@ class Users:
             )
 
     def delete_all(self) -> None:
-        """Everything ends."""
+        """Delete everything."""
         for pod in list(self._world.store.all("pods").values()):
             self.delete(pod.key, pod.uid)
 

@@ -1,4 +1,4 @@
-"""A simulated process: its tasks, its clocks, whether it runs, and what is due in it."""
+"""A simulated process: its tasks, clocks, state and scheduled callbacks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 SWEEP_AT = 64
-"""So many tasks are kept before those that have ended are dropped."""
+"""The number of tasks above which ended ones are removed."""
 
 
 class Handle:
-    """Something that is due. asyncio's own handles cost twice as much to make, and idling makes little else."""
+    """A scheduled callback. asyncio's own handles cost twice as much to create, and idle programs create many."""
 
     __slots__ = ("args", "callback", "context", "is_cancelled", "process")
 
@@ -29,33 +29,33 @@ class Handle:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Have it not happen; it is dropped when it comes up."""
+        """Cancel the callback. It is dropped when it is due."""
         self.is_cancelled = True
         self.args = ()
 
     def cancelled(self) -> bool:
-        """Whether it does not happen."""
+        """Whether the callback is cancelled."""
         return self.is_cancelled
 
 
 class TimedHandle(Handle):
-    """One that says when it is due, as timeouts ask."""
+    """A callback with a time, as timeouts need."""
 
     __slots__ = ("when_s",)
     when_s: float
 
     def when(self) -> float:
-        """When it is due, by its process's clock."""
+        """When it is due, on its process's clock."""
         return self.when_s
 
 
 class Killed(BaseException):
-    """A killed process tried to reach the world, while its code was being unwound."""
+    """A killed process tried to act while its code was being cancelled."""
 
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Let coroutines and generators of killed processes be closed, whatever they say to that."""
+    """Close coroutines and generators of killed processes, and ignore their errors."""
     before = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
@@ -79,13 +79,13 @@ class Process:
         self.is_paused = False
         self.after_step: Callable[[], None] | None = None
         self.steps_to_live: int | None = None
-        """How many steps it has left before it is killed; None for any number."""
+        """The number of steps before it is killed; None for no limit."""
         self.context = copy_context()
         self.context.run(CURRENT.set, self)
         self.held: deque[Handle] = deque()
         self.tasks: list[asyncio.Task[Any]] = []
         self.on_end: dict[int, Callable[[], None]] = {}
-        """Called when it is killed, by whoever waits for an answer of it."""
+        """Callbacks for its kill, from callers that wait for its answers."""
         self.sweep_at = SWEEP_AT
 
     def live_tasks(self) -> int:
@@ -93,7 +93,7 @@ class Process:
         return sum(not task.done() for task in self.tasks)
 
     def require_alive(self) -> None:
-        """Let code of this process reach the world.
+        """Allow code of this process to act.
 
         Raises:
             Killed: it was killed.
@@ -106,18 +106,18 @@ CURRENT: ContextVar[Process | None] = ContextVar("simulated process", default=No
 
 
 class CallsUnderWay:
-    """The calls that a server is at work on."""
+    """The calls that a server is handling."""
 
     def __init__(self) -> None:
         self._calls: set[asyncio.Task[None]] = set()
 
     def hold(self, call: asyncio.Task[None]) -> None:
-        """Take one in until it has ended."""
+        """Count a call until it ends."""
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
 
     async def end(self, grace_s: float) -> None:
-        """End them: they have so many seconds for it, then they are cancelled."""
+        """Wait for the calls, and cancel them after a number of seconds."""
         left = {call for call in self._calls if not call.done()}
         if left and grace_s:
             _, left = await asyncio.wait(left, timeout=grace_s)

@@ -1,4 +1,4 @@
-"""The real programs, each in a process of the simulated world: the one place that knows how they are put together."""
+"""Starts the real programs in processes of the simulation."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class ExtenderReplica(Program):
 
     @property
     def state(self) -> VendorState:
-        """What it believes of the cluster."""
+        """Its view of the cluster."""
         return self.app.states[0]
 
     @property
     def leads(self) -> bool:
-        """Whether it would serve now."""
+        """Whether it would serve requests now."""
         return self.is_up and self.app.leadership.is_leader
 
     def _build(self) -> None:
@@ -91,9 +91,9 @@ class ExtenderReplica(Program):
         return self.server
 
     def _check_leaders(self) -> None:
-        """Two can only begin to lead at the same time in a step of the second.
+        """Check for two leaders, which is possible only in the step in which the second one begins to lead.
 
-        Who led stays known as such until another begins to: one that stopped and goes on had no other beside it.
+        The last leader stays recorded until another one begins, so that a leader that pauses is not checked again.
         """
         if self._led or not self.app.leadership.is_leader:
             return
@@ -164,5 +164,5 @@ class PluginReplica(Program):
 
     @property
     def inventory(self) -> Inventory | None:
-        """What it offers now."""
+        """What it offers at present."""
         return self.app.observed.agent.inventory if self.is_up else None

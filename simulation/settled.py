@@ -1,4 +1,4 @@
-"""What must hold in full: after calm, and at the end, when nothing is left of what was."""
+"""Invariants after a calm period, and at the end, when nothing may be left."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 BOUND_WITHIN_S = 90.0
-"""In calm, a pod that fits is bound within this."""
+"""In a calm period, a pod that fits is bound within this time."""
 REFUSED_FOR_S = 150.0
-"""After a policy refused writes to a pod, for so long nothing is expected of it: a minute's pause, and what follows."""
+"""How long nothing is expected of a pod after a policy refused writes to it: a minute's pause, and some more time."""
 
 
 class SettledInvariants:
-    """Checks a world that was left in peace; ``records`` followed what was written."""
+    """Checks a world after a calm period. ``records`` has followed all writes."""
 
     def __init__(self, world: World, records: Invariants) -> None:
         self._world = world
         self._records = records
 
     def check_calm(self) -> None:
-        """Everything is as it should be."""
+        """Check all invariants of a calm period."""
         world = self._world
         leaders = [each for each in world.extenders if each.leads]
         if len(leaders) != 1:
@@ -45,7 +45,7 @@ class SettledInvariants:
         self._check_reasons_of_failed()
 
     def _truth(self) -> VendorState:
-        """What an extender would believe that only now read everything."""
+        """The view of an extender that has just read everything."""
         state = VendorState(self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0)
         for node in self._world.store.all("nodes").values():
             state.on_node_update(NODE.read(node.raw))
@@ -61,7 +61,7 @@ class SettledInvariants:
         real = {each.pod.uid: each for each in truth.ledger.assignments()}
         for uid in sorted(mine.keys() | real.keys()):
             if mine.get(uid) != real.get(uid):
-                self._fail_ledger(f"{name} believes of {uid}: {mine.get(uid)}; the API server says: {real.get(uid)}")
+                self._fail_ledger(f"{name} counts for {uid}: {mine.get(uid)}; the API server has: {real.get(uid)}")
         nodes, others = ledger.nodes, truth.ledger.nodes
         for node in sorted(nodes.keys() | others.keys()):
             if node not in nodes or node not in others or nodes[node].recount() != []:
@@ -88,7 +88,7 @@ class SettledInvariants:
             if not units:
                 continue
             recorded = {grant.index: grant.units for grant in held.grants} if held is not None else {}
-            # What init containers held that is free again is nobody's business: then only the cards have to be right.
+            # Units that only init containers held are free again. Then only the cards must be right.
             is_all = sum(recorded.values()) == sum(units.values())
             if recorded.keys() != units.keys() or (is_all and recorded != units):
                 name = pods[uid].key[1]
@@ -116,7 +116,7 @@ class SettledInvariants:
                     )
 
     def _check_bound(self, truth: VendorState) -> None:
-        """A pod that fits is bound."""
+        """Check that each pod that fits is bound."""
         world = self._world
         if truth.nominations.leaving or len(truth.nominations):
             return  # Room is being made, or kept.
@@ -144,7 +144,7 @@ class SettledInvariants:
     # At the end
 
     def check_end(self) -> None:
-        """Nothing is left of what is gone."""
+        """Check that nothing is left of deleted pods."""
         world = self._world
         if world.store.all("pods"):
             left = sorted(key[1] for key in world.store.all("pods"))
@@ -161,11 +161,11 @@ class SettledInvariants:
         for name, plugin in world.plugins.items():
             parts = plugin.app.observed
             if parts.store.pending_allocations or parts.store.held_units():
-                world.fail("nothing leaks", f"the plugin of {name} believes that units are held")
+                world.fail("nothing leaks", f"the plugin of {name} counts units as held")
         self._check_tasks()
 
     def _check_tasks(self) -> None:
-        """Tasks and streams are those of idle programs."""
+        """Check that only the tasks and streams of idle programs exist."""
         world = self._world
         most = {"extender": 28, "plugin": 24}
         for program in world.programs():

@@ -1,4 +1,4 @@
-"""What may go wrong on the way between two processes, now: set by the schedule's faults, drawn for each message."""
+"""Network faults between two processes: set by the schedule, drawn at random for each message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 
 
 class Fate(enum.Enum):
-    """What becomes of one request."""
+    """The fate of one request."""
 
     FINE = "fine"
     LOST_BEFORE = "request lost before its effect"
@@ -35,11 +35,11 @@ class Odds:
     too_many: float = 0.0
     refused: float = 0.0
     reset_binding: float = 0.0
-    """Of a Binding, that the connection is reset before its answer: the pod is then read at once."""
+    """A Binding's connection is reset before the answer, so that the pod is read at once."""
     duplicate: float = 0.0
-    """Of an event of a watch, to come twice."""
+    """A watch event arrives twice."""
     swap: float = 0.0
-    """Of an event, to come after the next one, which is about another object."""
+    """A watch event arrives after the next one, which is about another object."""
     slow_s: float = 0.0
     """Added to each way at random, up to this."""
     lag_s: float = 0.0
@@ -53,7 +53,7 @@ _FATES = tuple((fate, fate.name.lower()) for fate in Fate if fate is not Fate.FI
 
 @dataclass(slots=True)
 class Weather:
-    """The odds of now for one pair of processes, the sum of all faults that hold."""
+    """The present odds for one pair of processes: the sum of all active faults."""
 
     rng: random.Random
     counts: Counter[str]
@@ -62,17 +62,17 @@ class Weather:
     is_fine: bool = True
 
     def begin(self, number: int, odds: Odds) -> None:
-        """A fault begins."""
+        """Begin a fault."""
         self.holding[number] = odds
         self._add_up()
 
     def end(self, number: int) -> None:
-        """A fault ends; repeatable."""
+        """End a fault. Repeatable."""
         self.holding.pop(number, None)
         self._add_up()
 
     def clear(self) -> None:
-        """End all of them."""
+        """End all faults."""
         self.holding.clear()
         self._add_up()
 
@@ -81,7 +81,7 @@ class Weather:
         self.is_fine = not self.holding
 
     def fate(self, *, is_binding: bool = False) -> Fate:
-        """Draw what becomes of a request."""
+        """Draw the fate of a request."""
         if self.is_fine:
             return Fate.FINE
         drawn = self.rng.random()
@@ -98,7 +98,7 @@ class Weather:
         return Fate.FINE
 
     def way_s(self) -> float:
-        """Draw the time of one way."""
+        """Draw the latency of one direction."""
         usual_s = 0.0005 + 0.002 * self.rng.random()
         if self._sum.slow_s:
             self.counts["message slowed"] += 1
@@ -106,7 +106,7 @@ class Weather:
         return usual_s
 
     def page_s(self) -> float:
-        """Draw what a page of a list takes beside its way."""
+        """Draw the additional time of a page of a list."""
         if self._sum.page_s:
             self.counts["page slowed"] += 1
             return self._sum.page_s * self.rng.random()

@@ -1,4 +1,4 @@
-"""The whole world of one run: API server, scheduler, kubelets, cards, people and the real programs, on one loop."""
+"""One run of the simulation: API server, scheduler, kubelets, cards, users and the real programs, on one loop."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from simulation.violation import Violation
 from simulation.weather import Weather
 
 END_S = 100.0
-"""After everything was deleted, until nothing of it may be left."""
+"""Time after the deletion of everything, until nothing may be left."""
 MOST_LINES = 20_000
 COMPACTED_S = 300.0
-"""The API server lets what is older than this be forgotten."""
+"""The API server forgets versions that are older than this."""
 
 
 class World:
-    """One run. ``run`` it; ``violations`` says what went wrong, ``digest`` what happened."""
+    """One run. Call ``run``; ``violations`` are its failures, ``digest`` identifies its history."""
 
     def __init__(self, schedule: Schedule, *, keeps_history: bool = False, takes_pictures: bool = False) -> None:
         self._takes_pictures = takes_pictures
@@ -52,7 +52,7 @@ class World:
         self.violations: list[Violation] = []
         self.history: deque[str] = deque(maxlen=MOST_LINES)
         self.pictures: list[Picture] = []
-        """How the cluster stood before each action and at the end of the storm."""
+        """The cluster's state before each action and at the end of the storm."""
         self._keeps_history = keeps_history
         self._digest = hashlib.blake2b(digest_size=16)
         self._numbers = 0
@@ -79,23 +79,23 @@ class World:
     # What its parts use
 
     def rng(self, name: str) -> random.Random:
-        """The chance of one part: leaving out an action changes no other part's."""
+        """The random generator of one part, so that omitting an action does not change other parts."""
         return random.Random(f"{self.settings.seed}/{name}")
 
     def next_number(self) -> int:
-        """A number that was not given before."""
+        """A new unique number."""
         self._numbers += 1
         return self._numbers
 
     def note(self, words: str, *, is_shown: bool = True) -> None:
-        """Write into the history."""
+        """Append to the history."""
         line = f"{self.loop.now_s - START_S:9.3f}  {words}"
         self._digest.update(line.encode())
         if self._keeps_history and is_shown:
             self.history.append(line)
 
     def fail(self, invariant: str, words: str) -> None:
-        """Take note of what must not be, and end the run."""
+        """Record a violation and end the run."""
         self.note(f"VIOLATION of {invariant!r}: {words}")
         self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
         self.loop.is_stopped = True
@@ -109,11 +109,11 @@ class World:
         return next(each for each in self.programs() if each.name == name)
 
     def units_held(self, kubelet: Kubelet, uid: str) -> dict[int, int]:
-        """What a pod holds at its kubelet: units of memory by card; ids of init containers count once."""
+        """What a pod holds at its kubelet: memory units by card. Ids of init containers count once."""
         return cards_of_ids(self._ids_held(kubelet, uid, self.vendor.memory_resource))
 
     def whole_cards_held(self, kubelet: Kubelet, uid: str) -> set[int]:
-        """The cards that a pod holds whole at its kubelet, those of its init containers among them."""
+        """The whole cards that a pod holds at its kubelet, including those of its init containers."""
         ids = self._ids_held(kubelet, uid, self.vendor.whole_card_resource)
         return {decode_whole_card_id(device_id) for device_id in ids}
 
@@ -124,25 +124,25 @@ class World:
 
     @property
     def digest(self) -> str:
-        """What happened, in one number."""
+        """A hash of the history."""
         return self._digest.hexdigest()
 
     @property
     def hours(self) -> float:
-        """How long it has lived."""
+        """The virtual time since the start."""
         return (self.loop.now_s - START_S) / 3600
 
     # Its life
 
     def run(self) -> None:
-        """Live through the schedule, then let everything end."""
+        """Execute the schedule, then end everything."""
         try:
             self._live()
         finally:
             self._close()
 
     def _close(self) -> None:
-        """Unwind what still runs, so that nothing of it is left to the garbage collector."""
+        """Cancel what still runs, so that nothing is left to the garbage collector."""
         with self.loop.entered():
             for process in [each.process for each in self.programs()]:
                 self.loop.kill(process)

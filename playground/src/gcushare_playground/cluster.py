@@ -1,7 +1,7 @@
-"""A whole cluster on one machine: the doubles, and the real programs as processes beside them.
+"""A whole cluster on one machine: the doubles, and the real programs as child processes.
 
-Everything listens on loopback, on ports that the system chose; everything that is waited for has a deadline; leaving
-the block ends every process by its pid and removes every file.
+Everything listens on loopback, on ports that the system chooses. Every wait has a deadline. The end of the block ends
+every process by its pid and removes every file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the API server holds of one kind, followed by watch, for whoever has to wait until something is so."""
+"""A local copy of one kind of object, updated by a watch, for code that waits for a condition."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class ClusterPlan:
     memory_unit: str = ""
     """Empty: the vendor's own."""
     whole_cards: bool = False
-    """Whether nodes hand out whole cards beside memory, and the extender is called for pods that ask for them."""
+    """Whether nodes serve whole cards and memory, and the extender is called for pods that request whole cards."""
     api_port: int = 0
     labels_nodes: bool = True
     """Whether nodes register with the vendor's label; otherwise somebody has to set it."""
@@ -61,7 +61,7 @@ class ClusterPlan:
     extender_flags: tuple[str, ...] = ("--no-leader-elect",)
     """One replica needs no election, and a killed one need not wait for its own lease to end."""
     dashboard: str = "open"
-    """Who may see the extender's page; on the loopback address, whoever is on this machine."""
+    """Who may see the extender's page. It listens on loopback, so every user of this machine can reach it."""
     plugin_flags: tuple[str, ...] = ()
     driver_flags: tuple[str, ...] = ()
     status_interval_s: float = 0.5

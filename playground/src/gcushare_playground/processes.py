@@ -1,4 +1,4 @@
-"""Child processes of the playground: started, read line by line, waited for with deadlines, ended by pid."""
+"""Child processes of the playground: starts them, reads their output, waits with deadlines, ends them by pid."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Child:
             ready.set_exception(
                 ProcessError(f"{self.name} ended with code {code} before it was ready\n{self.describe_tail()}")
             )
-            # Seen by whoever waits in start; no one waits after its deadline.
+            # ``start`` handles it, unless its deadline has passed.
             ready.exception()
 
     def _started(self) -> asyncio.subprocess.Process:

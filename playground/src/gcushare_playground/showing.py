@@ -1,7 +1,7 @@
-"""The programs of a playground as a cluster shows them: a pod for each, with its port, and the extender's Service.
+"""Objects for the programs of a playground: a pod for each one, with its port, and the extender's Service.
 
-They run as processes beside the doubles. Whoever asks the API server for them (doctor, top, cards, inspect) finds them
-as it finds what the charts install. Deleting such a pod ends no process.
+The programs run as processes, not in containers. With these objects, commands that read the API server (doctor, top,
+cards, inspect) find them like programs that the charts installed. Deleting such a pod does not end its process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Run a command that ends when whoever started it ends, however it ends: ``python -I -S tether.py COMMAND ...``.
+"""Run a command that ends with its parent process, even if that is killed: ``python -I -S tether.py COMMAND ...``.
 
-A script on its own, without imports of ours, so that it costs milliseconds. Linux has the kernel watch the parent;
-elsewhere the command just runs, and only an orderly end of the parent ends it.
+It is a script without imports of ours, so it takes only milliseconds. On Linux the kernel watches the parent. On other
+systems, the command ends only if the parent ends it.
 """
 
 import ctypes

@@ -64,7 +64,7 @@ def decode_object(media: str, body: bytes) -> JsonObject:
     decoded = _decode_yaml(body) if media in (APPLY_PATCH, "application/yaml") else _decode_json(body)
     if not isinstance(decoded, dict):
         raise failures.bad_request(
-            f"couldn't get version/kind; json parse error: {type(decoded).__name__} is no object"
+            f"couldn't get version/kind; json parse error: {type(decoded).__name__} is not an object"
         )
     return decoded
 
@@ -93,13 +93,13 @@ def decode_patch(resource: Resource | None, media: str, body: bytes) -> Mutation
     """Return what a patch does to an object; ``resource`` is None for documents that are not stored (Scale).
 
     Raises:
-        ApiFailure: 400 for a body that is no patch, 415 for an unknown patch type.
+        ApiFailure: 400 for a body that is not a patch, 415 for an unknown patch type.
     """
     if media not in PATCH_TYPES:
         raise failures.unsupported_media(PATCH_TYPES)
     patch = _decode_yaml(body) if media == APPLY_PATCH else _decode_json(body)
     if media != JSON_PATCH and not isinstance(patch, dict):
-        raise failures.bad_request(f"error decoding patch: {type(patch).__name__} is no object")
+        raise failures.bad_request(f"error decoding patch: {type(patch).__name__} is not an object")
     if resource is None or not resource.stored_as:
         return lambda obj: _apply(media, obj, patch)
     return lambda obj: from_events_group(_apply(media, to_events_group(obj), patch))

@@ -106,7 +106,7 @@ def modified(resource: Resource, name: str) -> ApiFailure:
 
 
 def expired(message: str) -> ApiFailure:
-    """410: the version asked for is no longer in the history; list again."""
+    """410: the history does not contain the requested version any more; list again."""
     return ApiFailure(410, "Expired", message)
 
 

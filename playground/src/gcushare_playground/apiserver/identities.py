@@ -60,7 +60,7 @@ class Identities:
         return token
 
     def find(self, token: str) -> User | None:
-        """Return whom a token stands for."""
+        """Return the user of a token."""
         return self._users.get(token)
 
     def authenticate(self, authorization: str | None) -> User:

@@ -92,7 +92,7 @@ def kubelet_address(registry: Registry, node: str) -> str:
 
 
 def choose_container(pod: JsonObject, asked: str) -> str:
-    """Return the container that is meant: the one asked for, or the only one.
+    """Return the requested container, or the only one.
 
     Raises:
         ApiFailure: 400 no such container, or several and none asked for.

@@ -127,7 +127,7 @@ def rescale(registry: Registry, resource: Resource, key: Key, mutate: Mutation, 
     """Change a workload's replicas through its Scale document and return the new one.
 
     Raises:
-        ApiFailure: as :meth:`Registry.update`; 400 for replicas that are no number.
+        ApiFailure: as :meth:`Registry.update`; 400 if replicas is not a number.
     """
 
     def apply(workload: JsonObject) -> JsonObject:

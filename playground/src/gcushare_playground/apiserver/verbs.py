@@ -218,7 +218,7 @@ def _decode_patch(call: Call) -> Mutation:
     def patch(old: JsonObject) -> JsonObject:
         uid, version = uid_of(old), dig(old, "metadata", "resourceVersion")
         new = mutate(old)
-        # Unlike in an update, a uid in a patch is no precondition: it is a change of a field that never changes.
+        # Unlike in an update, a uid in a patch is not a precondition, but a change of an immutable field.
         if dig(new, "metadata", "uid", default=uid) != uid and dig(new, "metadata", "resourceVersion") == version:
             cause = failures.Cause("metadata.uid", f'Invalid value: "{new["metadata"]["uid"]}": field is immutable')
             raise failures.invalid(call.resource, call.target.key.name, [cause])

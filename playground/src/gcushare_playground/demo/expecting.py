@@ -15,7 +15,7 @@ class Impossible(GcushareError):
 
 @dataclass(slots=True)
 class Ledger:
-    """Units in use per node and card; a pod is put beside others where it fits, on the fullest card of a node."""
+    """Units in use per node and card. A pod is placed on the fullest card of a node on which it fits."""
 
     capacity: dict[str, tuple[int, ...]]
     used: dict[str, list[int]] = field(init=False)

@@ -1,4 +1,4 @@
-"""The scenarios: the Enflame manual's chapter 4, the T4 that a class shares, and whole cards beside shared ones."""
+"""The scenarios: the Enflame manual's chapter 4, the T4 that a class shares, and whole cards with shared ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def play_manual(player: Player) -> None:
     card_units = max(size for cards in player.ledger.capacity.values() for size in cards)
     titles = (
         "A first pod gets a part of card 0",
-        "A second pod is put beside it: the card that is in use is filled first",
-        "A third pod does not fit beside them and gets another card: a pod never spans cards",
+        "A second pod gets the same card: the card in use is filled first",
+        "A third pod does not fit on it and gets another card: a pod never spans cards",
         "A fourth pod asks for more than one card has: it stays Pending and says why",
     )
     for number, (quarters, title) in enumerate(zip(_MANUAL_QUARTERS, titles, strict=True), start=1):

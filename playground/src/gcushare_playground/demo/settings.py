@@ -91,8 +91,8 @@ class DemoSettings:
     scenario: ScenarioName = setting(
         parsers.choice(ScenarioName),
         default=ScenarioName.VENDOR,
-        help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory beside "
-        "pods that want cards for themselves.",
+        help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory, "
+        "and pods that want whole cards.",
     )
     nodes: int = setting(
         parsers.integer(1, MAX_NODES),
@@ -186,7 +186,7 @@ PROGRAM = Program(
     examples=(
         (NAME, "the manual's chapter 4: one node, 8 cards of 16 GB"),
         (f"{NAME} --vendor aliyun", "a Deployment and a second pod on one T4"),
-        (f"{NAME} --scenario whole-and-shared", "whole cards beside shared ones, on one node"),
+        (f"{NAME} --scenario whole-and-shared", "whole and shared cards, on one node"),
         (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
         (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
     ),

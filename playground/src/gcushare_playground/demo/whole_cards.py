@@ -1,4 +1,4 @@
-"""The scenario of whole cards beside shared ones: a card is free, shared or whole, and never two at a time."""
+"""The scenario of whole and shared cards: a card is free, shared or whole, never two of them at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def play_whole_and_shared(player: Player) -> None:
     player.stage.step("Step 2. A pod that asks for two whole cards gets two that no one uses; their memory is closed")
     training = await _create_whole(player, _WholePod("training", 2))
     await _show_allocatable(player)
-    player.stage.step("Step 3. A second pod that asks for memory goes beside the first: free cards stay whole")
+    player.stage.step("Step 3. A second pod that asks for memory gets the same card: free cards stay free")
     await _create_sharing(player, "notebook-2", quarter)
     unshared = sum(1 for used in player.ledger.used[training.node] if not used) + training.count
     player.stage.step(f"Step 4. A pod asks for all {unshared} cards that are not shared: it stays Pending and says why")

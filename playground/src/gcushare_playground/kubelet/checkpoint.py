@@ -131,7 +131,7 @@ class CheckpointFile:
         return decode_checkpoint(raw)
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Replace the file. Effects: a temporary file beside it, gone afterwards in every case."""
+        """Replace the file. Effects: writes a temporary file in the same folder, which is always removed."""
         handle, name = tempfile.mkstemp(prefix=".", dir=self.path.parent)
         try:
             with os.fdopen(handle, "wb") as stream:

@@ -107,7 +107,7 @@ class Kubelet:
         return self._containers.view(pod_uid, container)
 
     def logs(self, namespace: str, pod: str, container: str) -> str | None:
-        """Return what ``kubectl logs`` shows, None when there is no such container."""
+        """Return what ``kubectl logs`` shows; None if the container does not exist."""
         view = self._running().view_of(namespace, pod, container)
         return None if view is None else view.render()
 

@@ -15,7 +15,7 @@ _LIST_DEVICES = "ls /dev"
 _COLUMNS = 80
 
 ViewProvider = Callable[[str, str, str], ContainerView | None]
-"""Returns the view of namespace, pod and container; None when there is no such container."""
+"""Returns the view of a container by namespace, pod and name; None if it does not exist."""
 
 
 class LogServer:

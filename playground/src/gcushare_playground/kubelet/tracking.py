@@ -29,7 +29,7 @@ class TrackedPod:
     requests: dict[str, Fraction]
     pod_ip: str
     is_gone: bool = False
-    """Whether its object is no longer in the API server."""
+    """Whether its object is deleted from the API server."""
     is_removing: bool = False
     """Whether its removal is under way; it is ordered once, however often the object changes meanwhile."""
 

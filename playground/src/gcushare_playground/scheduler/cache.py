@@ -1,4 +1,4 @@
-"""What the scheduler believes about the cluster: nodes, the pods on them, and those it has just placed itself."""
+"""The scheduler's view of the cluster: nodes, their pods, and the pods that it has just assumed."""
 
 from __future__ import annotations
 

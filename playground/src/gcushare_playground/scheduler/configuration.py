@@ -137,7 +137,7 @@ class _Reader:
             raise self._refuse(f"{where}.urlPrefix", prefix, "a URL such as http://10.0.0.1:32766/gcushare-scheduler")
         weight = int(get("weight", int, 0))
         if get("prioritizeVerb", str, "") and weight <= 0:
-            raise self._refuse(f"{where}.weight", weight, "a positive number beside prioritizeVerb")
+            raise self._refuse(f"{where}.weight", weight, "a positive number with prioritizeVerb")
         return ExtenderSettings(
             url_prefix=prefix,
             filter_verb=get("filterVerb", str, ""),

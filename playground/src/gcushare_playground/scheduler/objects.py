@@ -96,7 +96,7 @@ class NodeInfo:
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
-        """What must change before pods that did not fit are worth another try; a heartbeat is no change."""
+        """The values whose change makes a retry of pods that did not fit useful. A heartbeat changes none of them."""
         conditions = self.raw.get("status", {}).get("conditions") or []
         states = sorted((str(item.get("type")), str(item.get("status"))) for item in conditions)
         return self.unschedulable, self.taints, self.labels, self.allocatable, states
@@ -117,7 +117,7 @@ def read_pod(raw: bytes | msgspec.Raw) -> PodInfo:
 
     Raises:
         RemoteContractError: a quantity is malformed.
-        msgspec.MsgspecError: it is no JSON object.
+        msgspec.MsgspecError: it is not a JSON object.
     """
     document = msgspec.json.decode(raw, type=JsonObject)
     metadata, spec = document["metadata"], document["spec"]
@@ -143,7 +143,7 @@ def read_node(raw: bytes | msgspec.Raw) -> NodeInfo:
 
     Raises:
         RemoteContractError: a quantity is malformed.
-        msgspec.MsgspecError: it is no JSON object.
+        msgspec.MsgspecError: it is not a JSON object.
     """
     document = msgspec.json.decode(raw, type=JsonObject)
     spec = document.get("spec") or {}

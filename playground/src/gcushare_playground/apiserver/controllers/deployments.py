@@ -83,7 +83,7 @@ class DeploymentController:
         return self._cluster.create_child(ref, deployment, BY_NAME[_SETS], replica_set)
 
     def _move(self, ref: Ref, deployment: JsonObject, current: Revision) -> None:
-        """Bring the new set to its size beside the old ones, which go once it works; Recreate takes them away first.
+        """Scale up the new set, and remove the old ones once it works. Recreate removes the old ones first.
 
         Kubernetes goes there in steps of maxSurge and maxUnavailable.
         """

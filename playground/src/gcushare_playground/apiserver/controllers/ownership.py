@@ -1,4 +1,4 @@
-"""Who owns whom, kept up to date from the storage's changes, so that no controller walks all pods."""
+"""Owners and their objects, updated from the storage's changes, so that no controller walks all pods."""
 
 from __future__ import annotations
 

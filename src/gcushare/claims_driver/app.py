@@ -25,12 +25,13 @@ from gcushare.claims_driver.reporting import POLL_GRACE_S, DriverMetrics, Observ
 from gcushare.claims_driver.service import ClaimsService
 from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.claims_driver.slice_publisher import SlicePublisher
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
+from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
@@ -38,7 +39,6 @@ from gcushare.node.choices import AUTO_UNIT, Strategy
 from gcushare.node.monitor import open_monitor
 from gcushare.runtime.health import Heartbeat, Progress
 from gcushare.runtime.http.server import RunningServer, start_server
-from gcushare.runtime.logs import fields
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.wire.dra.claims import ResourceClaim

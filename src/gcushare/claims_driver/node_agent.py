@@ -13,12 +13,12 @@ from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
 from gcushare.claims_driver.slice_publisher import SlicePublisher
 from gcushare.core.cards import BOTH_MODES, Inventory
 from gcushare.core.errors import RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.choices import Reserve
 from gcushare.node.offer import offer_card
-from gcushare.runtime.logs import fields
-from gcushare.wire.nodes import parse_card_words
+from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class NodeAgent:
         cordoned: frozenset[str] = frozenset()
         if self._node is not None:
             words = self._node.metadata.annotations.get(self._plan.vendor.cordon_annotation, "")
-            cordoned = parse_card_words(words)
+            cordoned = parse_card_names(words)
         unit = self._offer.unit
         offered = tuple(offer_card(card, unit, reserve=self._offer.reserve, cordoned=cordoned) for card in cards.cards)
         before = {card.index: card for card in self.inventory.cards} if self.inventory else {}

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.node.pod_resources import list_pod_resources
-from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 

@@ -17,12 +17,12 @@ from gcushare.claims_driver.allocation_results import assignment_of, check_room,
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.wording import index_text
 from gcushare.node.cdi import cdi_name
 from gcushare.node.choices import Strategy
 from gcushare.node.grants import Grant, container_variables, device_paths
-from gcushare.runtime.logs import fields
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim

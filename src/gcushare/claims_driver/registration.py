@@ -16,8 +16,8 @@ import grpc
 import grpc.aio
 
 from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.runtime.health import Heartbeat
-from gcushare.runtime.logs import fields
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
 from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.protos import plugin_registration_pb2 as pb

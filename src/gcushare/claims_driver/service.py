@@ -16,7 +16,7 @@ from gcushare.claims_driver.health_stream import HealthStream
 from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, NotFoundError, Refused
-from gcushare.runtime.logs import fields
+from gcushare.core.log_fields import fields
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.kubelet.messages import read_message

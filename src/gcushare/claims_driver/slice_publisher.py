@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import AlreadyExistsError
-from gcushare.kube.pacing import Backoff, BackoffPolicy
 from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resource_versions import is_at_least
 from gcushare.kube.resources import RESOURCE_SLICES
-from gcushare.runtime.logs import fields
 from gcushare.wire.dra.slices import ResourceSlice, SliceSpec, new_slice
 from gcushare.wire.objects import ObjectMeta, OwnerReference
 

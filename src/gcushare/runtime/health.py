@@ -45,7 +45,7 @@ class Heartbeat:
 
 
 class Progress:
-    """A counter that must move: its standing still for ``max_age_s`` is what a restart would help against."""
+    """A counter that must change. If it does not for ``max_age_s``, a restart is needed."""
 
     def __init__(
         self, task: str, read: Callable[[], int], max_age_s: float, clock: Callable[[], float] = time.monotonic
@@ -55,7 +55,7 @@ class Progress:
         self._last = read()
 
     async def check(self) -> str | None:
-        """Name the task whose counter stands still."""
+        """Return a reason if the counter has not changed in time."""
         now = self._read()
         if now != self._last:
             self._last = now

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.node.pod_resources import list_claiming_pods
-from gcushare.runtime.logs import fields
 
 logger = logging.getLogger(__name__)
 

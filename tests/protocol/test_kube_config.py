@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, home_directory, load_config
 from gcushare.kube.connection.credentials import TokenFile
 from tests.protocol.kube_certificates import Authority
 from tests.unit.kube_time import VirtualTime
@@ -86,6 +87,18 @@ def test_the_sources_are_looked_at_in_order(tmp_path: Path) -> None:
 def test_nothing_found_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--kubeconfig, \\$KUBECONFIG, the pod's service account"):
         load(tmp_path)
+
+
+def test_a_user_without_home_and_passwd_entry_has_the_root_folder() -> None:
+    assert home_directory({"HOME": "/home/me"}, uid=4_000_000) == Path("/home/me")
+    assert home_directory({}, uid=4_000_000) == Path("/")
+    assert home_directory({}, uid=os.getuid()) == Path.home()
+
+
+def test_a_tilde_is_the_home_of_the_sources(tmp_path: Path) -> None:
+    write(tmp_path / "lab.yaml", kubeconfig())
+    found = load_config(ConfigSources(kubeconfig=Path("~/lab.yaml"), environ={}, home=tmp_path))
+    assert found.namespace == "team"
 
 
 @pytest.mark.parametrize("name", ["missing", "", "directory"])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, find_api_server
+from gcushare.kube.connection.config import ConfigSources, Limits, find_api_server, home_directory
 from gcushare.kube.connection.overrides import Overrides
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
@@ -30,7 +29,7 @@ def sources_of(flags: ClusterFlags, environ: Mapping[str, str]) -> ConfigSources
     return ConfigSources(
         context=flags.context,
         environ=found,
-        home=Path(environ["HOME"]) if environ.get("HOME") else Path.home(),
+        home=home_directory(environ),
         overrides=Overrides(
             cluster=flags.cluster,
             user=flags.user,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import pwd
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class ConfigSources:
     overrides: Overrides = NO_OVERRIDES
     """Flags that replace parts of the kubeconfig."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    home: Path = field(default_factory=Path.home)
+    home: Path = field(default_factory=lambda: home_directory(os.environ))
     service_account_dir: Path = SERVICE_ACCOUNT_DIR
     clock: Clock = field(default_factory=SystemClock)
 
@@ -85,8 +86,18 @@ def find_api_server(
         ConfigError: nothing was found, or what was found cannot be used.
     """
     known = {**(os.environ if environ is None else environ), "KUBECONFIG": kubeconfig or ""}
-    home = Path(known["HOME"]) if known.get("HOME") else Path.home()
-    return load_config(ConfigSources(context=context, environ=known, home=home))
+    return load_config(ConfigSources(context=context, environ=known, home=home_directory(known)))
+
+
+def home_directory(environ: Mapping[str, str], uid: int | None = None) -> Path:
+    """The folder that ``~`` stands for: $HOME, or the user's in passwd, or / if the user has neither.
+
+    ``uid``: None means the process's own user.
+    """
+    try:
+        return Path(environ.get("HOME") or pwd.getpwuid(os.getuid() if uid is None else uid).pw_dir or "/")
+    except KeyError:  # a container's numeric user
+        return Path("/")
 
 
 def load_config(sources: ConfigSources) -> KubeConfig:
@@ -139,8 +150,12 @@ def _from_service_account(sources: ConfigSources) -> KubeConfig:
     )
 
 
+def _expand(path: Path, home: Path) -> Path:
+    return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
+
+
 def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
-    return _from_files(read_kubeconfig([path.expanduser() for path in paths]), sources)
+    return _from_files(read_kubeconfig([_expand(path, sources.home) for path in paths]), sources)
 
 
 def _from_files(files: Kubeconfig, sources: ConfigSources) -> KubeConfig:

@@ -74,31 +74,26 @@ def make_parts(
     responses = AllocateResponses(cards.vendor, kubelet.device_list_strategy, limiter, kubelet.driver_dirs)
     # Without a scheduler that chooses cards none is kept for any pod, so no call waits for its pod.
     wait_for_whole_s = 0.0 if cards.mode is Mode.WHOLE else kubelet.wait_for_pod
+
+    def make_allocator(wait_for_pod_s: float, *, whole: bool) -> CardAllocator:
+        return CardAllocator(
+            store,
+            responses,
+            pods,
+            whole=whole,
+            wait_for_pod_s=wait_for_pod_s,
+            clock=clock.monotonic,
+            wall_clock_ns=wall_clock_ns,
+            on_allocate=events.on_allocate,
+        )
+
     return Parts(
         store=store,
         pods=pods,
         memory_devices=MemoryDeviceList(kubelet.kubelet_message_limit),
-        allocator=CardAllocator(
-            store,
-            responses,
-            pods,
-            whole=False,
-            wait_for_pod_s=kubelet.wait_for_pod,
-            clock=clock.monotonic,
-            wall_clock_ns=wall_clock_ns,
-            on_allocate=events.on_allocate,
-        ),
+        allocator=make_allocator(kubelet.wait_for_pod, whole=False),
         whole_devices=WholeCardDeviceList(),
-        whole_allocator=CardAllocator(
-            store,
-            responses,
-            pods,
-            whole=True,
-            wait_for_pod_s=wait_for_whole_s,
-            clock=clock.monotonic,
-            wall_clock_ns=wall_clock_ns,
-            on_allocate=events.on_allocate,
-        ),
+        whole_allocator=make_allocator(wait_for_whole_s, whole=True),
         reconciler=AllocationReconciler(
             store,
             source,

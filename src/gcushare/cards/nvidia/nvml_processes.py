@@ -1,0 +1,97 @@
+"""The processes on NVIDIA cards: memory, peaks, share of the chip's time, and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pynvml
+
+from gcushare.cards.c_library import decode_text
+from gcushare.cards.errors import LibraryCallError
+from gcushare.cards.nvidia.nvml_calls import NvmlCalls
+
+
+class NvmlProcesses:
+    """Reads processes through NVML. A method returns None if the card or the driver does not report it."""
+
+    def __init__(self, calls: NvmlCalls) -> None:
+        self._calls = calls
+        self._sampled_until: dict[int, int] = {}
+        """The driver's timestamp (microseconds) of the newest sample of processes' utilization, by slot."""
+
+    def memory(self, handle: Any) -> dict[int, int] | None:
+        """The processes with a context of their own, and those that compute through MPS, which has a list apart."""
+        found = self._listed(handle, "nvmlDeviceGetComputeRunningProcesses")
+        if found is None:
+            return None
+        for pid, used in (self._listed(handle, "nvmlDeviceGetMPSComputeRunningProcesses") or {}).items():
+            found[pid] = max(found.get(pid, 0), used)  # one that is in both lists is one process
+        return found
+
+    def _listed(self, handle: Any, query: str) -> dict[int, int] | None:
+        for version in ("_v3", "_v2"):
+            entries = self._calls.query(query + version, handle)
+            if entries is not None:
+                return {int(entry.pid): int(entry.usedGpuMemory or 0) for entry in entries}
+        return None
+
+    def peaks(self, handle: Any, processes: Iterable[int]) -> dict[int, int] | None:
+        """The most that each process ever had, if an admin turned the driver's accounting on (nvidia-smi -am 1)."""
+        if self._calls.query("nvmlDeviceGetAccountingMode", handle) != pynvml.NVML_FEATURE_ENABLED:
+            return None
+        found: dict[int, int] = {}
+        for pid in processes:
+            try:
+                stats = self._calls.query("nvmlDeviceGetAccountingStats", handle, pid)
+            except LibraryCallError as error:
+                if error.failure.code != pynvml.NVML_ERROR_NOT_FOUND:  # it was started before accounting was
+                    raise
+                continue
+            if stats is not None and stats.maxMemoryUsage is not None:
+                found[pid] = int(stats.maxMemoryUsage)
+        return found
+
+    def utilization(self, handle: Any, slot: int, processes: Iterable[int]) -> dict[int, float] | None:
+        """Percents of the chip's time by process since the poll before; None if the card does not sample processes.
+
+        Source: nvml.h, ``nvmlDeviceGetProcessUtilization``: it returns samples newer than a timestamp, and only of
+        processes that used the chip. The process ids of samples are not always those of processes on the card, so only
+        ids that the card lists count.
+        """
+        found = dict.fromkeys(processes, 0.0)
+        try:
+            samples = self._calls.query("nvmlDeviceGetProcessUtilization", handle, self._sampled_until.get(slot, 0))
+        except LibraryCallError as error:
+            if error.failure.code in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_SUCCESS):  # no sample since then
+                return found
+            if error.failure.code == pynvml.NVML_ERROR_INSUFFICIENT_SIZE:  # processes came between its two calls
+                return None
+            raise
+        if samples is None:
+            return None
+        for sample in sorted(samples, key=lambda each: int(each.timeStamp)):
+            self._sampled_until[slot] = int(sample.timeStamp)
+            if sample.pid in found:
+                found[int(sample.pid)] = float(sample.smUtil)
+        return found
+
+    def names(self, processes: Iterable[int]) -> dict[int, str] | None:
+        """The program of each process, as the driver reads it from /proc; without those that ended."""
+        found: dict[int, str] = {}
+        for pid in processes:
+            try:
+                name = self._calls.query("nvmlSystemGetProcessName", pid)
+            except LibraryCallError as error:
+                if error.failure.code in (pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT):
+                    continue
+                raise
+            if name is None:
+                return None
+            found[pid] = text_of(name)
+        return found
+
+
+def text_of(value: str | bytes | None) -> str:
+    """A text of NVML, which ``pynvml`` returns as bytes or as str; "" for None."""
+    return decode_text(value) if isinstance(value, bytes) else value or ""

@@ -12,7 +12,7 @@ from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
 
 PODS = "pods"
-"""The resource of which every pod takes one."""
+"""The resource that counts pods: every pod takes one."""
 
 _BYTES = frozenset({"memory", "ephemeral-storage"})
 _STEPS = ("", "Ki", "Mi", "Gi", "Ti", "Pi")

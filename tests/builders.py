@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest
@@ -15,7 +15,10 @@ GIB_UNIT = parse_memory_unit("GiB")
 
 def card(index: int, units: int = 16, *, sick: bool = False, cordoned: bool = False, model: str = "") -> InventoryCard:
     return InventoryCard(
-        card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=units * GIB, model=model),
+        index=index,
+        uuid=f"uuid-{index}",
+        memory_bytes=units * GIB,
+        model=model,
         units=units,
         health=Health.UNHEALTHY if sick else Health.HEALTHY,
         cordoned=cordoned,

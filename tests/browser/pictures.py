@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
@@ -81,7 +81,9 @@ def _node(name: str, number: int, shape: Shape) -> Node:
     annotations: dict[str, str] = {}
     if shape.troubles and number in (9, 22):
         reason = "driver reports 3 uncorrectable memory errors"
-        offered[number % shape.cards] = replace(offered[number % shape.cards], health=Health.UNHEALTHY, reason=reason)
+        offered[number % shape.cards] = msgspec.structs.replace(
+            offered[number % shape.cards], health=Health.UNHEALTHY, reason=reason
+        )
     if shape.troubles and number == 15:
         annotations[ENFLAME.cordon_annotation] = "4,5"
     document = node_document(name, offered=offered, annotations=annotations)
@@ -97,7 +99,7 @@ def _node(name: str, number: int, shape: Shape) -> Node:
 
 
 def _named(offered: InventoryCard, model: str, uuid: str) -> InventoryCard:
-    return replace(offered, card=replace(offered.card, model=model, uuid=uuid))
+    return msgspec.structs.replace(offered, model=model, uuid=uuid)
 
 
 def _pods_of(node: str, shape: Shape, dice: random.Random) -> Iterator[Pod]:

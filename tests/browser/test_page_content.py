@@ -176,7 +176,7 @@ async def test_a_pod_over_its_grant_is_counted_listed_and_explained(rig: PageRig
 
 
 async def test_what_needs_a_look_is_counted_and_listed(rig: PageRig, tab: Tab) -> None:
-    sick = replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
+    sick = msgspec.structs.replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
     unready = node_document("node-3", 16)
     unready["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
     ready: list[Any] = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -28,7 +27,7 @@ NAMESPACES = tuple(f"team-{letter}" for letter in "abcdefghijkl")
 
 def every_state() -> list[Node | Pod]:
     """Four nodes on which everything that the page can tell of a card or a pod is the case somewhere."""
-    sick = replace(card(1), health=Health.UNHEALTHY, reason="XID 79")
+    sick = msgspec.structs.replace(card(1), health=Health.UNHEALTHY, reason="XID 79")
     documents = [
         node_document("ready", offered=[card(0), sick, card(2), card(3)], annotations={ENFLAME.cordon_annotation: "2"}),
         node_document("away", 16, 16, 16, 16),

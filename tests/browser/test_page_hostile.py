@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -24,8 +23,12 @@ SCHEME = "javascript:window.hacked=1"
 
 
 def hostile_node() -> Node:
-    offered = replace(card(0, model=f"model{MARKUP}"), health=Health.UNHEALTHY, reason=f"reason{MARKUP}")
-    offered = replace(offered, card=replace(offered.card, uuid=f"uuid{BREAKING}"))
+    offered = msgspec.structs.replace(
+        card(0, model=f"model{MARKUP}"),
+        uuid=f"uuid{BREAKING}",
+        health=Health.UNHEALTHY,
+        reason=f"reason{MARKUP}",
+    )
     document = node_document("node-1", offered=[offered, card(1)])
     document["metadata"]["name"] = f"node{MARKUP}"
     document["metadata"]["labels"] = {f"key{BREAKING}": f"value{MARKUP}"}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
@@ -20,7 +20,7 @@ def node(name: str, *card_units: int, vendor: Vendor = ENFLAME) -> JsonObject:
     """Write a Node as it stands once its kubelet and our plugin have published it."""
     unit = parse_memory_unit(vendor.default_unit)
     cards = tuple(
-        InventoryCard(card=Card(index=index, uuid=f"{name}-{index}", memory_bytes=units * GIB), units=units)
+        InventoryCard(index=index, uuid=f"{name}-{index}", memory_bytes=units * GIB, units=units)
         for index, units in enumerate(card_units)
     )
     key, _, value = vendor.node_label.partition("=")

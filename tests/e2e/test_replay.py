@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import msgspec
 import pytest
 import pytest_asyncio
 from simulation.invariants import Picture
@@ -91,7 +92,7 @@ async def _set_health(scheduling: Scheduling, name: str, card: int, *, is_sick: 
     inventory = decode_inventory(found.metadata.annotations[ENFLAME.inventory_annotation])
     health = Health.UNHEALTHY if is_sick else Health.HEALTHY
     cards = tuple(
-        replace(each, health=health, reason="XID 79" if is_sick else "") if each.index == card else each
+        msgspec.structs.replace(each, health=health, reason="XID 79" if is_sick else "") if each.index == card else each
         for each in inventory.cards
     )
     text = encode_inventory(replace(inventory, cards=cards))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -76,7 +76,7 @@ async def test_every_listed_card_reports_its_health_and_use(source: CardSource) 
 
 
 async def test_a_card_that_no_one_lists_is_sick_and_has_no_use(source: CardSource) -> None:
-    stranger = replace((await source.list_cards()).cards[0], index=99, uuid="stranger")
+    stranger = msgspec.structs.replace((await source.list_cards()).cards[0], index=99, uuid="stranger")
     reading = await source.health(stranger)
     assert (reading.healthy, reading.lost) == (False, True)
     assert reading.reason

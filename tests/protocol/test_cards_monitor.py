@@ -102,7 +102,7 @@ async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_n
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
         path.write_text("cards: [{memory: 24GiB}, {memory: 16GiB}]")
         altered = await changes.until_healthy(True, True)
-        assert altered.cards[0].card.memory_bytes == 24 << 30
+        assert altered.cards[0].memory_bytes == 24 << 30
         path.write_text("cards: [{memory: 24GiB}]")
         await changes.until(lambda now: now.gone == {1})
         assert monitor.snapshot.gone == {1}
@@ -172,4 +172,4 @@ async def test_the_monitor_reports_which_cards_are_linked(tmp_path: Path) -> Non
     fake = install_fake("nvml", tmp_path)
     fake.control("cards 3", "set topology 0 10")
     async with monitoring(isolated(fake, "nvml"), QUICK) as (monitor, _):
-        assert [each.card.link_group for each in monitor.snapshot.cards] == ["link-0"] * 3
+        assert [each.link_group for each in monitor.snapshot.cards] == ["link-0"] * 3

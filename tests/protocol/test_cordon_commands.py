@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from gcushare.cli.subcommands import SUBCOMMANDS
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
@@ -57,7 +57,7 @@ async def test_a_wrong_command_says_what_is_wrong_and_changes_nothing() -> None:
 
 
 async def test_control_characters_of_an_inventory_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    offered = [InventoryCard(card=Card(index=0, uuid="GCU\x1b[2J", memory_bytes=GIB), units=1)]
+    offered = [InventoryCard(index=0, uuid="GCU\x1b[2J", memory_bytes=GIB, units=1)]
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", offered=offered))
         code, text, _ = await run_command("cordon-card", found.kubeconfig, "node-1", "0")

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import (
     BOTH_MODES,
     SERVES_MEMORY,
     SERVES_WHOLE,
-    Card,
     Closure,
     Health,
     Inventory,
@@ -119,7 +119,7 @@ def inventory_of_a_newer_plugin(rig: DoctorRig) -> None:
 
 def unit_finer_than_the_kubelet_takes(rig: DoctorRig) -> None:
     """The plugin was started again with a finer unit and refuses; the node still shows what it offered before."""
-    big = [InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=48 * GIB), units=48) for i in range(8)]
+    big = [InventoryCard(index=i, uuid=f"u{i}", memory_bytes=48 * GIB, units=48) for i in range(8)]
     set_inventory(rig, big)
     for part in ("capacity", "allocatable"):
         rig.set_units("384", part)
@@ -145,14 +145,14 @@ def count_missing(rig: DoctorRig) -> None:
 
 
 def sick_card(rig: DoctorRig) -> None:
-    sick = InventoryCard(card=card(1).card, units=16, health=Health.UNHEALTHY, reason="double-bit ECC error")
+    sick = msgspec.structs.replace(card(1), health=Health.UNHEALTHY, reason="double-bit ECC error")
     set_inventory(rig, [card(0), sick])
     rig.set_units("16", "allocatable")
 
 
 def card_closed_for_a_pod_that_is_gone(rig: DoctorRig) -> None:
     closure = Closure(use=SERVES_WHOLE, pod="default/gone", until=1_800_000_000)
-    set_inventory(rig, [card(0), replace(card(1), closures=(closure,))])
+    set_inventory(rig, [card(0), msgspec.structs.replace(card(1), closures=(closure,))])
 
 
 def holder_without_a_record(rig: DoctorRig) -> None:

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from gcushare.cli.cards.draw import view_lines
 from gcushare.cli.cards.view import CardsView, Owners, view_status
+from gcushare.core.cards import Health
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus
 
@@ -23,9 +24,9 @@ def card(index: int, **changes: Any) -> CardStatus:
     """A healthy card of 16 GB that no one is on."""
     facts: dict[str, Any] = {
         "index": index, "uuid": f"GCU-{index}f4e3c2a-77f0-11ef-9a5b-0242ac12000{index % 10}", "model": "S60",
-        "serial": f"S{index:04}", "pci": f"0000:{index:02x}:00.0", "numa_node": index // 4, "memory_bytes": 16 * GIB,
-        "units": 16, "reserved_units": 0, "lost_bytes": 0, "held_units": 0, "promised_units": 0, "health": "Healthy",
-        "reason": "", "cordoned": False, "mode": "free",
+        "serial": f"S{index:04}", "pci_address": f"0000:{index:02x}:00.0", "numa_node": index // 4,
+        "memory_bytes": 16 * GIB, "units": 16, "reserved_units": 0, "lost_bytes": 0, "held_units": 0,
+        "promised_units": 0, "mode": "free",
     }  # fmt: skip
     return CardStatus(**(facts | changes))
 
@@ -70,7 +71,7 @@ def busy() -> PluginStatus:
         card(0, mode="shared", use=use(9.1, temperature_celsius=61.4, power_watts=142.0, utilization_percent=87.0,
              processes={4242: 5 * GIB + GIB // 2, 4243: 210 << 20, 99: 64 << 20}), reserved_units=1),
         card(1, mode="whole", use=use(14.9, temperature_celsius=74.0, processes={5000: 14 * GIB})),
-        card(2, health="Unhealthy", reason="xid 79: the card has fallen off the bus", mode="shared", use=None),
+        card(2, health=Health.UNHEALTHY, reason="xid 79: the card has fallen off the bus", mode="shared", use=None),
         card(3, cordoned=True, use=use(0.0, temperature_celsius=33.0)),
         pods=(
             pod("default/train-7", {0: 6}, containers={"main": {0: 4}, "side": {0: 2}}),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME
@@ -33,7 +33,9 @@ def an_inventory(*sizes_gib: int, unit: str = "1") -> Inventory:
     memory_unit = parse_memory_unit(unit)
     cards = tuple(
         InventoryCard(
-            card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=size * GIB),
+            index=index,
+            uuid=f"uuid-{index}",
+            memory_bytes=size * GIB,
             units=memory_unit.units_in(size * GIB),
         )
         for index, size in enumerate(sizes_gib)

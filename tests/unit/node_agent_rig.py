@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Card, Health, InventoryCard
+from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
@@ -85,7 +85,9 @@ class Rig:
             CardsSnapshot(
                 tuple(
                     InventoryCard(
-                        card=Card(index=index, uuid=(uuids or {}).get(index, f"u{index}"), memory_bytes=size * GIB),
+                        index=index,
+                        uuid=(uuids or {}).get(index, f"u{index}"),
+                        memory_bytes=size * GIB,
                         health=Health.UNHEALTHY if index in (sick or {}) else Health.HEALTHY,
                         reason=(sick or {}).get(index, ""),
                     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.process_owners import ProcOwners
@@ -92,7 +94,8 @@ class OverUseNode:
         self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}
         self.monitor = CardMonitor(self.source, lambda _cards: None)
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcOwners(self.proc.root))
-        inventory = Inventory(unit=parse_memory_unit("1"), cards=(InventoryCard(card=CARD, units=CARD_GIB),))
+        card = InventoryCard(**msgspec.structs.asdict(CARD), units=CARD_GIB)
+        inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))
         self.tracker = OverUseTracker(looks=looks)
         self.watch = OverUseWatch(
             self.tracker,

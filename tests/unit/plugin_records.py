@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
@@ -20,7 +20,7 @@ from tests.unit.plugin_pods import pod
 
 CARDS = Inventory(
     unit=parse_memory_unit("1"),
-    cards=tuple(InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=1), units=16) for i in range(2)),
+    cards=tuple(InventoryCard(index=i, uuid=f"u{i}", memory_bytes=1, units=16) for i in range(2)),
 )
 
 

@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
+from gcushare.core.cards import Closure, Health, LeftOutCard
 from gcushare.core.units import GIB
-from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
 from gcushare.wire.documents.plugin_status import PodOverUse, UnreadableStatus, UseStatus
 from tests.unit.card_views import busy, card, cards, drawn, pod, status, use
 
@@ -116,21 +116,21 @@ def test_a_library_that_reports_a_part_only_leaves_dashes() -> None:
 
 def test_the_reason_of_a_sick_card_is_folded_and_never_cut() -> None:
     reason = "double bit ECC errors: " + "volatile " * 12 + "row remapping is pending"
-    lines = drawn(cards(status(card(0, health="Unhealthy", reason=reason))), 60)
+    lines = drawn(cards(status(card(0, health=Health.UNHEALTHY, reason=reason))), 60)
     reported = " ".join(line.strip("│ ") for line in lines[lines.index(next(x for x in lines if "sick:" in x)) :][:6])
     assert " ".join(reason.split()) in reported
 
 
 def test_chinese_text_keeps_the_frame_straight() -> None:
     long = "显存校验错误,请联系机房管理员更换这张卡" * 3
-    lines = drawn(cards(status(card(0, model="燧原 云燧", health="Unhealthy", reason=long))), 80)
+    lines = drawn(cards(status(card(0, model="燧原 云燧", health=Health.UNHEALTHY, reason=long))), 80)
     assert {cell_len(line) for line in boxes(lines)} == {80}
     assert any("燧原 云燧" in line for line in lines)
     assert "".join(line.strip("│ ") for line in lines if "显存" in line or "机房" in line).count("更换这张卡") == 3
 
 
 def test_escapes_of_others_do_not_reach_the_terminal() -> None:
-    lines = drawn(cards(status(card(0, model="\x1b[31mT20\n", health="Unhealthy", reason="a\tb\x07c"))))
+    lines = drawn(cards(status(card(0, model="\x1b[31mT20\n", health=Health.UNHEALTHY, reason="a\tb\x07c"))))
     assert not any(char in line for line in lines for char in "\x1b\x07\n\t")
 
 
@@ -168,7 +168,7 @@ def test_what_has_no_card_and_what_is_wrong_is_reported_below_and_above() -> Non
         card(0),
         pods=(pod("d/waits", units=4), pod("d/whole", units=0, whole=True)),
         problems={"cdi": "the folder is read-only", "cards": "no card was found"},
-        left_out=(LeftOutDocument(index=7, uuid="GCU-7", reason="MIG is on"),),
+        left_out=(LeftOutCard(index=7, uuid="GCU-7", reason="MIG is on"),),
         unreadable_pods=(UnreadableStatus(pod="d/broken", reason="'zero' is not a whole number"),),
     )
     lines = drawn(cards(found))
@@ -229,8 +229,8 @@ def test_a_pod_that_uses_more_than_its_share_is_reported_with_how_much_more() ->
 
 
 def test_a_card_that_is_closed_or_held_without_a_record_says_so() -> None:
-    closed = ClosureDocument(use="whole", pod="d/gone", until=1_800_000_000)
-    lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closed=(closed,)))))
+    closed = Closure(use="whole", pod="d/gone", until=1_800_000_000)
+    lines = drawn(cards(status(card(0, held_units=12, unrecorded_units=12, closures=(closed,)))))
     text = " ".join(" ".join(line.strip("│ ") for line in lines).split())
     assert "healthy closed free" in text
     assert "closed to pods that want it whole until 2027-01-15T08:00:00Z at the latest: containers of d/gone" in text

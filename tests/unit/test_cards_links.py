@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 
 from gcushare.cards.errors import CardMovedError, LibraryNotOpenError
@@ -95,7 +94,7 @@ async def test_a_card_that_is_replaced_is_asked_about_again() -> None:
     table = LinkTable(source)
     await groups_of(source, table)
     source.asked.clear()
-    source.cards = (CARDS[0], replace(CARDS[1], uuid="another"), *CARDS[2:])
+    source.cards = (CARDS[0], msgspec.structs.replace(CARDS[1], uuid="another"), *CARDS[2:])
     source.levels.clear()
 
     assert await groups_of(source, table) == [""] * 4
@@ -104,7 +103,7 @@ async def test_a_card_that_is_replaced_is_asked_about_again() -> None:
 
 async def test_a_source_that_says_the_groups_itself_is_not_asked() -> None:
     source = Wired(_0_1=LinkLevel.FABRIC)
-    source.cards = (replace(CARDS[0], link_group="board"), *CARDS[1:])
+    source.cards = (msgspec.structs.replace(CARDS[0], link_group="board"), *CARDS[1:])
 
     assert await groups_of(source) == ["board", "", "", ""]
     assert source.asked == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +16,11 @@ from gcushare.cards.plausible import (
     sanitize_left_out,
     sanitize_use,
 )
+from gcushare.core.bounds import MAX_CARD_UNITS
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import MEMORY_UNITS
-from gcushare.wire.annotations.inventory import MAX_INVENTORY_UNITS, decode_inventory, encode_inventory
+from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
 
 ANY_COUNT = st.integers(-(2**64), 2**64)
 ANY_TEXT = st.text(max_size=600)
@@ -39,14 +41,14 @@ ANY_TEXT = st.text(max_size=600)
 def test_every_card_that_is_accepted_can_be_published(card: Card) -> None:
     found = sanitize_card(card, 3)
     is_offered = isinstance(found, Card) and found.index < 16
-    cards = (InventoryCard(card=found, units=0),) if isinstance(found, Card) and is_offered else ()
+    cards = (InventoryCard(**msgspec.structs.asdict(found)),) if isinstance(found, Card) and is_offered else ()
     left_out = (found,) if isinstance(found, LeftOutCard) else ()
     inventory = Inventory(unit=MEMORY_UNITS[0], cards=cards, left_out=left_out)
     assert decode_inventory(encode_inventory(inventory)) == inventory
 
 
 def test_the_largest_card_that_is_accepted_has_no_more_units_than_an_inventory_may_say() -> None:
-    assert max(unit.units_in(MAX_BYTES) for unit in MEMORY_UNITS) <= MAX_INVENTORY_UNITS
+    assert max(unit.units_in(MAX_BYTES) for unit in MEMORY_UNITS) <= MAX_CARD_UNITS
 
 
 @pytest.mark.parametrize(

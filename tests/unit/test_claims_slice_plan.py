@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.claims_driver.slice_plan import SlicePlan, device_name, order_cards, parse_device_name
-from gcushare.core.cards import Card, Health, Inventory, InventoryCard
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
@@ -20,7 +20,10 @@ def inventory(*sizes_gib: int, unit: str = "1", **card: object) -> Inventory:
     memory_unit = parse_memory_unit(unit)
     cards = tuple(
         InventoryCard(
-            card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=size * GIB, pci_address="0000:3b:00.0"),
+            index=index,
+            uuid=f"uuid-{index}",
+            memory_bytes=size * GIB,
+            pci_address="0000:3b:00.0",
             units=memory_unit.units_in(size * GIB),
             **card,  # type: ignore[arg-type] # a test's own fields
         )

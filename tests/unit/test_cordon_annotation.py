@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
 from gcushare.cli.cordon.write import ATTEMPTS, set_cordon
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
 from gcushare.kube.patches import Patch
@@ -22,8 +22,7 @@ CORDONED = ENFLAME.cordon_annotation
 
 def inventory(vendor: Vendor, *uuids: str) -> dict[str, str]:
     cards = tuple(
-        InventoryCard(card=Card(index=index, uuid=uuid, memory_bytes=1 << 34), units=16)
-        for index, uuid in enumerate(uuids)
+        InventoryCard(index=index, uuid=uuid, memory_bytes=1 << 34, units=16) for index, uuid in enumerate(uuids)
     )
     return {vendor.inventory_annotation: encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=cards))}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -58,7 +57,7 @@ def test_what_says_nothing_is_left_out() -> None:
 
 def test_free_memory_of_a_sick_or_cordoned_card_is_offered_to_no_one() -> None:
     ledger = Ledger()
-    sick = replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
+    sick = msgspec.structs.replace(card(0), health=Health.UNHEALTHY, reason="XID 79")
     ledger.set_node("n", [sick, card(1, cordoned=True), card(2)], GIB_UNIT)
 
     first, second, third = written(ledger.nodes["n"])["cards"]

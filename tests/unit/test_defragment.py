@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gcushare.cli.defragment.movable import find_movable
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Card, Closure, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
@@ -24,8 +23,7 @@ def ledger_of(*nodes: tuple[tuple[int, ...], ...]) -> tuple[Ledger, dict[str, Ca
     ledger, movable = Ledger(), {}
     for number, cards in enumerate(nodes):
         offered = [
-            InventoryCard(card=Card(index=index, uuid=f"u-{index}", memory_bytes=0), units=SIZE)
-            for index in range(len(cards))
+            InventoryCard(index=index, uuid=f"u-{index}", memory_bytes=0, units=SIZE) for index in range(len(cards))
         ]
         ledger.set_node(f"n-{number}", offered, None)
         for index, pods in enumerate(cards):
@@ -89,7 +87,7 @@ def close(ledger: Ledger, node: str, use: str) -> None:
     """Have the node's cards take no new pods of a use."""
     state = ledger.nodes[node]
     offered = [each.card for each in state.cards.values() if each.card is not None]
-    closed = [replace(card, closures=(Closure(use=use, pod="default/gone"),)) for card in offered]
+    closed = [msgspec.structs.replace(card, closures=(Closure(use=use, pod="default/gone"),)) for card in offered]
     ledger.set_node(node, closed, state.unit)
 
 

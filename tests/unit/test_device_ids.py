@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gcushare.core.bounds import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     FIRST_CHARACTERS_PER_CARD,
     KUBELET_MESSAGE_LIMIT_BYTES,
-    MAX_CARDS,
     MAX_UNITS_PER_CARD,
     UNITS_PER_PAGE,
     are_own_ids,

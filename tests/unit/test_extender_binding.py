@@ -341,7 +341,7 @@ async def test_one_line_says_which_card_a_pod_got_who_is_on_it_and_what_changed(
     (message,) = [each.getMessage() for each in caplog.records if each.getMessage().startswith("bound ")]
     card = rig.state.ledger.nodes["node-1"].cards[0].card
     assert card is not None
-    for fact in ("pod=default/a", "node=node-1", "card=0", f"card_uuid={card.card.uuid}", "units=8"):
+    for fact in ("pod=default/a", "node=node-1", "card=0", f"card_uuid={card.uuid}", "units=8"):
         assert f" {fact} " in message
     assert " card_pods=default/x:4 " in message
     old, new = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,7 +129,9 @@ def test_nothing_free_is_not_fragmented() -> None:
 def test_what_is_held_without_a_record_kept_or_closed_is_counted_and_taken_away_again() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))
-    closed = replace(card(0), closures=(Closure(use=SERVES_WHOLE, pod="d/gone"), Closure(use=SERVES_WHOLE, pod="d/b")))
+    closed = msgspec.structs.replace(
+        card(0), closures=(Closure(use=SERVES_WHOLE, pod="d/gone"), Closure(use=SERVES_WHOLE, pod="d/b"))
+    )
     holder = UnrecordedHolder(pod="d/odd", units={1: 12})
     ledger.set_node("node-1", [closed, card(1)], GIB_UNIT, unrecorded=[holder])
     ledger.apply(Assignment(pod("young"), "node-1", (), unplaced=3))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -100,7 +99,7 @@ def test_whole_cards_of_different_size_are_not_given_away_twice() -> None:
 
 def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_whom_and_until_when() -> None:
     closure = Closure(use=SERVES_WHOLE, pod="d/gone", until=1_800_000_000)
-    lines = table(picture_of(("node-1", [replace(card(0), closures=(closure,)), card(1)], "1")))
+    lines = table(picture_of(("node-1", [msgspec.structs.replace(card(0), closures=(closure,)), card(1)], "1")))
     assert lines[1].split()[2:] == ["0/16:", "0/16", "0/32"]
     reported = "closed to pods that want it whole, until 2027-01-15T08:00:00Z at the latest, for containers of d/gone"
     assert [line for line in lines if line.startswith("closed: node-1 GCU0: ") and reported in line]

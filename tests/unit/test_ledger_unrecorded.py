@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
@@ -139,7 +140,7 @@ def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_un
 ) -> None:
     ledger = Ledger()
     until = Closure(use=use, pod="d/gone", until=1_800_000_000)
-    ledger.set_node("n", [replace(card(0), closures=(until,))], GIB_UNIT)
+    ledger.set_node("n", [msgspec.structs.replace(card(0), closures=(until,))], GIB_UNIT)
     node = ledger.nodes["n"]
     assert (node.fits(closed), node.fits(open_)) == (False, True)
     assert (evaluate(node, closed), evaluate(node, open_)) == (Verdict.CLOSED, Verdict.FITS)

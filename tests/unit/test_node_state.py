@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_WHOLE
@@ -119,7 +118,7 @@ def test_equally_good_whole_cards_are_ranked_for_the_pod_that_asks() -> None:
 
 def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> None:
     groups = zip(cards(8, 8, 8), ("a", "a", ""), strict=True)
-    linked = [replace(each, card=replace(each.card, link_group=group)) for each, group in groups]
+    linked = [msgspec.structs.replace(each, link_group=group) for each, group in groups]
     free, used = NodeState("free"), NodeState("used")
     for node in (free, used):
         node.set_cards(linked, GIB_UNIT)

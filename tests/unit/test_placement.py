@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
@@ -75,8 +76,7 @@ def linked(groups: str) -> list[InventoryCard]:
     made = []
     for index, group in enumerate(groups):
         place = {"numa_node": index} if group == "." else {"numa_node": 100, "link_group": group}
-        offered = card(index)
-        made.append(replace(offered, card=replace(offered.card, **place)))
+        made.append(msgspec.structs.replace(card(index), **place))
     return made
 
 

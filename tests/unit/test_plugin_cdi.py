@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import Card, Inventory, InventoryCard
@@ -14,9 +15,7 @@ from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 
 def inventory(*indexes: int) -> Inventory:
-    cards = tuple(
-        InventoryCard(card=Card(index=index, uuid=f"u{index}", memory_bytes=1 << 34), units=16) for index in indexes
-    )
+    cards = tuple(InventoryCard(index=index, uuid=f"u{index}", memory_bytes=1 << 34, units=16) for index in indexes)
     return Inventory(unit=parse_memory_unit("1"), cards=cards)
 
 
@@ -25,8 +24,10 @@ NVML_ORDER = {4: "GPU-44", 0: "GPU-00"}
 
 
 def nvidia() -> Inventory:
-    cards = (Card(index=minor, uuid=uuid, memory_bytes=1 << 34) for minor, uuid in NVML_ORDER.items())
-    return Inventory(unit=parse_memory_unit("1"), cards=tuple(InventoryCard(card=card, units=16) for card in cards))
+    cards = (
+        InventoryCard(index=minor, uuid=uuid, memory_bytes=1 << 34, units=16) for minor, uuid in NVML_ORDER.items()
+    )
+    return Inventory(unit=parse_memory_unit("1"), cards=tuple(cards))
 
 
 def toolkit_file(*uuids: str) -> str:
@@ -112,8 +113,8 @@ def test_a_card_that_toolkits_know_by_uuid_is_named_so_and_by_its_index_as_befor
     }
     four, zero = ["/dev/nvidia4"], ["/dev/nvidia0"]
     assert nodes == {"GPU-44": four, "4": four, "GPU-00": zero, "0": zero}
-    assert [cdi_name(ALIYUN, each.card) for each in nvidia().cards] == ["GPU-44", "GPU-00"]
-    assert cdi_name(ENFLAME, nvidia().cards[0].card) == "4"
+    assert [cdi_name(ALIYUN, each) for each in nvidia().cards] == ["GPU-44", "GPU-00"]
+    assert cdi_name(ENFLAME, nvidia().cards[0]) == "4"
 
 
 @pytest.mark.parametrize("uuid", ["", "no name", "GPU-", "-4"])
@@ -159,7 +160,7 @@ def test_a_toolkits_file_without_a_cards_uuid_is_a_problem_and_not_taken_for_ano
 def test_a_card_that_took_anothers_place_gets_its_own_name(tmp_path: Path) -> None:
     publisher = CdiSpecPublisher(file := in_directories(ALIYUN, tmp_path), is_wanted=True)
     publisher.offer(inventory(0))
-    other = replace(inventory(0).cards[0], card=Card(index=0, uuid="GPU-new", memory_bytes=1 << 34))
+    other = msgspec.structs.replace(inventory(0).cards[0], uuid="GPU-new")
     publisher.offer(replace(inventory(0), cards=(other,)))
     assert names(file.path) == ["GPU-new", "0"]
 

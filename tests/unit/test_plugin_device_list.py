@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gcushare.core.cards import Card, Health, Inventory, InventoryCard
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
@@ -15,7 +15,9 @@ from gcushare.wire.protos import deviceplugin_pb2 as pb
 def inventory(*units: int, sick: tuple[int, ...] = ()) -> Inventory:
     cards = tuple(
         InventoryCard(
-            card=Card(index=index, uuid=f"u{index}", memory_bytes=count << 30),
+            index=index,
+            uuid=f"u{index}",
+            memory_bytes=count << 30,
             units=count,
             health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
         )

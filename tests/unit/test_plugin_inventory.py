@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Card, Health, InventoryCard, LeftOutCard
+from gcushare.core.cards import Health, InventoryCard, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.inventory import Offer, plan_inventory
@@ -14,7 +14,9 @@ from gcushare.vendors import ALIYUN, ENFLAME
 def cards(*gib: float, sick: tuple[int, ...] = ()) -> CardsSnapshot:
     states = (
         InventoryCard(
-            card=Card(index=index, uuid=f"uuid-{index}", memory_bytes=int(size * GIB)),
+            index=index,
+            uuid=f"uuid-{index}",
+            memory_bytes=int(size * GIB),
             health=Health.UNHEALTHY if index in sick else Health.HEALTHY,
             reason="broken" if index in sick else "",
         )

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
@@ -33,10 +33,7 @@ def allocate(ids: list[str]) -> dict[str, str]:
         wall_clock_ns=lambda: 0,
         on_allocate=lambda: None,
     )
-    cards = (
-        InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=units << 30), units=units)
-        for i, units in TOTALS.items()
-    )
+    cards = (InventoryCard(index=i, uuid=f"u{i}", memory_bytes=units << 30, units=units) for i, units in TOTALS.items())
     allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(cards)))
     return dict(asyncio.run(allocator.allocate(device_ids(ids))).envs)
 

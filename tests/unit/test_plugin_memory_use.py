@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.memory_use import PodUse, divide_use, granted_bytes
 from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
@@ -92,8 +92,9 @@ def test_a_pod_cannot_take_anothers_processes_by_an_annotation() -> None:
 
 
 def test_a_pod_may_use_its_units_and_one_with_a_whole_card_also_what_no_unit_stands_for() -> None:
-    card = Card(index=0, uuid="u", memory_bytes=15 * GIB + GIB // 2)
-    inventory = Inventory(unit=parse_memory_unit("1"), cards=(InventoryCard(card=card, units=14, reserved_units=1),))
+    memory_bytes = 15 * GIB + GIB // 2
+    card = InventoryCard(index=0, uuid="u", memory_bytes=memory_bytes, units=14, reserved_units=1)
+    inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))
     (shared,) = store_of(("a", 0)).entries.values()
     assert granted_bytes(shared, inventory) == {0: 4 * GIB}
     assert granted_bytes(shared, None) == {}

@@ -55,7 +55,7 @@ def test_a_replaced_card_is_another_card(rig: Rig) -> None:
     rig.see(16, uuids={0: "new"})
     assert rig.heard.node == [("CardGone", "card 0 (u0) is gone or was replaced")]
     assert rig.agent.inventory is not None
-    assert rig.agent.inventory.cards[0].card.uuid == "new"
+    assert rig.agent.inventory.cards[0].uuid == "new"
 
 
 def test_a_cordon_closes_what_no_one_holds_once_it_is_known_who_holds_what(rig: Rig) -> None:
@@ -118,7 +118,7 @@ def test_a_card_that_was_replaced_by_one_that_does_not_fit_is_unhealthy(tmp_path
     rig.see(80, 4000, uuids={1: "new"})
     assert rig.listed() == (16000, 8000)
     assert rig.agent.inventory is not None
-    assert [card.card.uuid for card in rig.agent.inventory.cards] == ["u0", "u1"]
+    assert [card.uuid for card in rig.agent.inventory.cards] == ["u0", "u1"]
     assert "replaced" in rig.agent.inventory.cards[1].reason
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gcushare.core.cards import Card, Inventory, InventoryCard
+from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.choices import CardCount
@@ -23,7 +23,7 @@ COUNT, INVENTORY = ENFLAME.count_resource, ENFLAME.inventory_annotation
 def inventory(cards: int, unit: str = "1") -> Inventory:
     return Inventory(
         unit=parse_memory_unit(unit),
-        cards=tuple(InventoryCard(card=Card(index=i, uuid=f"u{i}", memory_bytes=1), units=16) for i in range(cards)),
+        cards=tuple(InventoryCard(index=i, uuid=f"u{i}", memory_bytes=1, units=16) for i in range(cards)),
     )
 
 

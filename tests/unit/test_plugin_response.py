@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.node.choices import Strategy
@@ -14,7 +14,7 @@ from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 
 def card(index: int, uuid: str = "") -> InventoryCard:
-    return InventoryCard(card=Card(index=index, uuid=uuid, memory_bytes=16 * GIB), units=16)
+    return InventoryCard(index=index, uuid=uuid, memory_bytes=16 * GIB, units=16)
 
 
 def delivery(vendor: Vendor, *strategies: Strategy) -> AllocateResponses:

@@ -1,15 +1,15 @@
 """The status document as a person reads it."""
 
+from gcushare.core.cards import Health, LeftOutCard
 from gcushare.device_plugin.reporting.status_text import render_status
-from gcushare.wire.annotations.inventory import LeftOutDocument
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UnreadableStatus
 
 
 def card(index: int, **changes: object) -> CardStatus:
     facts: dict[str, object] = {
-        "index": index, "uuid": f"GCU-{index}", "model": "S60", "serial": "", "pci": "", "numa_node": None,
+        "index": index, "uuid": f"GCU-{index}", "model": "S60", "serial": "", "pci_address": "", "numa_node": None,
         "memory_bytes": 1 << 34, "units": 16, "reserved_units": 0, "lost_bytes": 0, "held_units": 0,
-        "promised_units": 0, "health": "Healthy", "reason": "", "cordoned": False,
+        "promised_units": 0, "health": Health.HEALTHY, "reason": "", "cordoned": False,
     }  # fmt: skip
     return CardStatus(**(facts | changes))  # type: ignore[arg-type]  # a test's shorthand
 
@@ -47,9 +47,9 @@ def test_cards_and_pods_stand_in_tables_with_their_states_in_words() -> None:
         node(
             cards=(
                 card(0, held_units=4, promised_units=2, reserved_units=1, mode="shared"),
-                card(1, health="Unhealthy", reason="lost", cordoned=True),
+                card(1, health=Health.UNHEALTHY, reason="lost", cordoned=True),
             ),
-            left_out=(LeftOutDocument(index=2, uuid="GCU-2", reason="MIG is on"),),
+            left_out=(LeftOutCard(index=2, uuid="GCU-2", reason="MIG is on"),),
             pods=(
                 pod("d/a", recorded_cards=(0,), assigned=True, held_by_card={0: 4}),
                 pod("d/b", recorded_cards=(1,), unconfirmed=("c0",), held_by_card={0: 4}),

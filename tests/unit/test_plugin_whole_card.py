@@ -2,7 +2,7 @@
 
 import pytest
 
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
@@ -15,7 +15,7 @@ FREE = (0, 1, 2, 3)
 
 
 def card(index: int, numa: int | None = None) -> InventoryCard:
-    return InventoryCard(card=Card(index=index, uuid=f"u{index}", memory_bytes=1 << 34, numa_node=numa), units=16)
+    return InventoryCard(index=index, uuid=f"u{index}", memory_bytes=1 << 34, numa_node=numa, units=16)
 
 
 def node(*numa: int | None, shared: tuple[int, ...] = (), promised: dict[int, str] | None = None) -> NodeUse:

@@ -18,7 +18,7 @@ from gcushare.cli.top.memory_use import (
     use_rows,
 )
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB
 from tests.builders import cards, held
@@ -90,7 +90,7 @@ def test_what_is_kept_back_for_the_driver_counts_before_the_share() -> None:
     snapshot = picture_of(
         (
             "node-1",
-            [InventoryCard(card=Card(index=0, uuid="u", memory_bytes=16 * GIB), units=14, reserved_units=2)],
+            [InventoryCard(index=0, uuid="u", memory_bytes=16 * GIB, units=14, reserved_units=2)],
             "1",
         )
     )

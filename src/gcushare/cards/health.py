@@ -10,6 +10,8 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
 
@@ -260,4 +262,4 @@ class CardRoster:
 def _with_health(tracked: _Tracked) -> InventoryCard:
     verdict = tracked.health.verdict
     health = Health.HEALTHY if verdict.healthy else Health.UNHEALTHY
-    return InventoryCard(card=tracked.card, health=health, reason=verdict.reason)
+    return InventoryCard(**msgspec.structs.asdict(tracked.card), health=health, reason=verdict.reason)

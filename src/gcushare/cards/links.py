@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+import msgspec
+
 from gcushare.cards.errors import CardMovedError, LibraryNotOpenError
 from gcushare.cards.ports import CardReport, CardSource, LinkLevel
 from gcushare.core.cards import Card
@@ -45,7 +47,9 @@ class LinkTable:
         groups = link_groups(report.cards, self._levels)
         if not any(groups.values()):
             return report
-        return replace(report, cards=tuple(replace(card, link_group=groups[card.uuid]) for card in report.cards))
+        return replace(
+            report, cards=tuple(msgspec.structs.replace(card, link_group=groups[card.uuid]) for card in report.cards)
+        )
 
     async def _ask(self, card_a: Card, card_b: Card) -> LinkLevel | None:
         try:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
+
+import msgspec
 
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
@@ -46,7 +48,7 @@ def sanitize_card(card: Card, slot: int) -> Card | LeftOutCard:
         return _left_out(slot, uuid, f"{card.memory_bytes} bytes of memory; at most {MAX_BYTES}")
     if not 0 <= card.index <= MAX_INDEX:
         return _left_out(slot, uuid, f"index {card.index}; at most {MAX_INDEX}")
-    return replace(
+    return msgspec.structs.replace(
         card,
         uuid=uuid,
         model=card.model[:_MAX_TEXT],
@@ -60,7 +62,7 @@ def sanitize_card(card: Card, slot: int) -> Card | LeftOutCard:
 def sanitize_left_out(card: LeftOutCard, slot: int) -> LeftOutCard:
     """The left-out card within the same bounds."""
     index = card.index if 0 <= card.index <= MAX_INDEX else slot
-    return replace(card, index=index, uuid=card.uuid[:_MAX_TEXT], reason=card.reason[: 4 * _MAX_TEXT])
+    return msgspec.structs.replace(card, index=index, uuid=card.uuid[:_MAX_TEXT], reason=card.reason[: 4 * _MAX_TEXT])
 
 
 def sanitize_use(use: CardUse) -> CardUse:

@@ -51,7 +51,7 @@ class GrantForm:
         """Devices of the vendor's own CDI specification."""
         if Strategy.CDI not in self.strategies:
             return ()
-        return tuple(f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card.card)}" for card in grant.cards)
+        return tuple(f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card)}" for card in grant.cards)
 
 
 class PreparedClaims:

@@ -139,7 +139,7 @@ def _card_metrics(seen: Observed, inventory: Inventory) -> Iterator[Metric]:
             share = inventory.units_by_card.get(grant.index, 0) if grant.whole else grant.units
             units[grant.index] = units.get(grant.index, 0) + share
     for card in inventory.cards:
-        labels = (seen.vendor, seen.node, str(card.index), card.card.uuid, card.card.model)
+        labels = (seen.vendor, seen.node, str(card.index), card.uuid, card.model)
         healthy.add_metric(labels, int(card.health is CardHealth.HEALTHY))
         total.add_metric(labels, inventory.unit.bytes_of(card.units))
         held.add_metric(labels, inventory.unit.bytes_of(units.get(card.index, 0)))
@@ -159,7 +159,7 @@ def describe(seen: Observed) -> dict[str, Any]:
         "cards": [
             {
                 "index": card.index,
-                "uuid": card.card.uuid,
+                "uuid": card.uuid,
                 "units": card.units,
                 "health": card.health.value,
                 "reason": card.reason,

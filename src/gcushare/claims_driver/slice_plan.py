@@ -99,13 +99,13 @@ class SlicePlan:
 
     def _attributes(self, card: InventoryCard, inventory: Inventory) -> dict[str, Attribute]:
         found = {"index": Attribute(int=card.index), "memoryUnit": Attribute(string=inventory.unit.name)}
-        texts = {"uuid": card.card.uuid, "model": card.card.model, "linkGroup": card.card.link_group}
+        texts = {"uuid": card.uuid, "model": card.model, "linkGroup": card.link_group}
         found |= {name: text_attribute(text) for name, text in texts.items() if text}
-        if card.card.numa_node is not None:
-            found["numaNode"] = Attribute(int=card.card.numa_node)
+        if card.numa_node is not None:
+            found["numaNode"] = Attribute(int=card.numa_node)
         if inventory.driver:
             found["driverVersion"] = version_attribute(inventory.driver)
-        if root := self.pci_root(card.card.pci_address):
+        if root := self.pci_root(card.pci_address):
             found[PCIE_ROOT] = text_attribute(root)
         return found
 

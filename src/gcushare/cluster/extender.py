@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+import msgspec
+
 from gcushare.cluster.cluster_flags import SourceFlags
 from gcushare.cluster.endpoints import Endpoint, at_address, named_service
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
-from gcushare.core.cards import SERVES_MEMORY, Card, Health, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.kube.client import KubeClient
@@ -138,17 +140,14 @@ def _cards_of(node: NodePart, known: NodeState | None) -> list[InventoryCard]:
         reported = state.card if state is not None else None
         if reported is None and not device.total:
             continue  # pods name a card that the node does not have; the ledger will know it from them
-        plain = reported or InventoryCard(card=Card(index=device.id, uuid="", memory_bytes=0), units=0)
-        is_healthy = device.health == Health.HEALTHY.value
+        plain = reported or InventoryCard(index=device.id, uuid="", memory_bytes=0)
         cards.append(
-            InventoryCard(
-                card=plain.card,
+            msgspec.structs.replace(
+                plain,
                 units=device.total,
-                reserved_units=plain.reserved_units,
-                health=Health.HEALTHY if is_healthy else Health.UNHEALTHY,
-                reason=plain.reason,
+                health=Health.HEALTHY if device.health == Health.HEALTHY.value else Health.UNHEALTHY,
                 cordoned=device.cordoned or plain.cordoned,
-                closures=tuple(each.read() for each in device.closed),
+                closures=device.closed,
             )
         )
     return cards

@@ -1,8 +1,8 @@
 """Cards and inventories: which hardware a node has and how much of it may be granted.
 
-Three types describe a card. `Card` is the hardware as the vendor's library reports it. `InventoryCard` adds health and
-what the card offers; the monitor creates it. `nodes.CardState` is the card in the ledger, with what pods hold of it.
-All other types of a card are wire formats.
+Three types describe a card. `Card` is the hardware as the vendor's library reports it. `InventoryCard` is a `Card` with
+health and what it offers; the monitor creates it, and the inventory annotation and the plugin's status carry it.
+`nodes.CardState` is the card in the ledger, with what pods hold of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
+from gcushare.core.bounds import CardIndex, CardUnits, Count, Int
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import utc_text
 
@@ -27,14 +30,14 @@ class Health(enum.Enum):
     UNHEALTHY = "Unhealthy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class Card(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One physical accelerator, as its vendor's library reports it.
 
     ``index`` is the minor number (``/dev/gcu0`` is 0). ``uuid`` identifies the hardware: the same index with another
     uuid is another card. ``numa_node`` is None and ``link_group`` is "" if unknown; cards of one link group share a
     direct link or one switch. ``limit_problem`` says why the vendor cannot limit what a process allocates on this
-    card; it is "" if it can, or if that was not checked.
+    card; it is "" if it can, or if that was not checked. Numbers have no bounds here: `plausible` checks what a
+    library reports.
     """
 
     index: int
@@ -42,14 +45,13 @@ class Card:
     memory_bytes: int
     model: str = ""
     serial: str = ""
-    pci_address: str = ""
+    pci_address: str = msgspec.field(default="", name="pci")
     numa_node: int | None = None
-    link_group: str = ""
-    limit_problem: str = ""
+    link_group: str = msgspec.field(default="", name="link")
+    limit_problem: str = msgspec.field(default="", name="limitProblem")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closure:
+class Closure(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A card that takes no new pods of one use, because containers of a deleted pod may still use it in the other.
 
     ``use`` is what the card is closed to: ``SERVES_MEMORY`` or ``SERVES_WHOLE``. ``until`` is when it reopens at the
@@ -58,7 +60,7 @@ class Closure:
 
     use: str
     pod: str
-    until: int = 0
+    until: Count = 0
 
 
 def describe_closure(closure: Closure) -> str:
@@ -68,8 +70,7 @@ def describe_closure(closure: Closure) -> str:
     return f"closed to {use}, {end}, for containers of {closure.pod}, which was deleted by force"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnrecordedHolder:
+class UnrecordedHolder(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A pod that holds cards from the kubelet but cannot carry a record of them.
 
     Either its request is one that we refuse, or the plugin cannot see the pod. ``pod`` is ``namespace/name``, or the
@@ -77,34 +78,31 @@ class UnrecordedHolder:
     """
 
     pod: str
-    units: Mapping[int, int]
-    whole: tuple[int, ...] = ()
+    units: Mapping[CardIndex, CardUnits] = {}
+    whole: tuple[CardIndex, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryCard:
-    """A card of a node, with its health and what it offers.
+class InventoryCard(Card, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A card of a node, with its health and what it offers. The inventory annotation holds it in this form.
 
     ``units`` may be granted; ``reserved_units`` are withheld for the driver. Both are 0 until the node's plugin has
     decided on them. An admin cordons a card, the hardware makes it unhealthy: either way it takes no new pods, and
     running pods stay. ``closures`` exclude one use for a while, ordered by when they end.
     """
 
-    card: Card
-    units: int = 0
-    reserved_units: int = 0
+    index: CardIndex
+    memory_bytes: Count = msgspec.field(name="memory")
+    numa_node: Count | None = msgspec.field(default=None, name="numa")
+    units: CardUnits = 0
+    reserved_units: CardUnits = msgspec.field(default=0, name="reserved")
     health: Health = Health.HEALTHY
     reason: str = ""
     cordoned: bool = False
-    closures: tuple[Closure, ...] = ()
+    closures: tuple[Closure, ...] = msgspec.field(default=(), name="closed")
 
     def takes(self, use: str) -> bool:
         """Whether new pods of this use, ``SERVES_MEMORY`` or ``SERVES_WHOLE``, may be placed here."""
         return self.is_usable and (not self.closures or all(closure.use != use for closure in self.closures))
-
-    @property
-    def index(self) -> int:
-        return self.card.index
 
     @property
     def is_usable(self) -> bool:
@@ -112,11 +110,10 @@ class InventoryCard:
         return self.health is Health.HEALTHY and not self.cordoned
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOutCard:
+class LeftOutCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A card that the node has but does not share, and why, for example because MIG is on."""
 
-    index: int
+    index: Int
     uuid: str
     reason: str
 

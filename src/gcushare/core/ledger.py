@@ -289,7 +289,7 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         return (
             f"needs {request.cards} whole {noun} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
         )
-    able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card.card)]
+    able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card)]
     units, index = max(able, default=(0, 0))
     best = f"best card free: {units} (card {-index} of {node.name})" if able else f"{node.name} has none"
     free = sum(s.grantable for s in node.cards.values())

@@ -162,13 +162,13 @@ class CardState:
     def could_hold(self, request: CardRequest) -> bool:
         """Whether this card could serve the request once every pod has ended and every closure has expired."""
         card = self.card
-        return card is not None and card.is_usable and card.units >= max(1, request.units) and request.allows(card.card)
+        return card is not None and card.is_usable and card.units >= max(1, request.units) and request.allows(card)
 
     def can_hold(self, request: CardRequest) -> bool:
         """Whether this card can serve the request now."""
         if not (self.is_empty if request.whole else self.grantable >= request.units):
             return False
-        return request.selection is None or self.card is None or request.selection.allows(self.card.card)
+        return request.selection is None or self.card is None or request.selection.allows(self.card)
 
 
 class NodeState:

@@ -92,7 +92,7 @@ def _preferring_close(node: NodeState, request: CardRequest, base: float) -> flo
     """Rank nodes by how close several whole cards would be, and only then by ``base``."""
     if not request.whole or request.cards == 1 or request.whole_policy != CLOSE:
         return base
-    able = [s.card.card for s in node.cards.values() if s.card is not None and s.can_hold(request)]
+    able = [s.card for s in node.cards.values() if s.card is not None and s.can_hold(request)]
     return (closeness(able, request.cards) + base) / 3
 
 
@@ -141,7 +141,7 @@ def prefer_choice(node: NodeState, request: CardRequest, score: float) -> float:
 
 
 def _preference(state: CardState, selection: CardSelection) -> int:
-    return selection.preference(state.card.card if state.card is not None else None)
+    return selection.preference(state.card)
 
 
 def choose_cards(
@@ -164,7 +164,7 @@ def choose_cards(
         able = [state for state in able if preferences[state.index] >= least]
         ranks = {state.index: (-preferences[state.index], *ranks[state.index]) for state in able}
     if request.whole:
-        cards = [state.card.card for state in able if state.card is not None]
+        cards = [state.card for state in able if state.card is not None]
         chosen = WHOLE_CARD_POLICIES[request.whole_policy].choose(cards, request.cards, lambda card: ranks[card.index])
         return None if chosen is None else tuple(node.cards[index] for index in chosen)
     able.sort(key=lambda state: ranks[state.index])

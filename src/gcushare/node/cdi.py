@@ -112,7 +112,7 @@ class CdiSpecFile:
         Raises:
             DeviceError: a name is in none of them. Its containers do not start then, which is better than another card.
         """
-        names = [cdi_name(self._vendor, each.card) for each in inventory.cards]
+        names = [cdi_name(self._vendor, each) for each in inventory.cards]
         missing = [name for name in names if not any(_defines(content, name) for content in others.values())]
         if missing:
             raise DeviceError(
@@ -162,7 +162,7 @@ class CdiSpecPublisher:
         On the event loop, and before the kubelet can hear of the cards: a container must not be given a name that
         is not defined yet.
         """
-        cards = tuple((card.index, card.card.uuid) for card in inventory.cards)
+        cards = tuple((card.index, card.uuid) for card in inventory.cards)
         if self._written == (cards, self._file.fingerprint()):
             return
         others = self._file.find_others()
@@ -197,7 +197,7 @@ def cdi_spec(vendor: Vendor, inventory: Inventory) -> dict[str, Any]:
                 "containerEdits": {"deviceNodes": [{"path": nodes.card.format(index=card.index), "permissions": "rw"}]},
             }
             for card in inventory.cards
-            for name in dict.fromkeys((cdi_name(vendor, card.card), str(card.index)))
+            for name in dict.fromkeys((cdi_name(vendor, card), str(card.index)))
         ],
         "containerEdits": {"deviceNodes": [{"path": path, "permissions": "rw"} for path in nodes.control]},
     }

@@ -44,7 +44,7 @@ def container_variables(
         variables[names.pod_units] = str(pod_units)
         variables[names.container_units] = str(grant.units)
         variables[names.container_bytes] = str(unit.bytes_of(grant.units))
-        variables[CARD_BYTES] = str(grant.cards[0].card.memory_bytes)
+        variables[CARD_BYTES] = str(grant.cards[0].memory_bytes)
     return variables
 
 
@@ -55,4 +55,4 @@ def device_paths(vendor: Vendor, grant: Grant) -> tuple[str, ...]:
 
 
 def _visible(vendor: Vendor, card: InventoryCard) -> str:
-    return card.card.uuid if vendor.visible_by_uuid and card.card.uuid else str(card.index)
+    return card.uuid if vendor.visible_by_uuid and card.uuid else str(card.index)

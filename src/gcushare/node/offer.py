@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import MemoryUnit
@@ -12,7 +12,8 @@ from gcushare.wire.nodes import is_named
 
 def offer_card(found: InventoryCard, unit: MemoryUnit, *, reserve: Reserve, cordoned: frozenset[str]) -> InventoryCard:
     """Count a card's units; ``cordoned`` are the admin's cordons, as indexes or uuids."""
-    memory_bytes = found.card.memory_bytes
+    memory_bytes = found.memory_bytes
     total = unit.units_in(memory_bytes)
     reserved = min(total, unit.units_covering(reserve.of(memory_bytes)))
-    return replace(found, units=total - reserved, reserved_units=reserved, cordoned=is_named(found.card, cordoned))
+    is_cordoned = is_named(found, cordoned)
+    return msgspec.structs.replace(found, units=total - reserved, reserved_units=reserved, cordoned=is_cordoned)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from gcushare.core.cards import SERVES_MEMORY, Card, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import RemoteContractError
@@ -66,8 +68,8 @@ def is_named(card: Card, words: frozenset[str]) -> bool:
 
 
 def _with_cordon(offered: InventoryCard, cordoned: frozenset[str]) -> InventoryCard:
-    wanted = is_named(offered.card, cordoned)
-    return offered if offered.cordoned == wanted else replace(offered, cordoned=wanted)
+    wanted = is_named(offered, cordoned)
+    return offered if offered.cordoned == wanted else msgspec.structs.replace(offered, cordoned=wanted)
 
 
 def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | None:
@@ -82,5 +84,5 @@ def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | 
         )
     if total > MAX_RECORD_UNITS:
         raise RemoteContractError(f"{vendor.memory_resource} {total} is not accepted; at most {MAX_RECORD_UNITS} units")
-    cards = (Card(index=index, uuid="", memory_bytes=0) for index in range(count))
-    return NodeCards(tuple(InventoryCard(card=card, units=total // count) for card in cards), None)
+    units = total // count
+    return NodeCards(tuple(InventoryCard(index=i, uuid="", memory_bytes=0, units=units) for i in range(count)), None)

@@ -17,19 +17,16 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated, BinaryIO, Generic, TypeAlias, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 
+from gcushare.core.bounds import MAX_INT as MAX_INT  # for the many modules that declare documents
+from gcushare.core.bounds import Count as Count
+from gcushare.core.bounds import Int as Int
 from gcushare.core.errors import RemoteContractError
 
 T = TypeVar("T")
-
-MAX_INT = 2**63 - 1
-Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_INT)]
-"""A whole number as Kubernetes stores it: int64."""
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
-"""A number of things, or of bytes."""
 
 MAX_DEPTH = 32
 """Nesting of lists and objects. Our own documents have six levels."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from gcushare._version import __version__
 from gcushare.cards.simulated.file import parse_size
+from gcushare.core.bounds import MAX_CARDS
 from gcushare.core.errors import Refused
 from gcushare.core.units import GIB, MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, setting, settings
 from gcushare.runtime.settings.parsers import Parser
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
-from gcushare.wire.kubelet.device_ids import MAX_CARDS, check_fits_kubelet
+from gcushare.wire.kubelet.device_ids import check_fits_kubelet
 from gcushare_playground.plans import ClusterPlan, NodePlan
 
 NAME = "gcushare demo"

@@ -154,7 +154,7 @@ def _box(card: CardStatus, pods: CardPods, paper: Paper) -> list[Text]:
 
 
 def _card_lines(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text]:
-    if card.health != Health.HEALTHY.value:
+    if card.health is not Health.HEALTHY:
         yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is reported'}", paper.inner))
     for note in describe_notes(card, pods, paper.unit):
         yield from (Text(line, "yellow") for line in fold(note, paper.inner))
@@ -196,7 +196,7 @@ def _readings(card: CardStatus, paper: Paper) -> Iterator[Text]:
         return
     numa = UNKNOWN if card.numa_node is None else str(card.numa_node)
     reserved = show_units(card.reserved_units, paper.unit)
-    wide = (("serial", card.serial), ("pci", card.pci), ("numa", numa), ("reserved", reserved))
+    wide = (("serial", card.serial), ("pci", card.pci_address), ("numa", numa), ("reserved", reserved))
     for label, text in wide:
         yield Text.assemble((f"{label} ", "dim"), one_line(text) or UNKNOWN)
 
@@ -241,7 +241,7 @@ def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[st
     cards = view.status.cards
     yield counted(len(cards), "card"), ""
     for word, style, count in (
-        ("sick", "bold red", sum(card.health != Health.HEALTHY.value for card in cards)),
+        ("sick", "bold red", sum(card.health is not Health.HEALTHY for card in cards)),
         ("cordoned", "yellow", sum(card.cordoned for card in cards)),
     ):
         if count:

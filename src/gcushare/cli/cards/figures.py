@@ -67,15 +67,15 @@ _USES = {SERVES_MEMORY: "that share", SERVES_WHOLE: "that want it whole"}
 
 def describe_state(card: CardStatus) -> tuple[tuple[str, str], ...]:
     """A card's states, each with its style."""
-    health = ("healthy", "green") if card.health == Health.HEALTHY.value else ("sick", "bold red")
-    others = {"cordoned": card.cordoned, "closed": bool(card.closed)}
+    health = ("healthy", "green") if card.health is Health.HEALTHY else ("sick", "bold red")
+    others = {"cordoned": card.cordoned, "closed": bool(card.closures)}
     return (health, *((word, "yellow") for word, is_so in others.items() if is_so))
 
 
 def describe_notes(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) -> list[str]:
     """What a card's figures cannot say: to whom it is closed and until when, and what is held without a record."""
     notes = []
-    for closure in card.closed:
+    for closure in card.closures:
         end = f" until {utc_text(closure.until)} at the latest" if closure.until else ""
         use = _USES.get(closure.use, closure.use)
         notes.append(f"closed to pods {use}{end}: containers of {closure.pod}, deleted by force, may still run")

@@ -49,11 +49,11 @@ def _find(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[Vendo
     vendors = [request.vendor] if request.vendor is not None else list(VENDORS)
     offered = {vendor.name: _inventory(vendor, annotations, request.node) for vendor in vendors}
     found = [
-        (vendor, offer.card)
+        (vendor, offer)
         for vendor in vendors
         if (inventory := offered[vendor.name]) is not None
         for offer in inventory.cards
-        if is_named(offer.card, frozenset((request.card,)))
+        if is_named(offer, frozenset((request.card,)))
     ]
     if len(found) > 1:
         names = " and ".join(vendor.name for vendor, _ in found)
@@ -87,7 +87,7 @@ def _explain_absence(request: CordonRequest, vendors: Sequence[Vendor], inventor
             f"node {request.node} shares no cards: no device plugin has published any there; it runs on nodes labelled "
             f"{labels}"
         )
-    cards = ", ".join(_describe(offer.card) for inventory in inventories for offer in inventory.cards)
+    cards = ", ".join(_describe(offer) for inventory in inventories for offer in inventory.cards)
     return f"node {request.node} has no card {request.card!r}; its cards are {cards or 'none'}"
 
 

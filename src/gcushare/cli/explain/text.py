@@ -96,7 +96,7 @@ def _card_facts(explained: Explained, node: NodeState, scale: Scale, index: int)
     figures = f"{show_amount(scale.amount(state.held, node.unit))}/{show_amount(scale.amount(state.total, node.unit))}"
     reported = [f"{word}{index}"]
     if state.card is not None:
-        reported += [each for each in (state.card.card.model, state.card.card.uuid) if each]
+        reported += [each for each in (state.card.model, state.card.uuid) if each]
     yield "card", f"{', '.join(reported)}: {figures} {scale.label} allocated"
     for line in legend(marks_of_card(state)):
         reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""

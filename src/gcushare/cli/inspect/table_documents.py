@@ -87,8 +87,8 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
     marks = [mark.name.lower() for mark in (*marks_of_card(state), *marks_of_use(node, state))]
     return {
         "index": state.index,
-        "uuid": offered.card.uuid if offered is not None else "",
-        "model": offered.card.model if offered is not None else "",
+        "uuid": offered.uuid if offered is not None else "",
+        "model": offered.model if offered is not None else "",
         "total": state.total,
         "allocated": state.held,
         "free": state.grantable,

@@ -44,7 +44,7 @@ class NodeSummary:
     @property
     def models(self) -> tuple[str, ...]:
         """The cards' models, each once."""
-        found = (card.card.card.model for card in self.state.cards.values() if card.card is not None)
+        found = (card.card.model for card in self.state.cards.values() if card.card is not None)
         return tuple(dict.fromkeys(model for model in found if model))
 
     def amount(self, units: int) -> Fraction:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gcushare.cli.simulate.workload import NodeSpec
-from gcushare.core.cards import Card, InventoryCard
+from gcushare.core.cards import InventoryCard
 from gcushare.core.fit_index import NameLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState, PodRef
@@ -95,7 +95,7 @@ class SimulatedCluster:
 
     def _add(self, spec: NodeSpec) -> None:
         cards = (
-            InventoryCard(card=Card(index=index, uuid="", memory_bytes=0, model=spec.model), units=spec.card_units)
+            InventoryCard(index=index, uuid="", memory_bytes=0, model=spec.model, units=spec.card_units)
             for index in range(spec.cards)
         )
         self.ledger.set_node(spec.name, cards, None)

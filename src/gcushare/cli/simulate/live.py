@@ -128,6 +128,6 @@ def _spec_of(node: Node, found: NodeCards) -> NodeSpec | None:
         offered.cpu_milli,
         offered.memory_mib,
         len(alike),
-        alike[0].card.model,
+        alike[0].model,
         units,
     )

@@ -85,7 +85,7 @@ class CardUseRow:
 
     @property
     def total_bytes(self) -> int:
-        return self.state.card.card.memory_bytes if self.state.card is not None else 0
+        return self.state.card.memory_bytes if self.state.card is not None else 0
 
     @property
     def used_bytes(self) -> int | None:

@@ -294,7 +294,7 @@ class _CardScan:
                 continue
             units = card.units
             found.sizes.append(units)
-            if request.selection is not None and not request.selection.allows(card.card):
+            if request.selection is not None and not request.selection.allows(card):
                 continue
             found.allowed += 1
             found.total += units

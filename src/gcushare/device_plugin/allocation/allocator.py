@@ -167,7 +167,7 @@ class CardAllocator:
         old: dict[str, str] = {}
         new: dict[str, str] = {}
         if entry is not None:
-            vendor, uuids = self._responses.vendor, {card.index: card.card.uuid for card in inventory.cards}
+            vendor, uuids = self._responses.vendor, {card.index: card.uuid for card in inventory.cards}
             write = expect_write(entry, vendor, uuids, inventory.units_by_card, self._wall_clock_ns())
             keys = {*astuple(vendor.record), *(write.annotations if write is not None else ())}
             old = {key: entry.annotations[key] for key in sorted(keys) if key in entry.annotations}
@@ -177,7 +177,7 @@ class CardAllocator:
             uid=candidate.pod.uid if candidate else "unknown",
             container=candidate.next_container if candidate else "unknown",
             card=index_text(card.index for card in grant.cards),
-            card_uuid=",".join(card.card.uuid for card in grant.cards),
+            card_uuid=",".join(card.uuid for card in grant.cards),
             units=grant.units,
             whole=grant.whole,
             card_pods=self._describe_others(grant, candidate),

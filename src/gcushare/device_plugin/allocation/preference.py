@@ -202,7 +202,7 @@ def _other_whole_cards(count: int, usable: Sequence[int], use: NodeUse, candidat
     name = candidate.request.cards.whole_policy if candidate is not None else CLOSE
     unpromised = [index for index in usable if index not in use.promised or use.promised[index] == uid]
     for able in (unpromised, usable):
-        found = WHOLE_CARD_POLICIES[name].choose([use.cards[index].card for index in able], count, by_index)
+        found = WHOLE_CARD_POLICIES[name].choose([use.cards[index] for index in able], count, by_index)
         if found is not None:
             return list(found)
     return []

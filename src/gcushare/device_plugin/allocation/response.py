@@ -48,7 +48,7 @@ class AllocateResponses:
                 response.mounts.add(container_path=each, host_path=each, read_only=True)
         if Strategy.CDI in self.strategies:
             for card in grant.cards:
-                response.cdi_devices.add(name=f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card.card)}")
+                response.cdi_devices.add(name=f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card)}")
         return response
 
     def environment(self, grant: Grant, unit: MemoryUnit) -> Mapping[str, str]:

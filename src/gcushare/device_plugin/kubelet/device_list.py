@@ -106,7 +106,7 @@ class WholeCardDeviceList(DeviceList):
         """Set the list from an inventory; False if nothing changed for the kubelet."""
         self.size = len(inventory.cards)
         devices = (
-            (card.card, card.health is Health.HEALTHY and (card.index not in closed or card.index in held))
+            (card, card.health is Health.HEALTHY and (card.index not in closed or card.index in held))
             for card in inventory.cards
         )
         return self._set_message(encode_whole_card_list(devices))

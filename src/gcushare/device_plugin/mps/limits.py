@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
@@ -62,12 +64,12 @@ class MpsLimiter:
 
     def close_cards(self, found: CardsSnapshot) -> CardsSnapshot:
         """Return the cards to offer: with ``--mps-fallback refuse`` those without a limit take no new pods."""
-        self.card_problems = {each.index: each.card.limit_problem for each in found.cards if each.card.limit_problem}
+        self.card_problems = {each.index: each.limit_problem for each in found.cards if each.limit_problem}
         if not self.refuses:
             return found
         cards = tuple(
-            replace(each, health=Health.UNHEALTHY, reason=f"memory cannot be limited: {problem}")
-            if each.health is Health.HEALTHY and (problem := self.problem_of(each.card))
+            msgspec.structs.replace(each, health=Health.UNHEALTHY, reason=f"memory cannot be limited: {problem}")
+            if each.health is Health.HEALTHY and (problem := self.problem_of(each))
             else each
             for each in found.cards
         )
@@ -75,9 +77,9 @@ class MpsLimiter:
 
     def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
         """Return the limits of a container with so many bytes of each card; none if one of the cards has no limit."""
-        if any(self.problem_of(card.card) for card, _ in cards):
+        if any(self.problem_of(card) for card, _ in cards):
             return NO_LIMITS
-        return limits_of(self._folders, {card.card.uuid: size for card, size in cards}, threads_percent)
+        return limits_of(self._folders, {card.uuid: size for card, size in cards}, threads_percent)
 
     def check(self, cards: Iterable[InventoryCard]) -> None:
         """Check that memory of these cards can be limited, or need not be.
@@ -85,7 +87,7 @@ class MpsLimiter:
         Raises:
             Refused: it cannot, and ``--mps-fallback`` is ``refuse``.
         """
-        problems = {card.index: problem for card in cards if (problem := self.problem_of(card.card))}
+        problems = {card.index: problem for card in cards if (problem := self.problem_of(card))}
         if problems and self.refuses:
             cards_text = "; ".join(f"card {index}: {problem}" for index, problem in sorted(problems.items()))
             raise Refused(

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
@@ -165,7 +167,9 @@ class NodeAgent:
     def describe(self, inventory: Inventory) -> Inventory:
         """Add to the inventory what no pod's record says: other holders of cards, and cards closed for deleted pods."""
         gone = self.parts.store.gone.pods
-        cards = (replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards)
+        cards = (
+            msgspec.structs.replace(c, closures=closures_of(c.index, gone, inventory.modes)) for c in inventory.cards
+        )
         unrecorded = self.parts.store.unrecorded.lasting(self._clock())
         return replace(inventory, cards=tuple(cards), unrecorded=unrecorded)
 
@@ -290,9 +294,9 @@ class NodeAgent:
         self.parts.announcer.about_node(reason, problem, warning=True)
 
     def _announce_changes(self, before: Inventory | None, now: Inventory) -> None:
-        known = {card.card.uuid: card for card in before.cards} if before is not None else {}
+        known = {card.uuid: card for card in before.cards} if before is not None else {}
         for card in now.cards:
-            was = known.pop(card.card.uuid, None)
+            was = known.pop(card.uuid, None)
             if was is None and card.health is Health.HEALTHY:
                 continue
             if was is None or was.health is not card.health:
@@ -302,14 +306,14 @@ class NodeAgent:
                 self.parts.announcer.about_node("CardCordon", f"card {card.index} is {word}", warning=False)
         for gone in known.values():
             self.parts.announcer.about_node(
-                "CardGone", f"card {gone.index} ({gone.card.uuid}) is gone or was replaced", warning=True
+                "CardGone", f"card {gone.index} ({gone.uuid}) is gone or was replaced", warning=True
             )
 
     def _announce_health(self, card: InventoryCard) -> None:
         is_sick = card.health is Health.UNHEALTHY
         reason = "CardUnhealthy" if is_sick else "CardRecovered"
         state = f"unhealthy: {card.reason}" if is_sick else "healthy again"
-        text = f"card {card.index} ({card.card.uuid}) is {state}"
+        text = f"card {card.index} ({card.uuid}) is {state}"
         logger.log(logging.ERROR if is_sick else logging.INFO, "%s", text)
         self.parts.announcer.about_node(reason, text, warning=is_sick)
         for entry in self.parts.store.entries.values():
@@ -350,7 +354,7 @@ class NodeAgent:
 
     def _report_unknown_cordons(self, inventory: Inventory) -> None:
         """Report names in the admin's annotation that no card has: they may be typing errors."""
-        names = {word for card in inventory.cards for word in (str(card.index), card.card.uuid)}
+        names = {word for card in inventory.cards for word in (str(card.index), card.uuid)}
         known, self._unknown_cordons = self._unknown_cordons, self._offer.cordoned - names
         if self._unknown_cordons - known:
             words = ", ".join(sorted(self._unknown_cordons))

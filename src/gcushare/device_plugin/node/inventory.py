@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, Health, Inventory, InventoryCard
 from gcushare.core.errors import Refused
@@ -37,7 +39,7 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
         ConfigError: the unit is not known.
         Refused: the units cannot be listed to the kubelet; names unit, cards, bytes, limit and the finest that fits.
     """
-    memory = {each.index: each.card.memory_bytes for each in found.cards}
+    memory = {each.index: each.memory_bytes for each in found.cards}
     unit = _choose_unit(memory, offer)
     cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=offer.cordoned) for each in found.cards)
     if SERVES_MEMORY in offer.mode.parts:
@@ -55,15 +57,18 @@ def keep_inventory(before: Inventory, found: CardsSnapshot, offer: Offer) -> Inv
 
     Their units stay. A card that was replaced or removed is unhealthy; a card that was added is not offered.
     """
-    now = {(each.index, each.card.uuid): each for each in found.cards}
-    cards = tuple(_keep_card(each, now.get((each.index, each.card.uuid)), offer) for each in before.cards)
+    now = {(each.index, each.uuid): each for each in found.cards}
+    cards = tuple(_keep_card(each, now.get((each.index, each.uuid)), offer) for each in before.cards)
     return replace(before, cards=cards, driver=found.driver, left_out=found.left_out)
 
 
 def _keep_card(before: InventoryCard, now: InventoryCard | None, offer: Offer) -> InventoryCard:
     if now is None:
-        return replace(before, health=Health.UNHEALTHY, reason="the card was replaced, or is not listed any more")
-    return replace(before, health=now.health, reason=now.reason, cordoned=is_named(before.card, offer.cordoned))
+        return msgspec.structs.replace(
+            before, health=Health.UNHEALTHY, reason="the card was replaced, or is not listed any more"
+        )
+    is_cordoned = is_named(before, offer.cordoned)
+    return msgspec.structs.replace(before, health=now.health, reason=now.reason, cordoned=is_cordoned)
 
 
 def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:

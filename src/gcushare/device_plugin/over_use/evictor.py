@@ -198,7 +198,7 @@ class OverUseEvictor:
             kept = units.get(index, 0) if index in whole else promised.get(index, 0)
             looks[index] = CardLook(
                 index=index,
-                memory=each.card.memory_bytes,
+                memory=each.memory_bytes,
                 in_use=use.memory_used_bytes if use is not None else None,
                 unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
                 figures=by_card.get(index, {}),

@@ -155,7 +155,7 @@ class RecordWriter:
         """Start all writes that are due; returns in how many seconds the next one will be due."""
         if self._inventory is None:
             return POLL_S
-        uuids = {card.index: card.card.uuid for card in self._inventory.cards}
+        uuids = {card.index: card.uuid for card in self._inventory.cards}
         writes = self._store.writes(uuids, self._inventory.units_by_card, self._wall_clock_ns())
         self._forget_done({write.pod.uid for write in writes})
         now_s = self._clock()

@@ -98,7 +98,7 @@ def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int
         return {}
     cards = {card.index: card for card in inventory.cards}
     if entry.is_whole:
-        return {index: cards[index].card.memory_bytes for index in entry.taken_cards if index in cards}
+        return {index: cards[index].memory_bytes for index in entry.taken_cards if index in cards}
     return {index: inventory.unit.bytes_of(units) for index, units in peak_per_card(entry).items()}
 
 

@@ -131,7 +131,7 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     sizes = inventory.units_by_card if inventory is not None else NO_SIZES
     held, of_others = observed.store.held_units(sizes), observed.store.unrecorded.units(sizes)
     offered = observed.agent.describe(inventory).cards if inventory is not None else ()
-    cards = [(_labels(observed, each.card), each) for each in offered]
+    cards = [(_labels(observed, each), each) for each in offered]
 
     def size(units: int) -> int:
         return inventory.unit.bytes_of(units) if inventory is not None else 0
@@ -142,7 +142,7 @@ def _card_metrics(observed: Observed) -> Iterator[Metric]:
     yield gauge("gcushare_card_units", "Units that a card offers.", lambda card: card.units)
     yield gauge("gcushare_card_granted_units", "Units that pods hold.", lambda card: held.get(card.index, 0))
     yield gauge("gcushare_card_granted_bytes", "Bytes that pods hold.", lambda card: size(held.get(card.index, 0)))
-    yield gauge("gcushare_card_memory_bytes", "The card's whole memory.", lambda card: card.card.memory_bytes)
+    yield gauge("gcushare_card_memory_bytes", "The card's whole memory.", lambda card: card.memory_bytes)
     yield gauge("gcushare_card_reserved_units", "Units kept back.", lambda card: card.reserved_units)
     yield gauge("gcushare_card_reserved_bytes", "Bytes kept back.", lambda card: size(card.reserved_units))
     yield gauge(
@@ -179,7 +179,7 @@ def _pod_metric(observed: Observed) -> Metric:
 
 def _use_metrics(observed: Observed) -> Iterator[Metric]:
     found = observed.cards()
-    uses = [(_labels(observed, each.card), found.uses[each.index]) for each in found.cards if each.index in found.uses]
+    uses = [(_labels(observed, each), found.uses[each.index]) for each in found.cards if each.index in found.uses]
 
     def gauge(name: str, text: str, read: Callable[[CardUse], float | None]) -> Metric:
         samples = ((labels, value) for labels, use in uses if (value := read(use)) is not None)
@@ -215,7 +215,7 @@ def _pod_use_metrics(observed: Observed) -> Iterator[Metric]:
                 busy[key] = busy.get(key, 0.0) + percent
     look = observed.cards()
     unattributed = (
-        (_labels(observed, each.card), found.unattributed[each.index])
+        (_labels(observed, each), found.unattributed[each.index])
         for each in look.cards
         if each.index in found.unattributed and each.index not in look.gone
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from gcushare._version import __version__
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, CardUse, Inventory
 from gcushare.core.nodes import CardMode
@@ -17,7 +19,6 @@ from gcushare.device_plugin.pods.memory_use import PodUse
 from gcushare.device_plugin.pods.pod import NO_SIZES, CardCounts, PodEntry, peak_per_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
-from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
 from gcushare.wire.documents.plugin_status import (
     CardStatus,
     OverUseStatus,
@@ -50,7 +51,7 @@ def describe_node(observed: Observed) -> PluginStatus:
         driver=inventory.driver if inventory is not None else "",
         modes=inventory.modes if inventory is not None else (),
         cards=_cards(inventory, observed, used) if inventory is not None else (),
-        left_out=tuple(LeftOutDocument.of(card) for card in (inventory.left_out if inventory is not None else ())),
+        left_out=inventory.left_out if inventory is not None else (),
         pods=tuple(_pod(entry, sizes, used, observed.over_use) for _, entry in sorted(observed.store.entries.items())),
         unreadable_pods=tuple(
             UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.store.unreadable
@@ -96,31 +97,19 @@ def _cards(inventory: Inventory, observed: Observed, used: PodUse | None) -> tup
     holders = _holders(observed.store)
     # Match by uuid: after a card was lost, another card may have its index.
     found = observed.cards()
-    uses = {each.card.uuid: found.uses.get(each.index) for each in found.cards}
+    uses = {each.uuid: found.uses.get(each.index) for each in found.cards}
     return tuple(
         CardStatus(
-            index=card.index,
-            uuid=card.card.uuid,
-            model=card.card.model,
-            serial=card.card.serial,
-            pci=card.card.pci_address,
-            numa_node=card.card.numa_node,
-            memory_bytes=card.card.memory_bytes,
-            units=card.units,
-            reserved_units=card.reserved_units,
-            lost_bytes=inventory.unit.remainder_bytes(card.card.memory_bytes),
+            **msgspec.structs.asdict(card),
+            lost_bytes=inventory.unit.remainder_bytes(card.memory_bytes),
             held_units=held.get(card.index, 0),
             promised_units=promised.get(card.index, 0),
-            health=card.health.value,
-            reason=card.reason,
-            cordoned=card.cordoned,
             mode=_mode(card.index, holders.get(card.index, ()), observed.store).value,
             holders=tuple(
                 sorted({*(str(e.ref) for e in holders.get(card.index, ())), *_others(card.index, observed.store)})
             ),
-            use=_use(uses.get(card.card.uuid)),
+            use=_use(uses.get(card.uuid)),
             unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
-            closed=tuple(map(ClosureDocument.of, card.closures)),
             unrecorded_units=unrecorded.get(card.index, 0),
         )
         for card in observed.agent.describe(inventory).cards

@@ -64,7 +64,7 @@ def _why(passed_over: str | None) -> str:
 
 
 def _card_row(card: CardStatus) -> list[str]:
-    state = "healthy" if card.health == Health.HEALTHY.value else f"unhealthy: {card.reason}"
+    state = "healthy" if card.health is Health.HEALTHY else f"unhealthy: {card.reason}"
     numbers = (card.units, card.held_units, card.promised_units, card.reserved_units)
     states = [state, "cordoned"] if card.cordoned else [state]
     return [str(card.index), card.uuid or _NOTHING, card.mode or _NOTHING, *map(str, numbers), ", ".join(states)]

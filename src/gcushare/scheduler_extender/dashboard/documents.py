@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gcushare.core.cards import Health
+from gcushare.core.cards import Closure, Health
 from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.inventory import ClosureDocument
 
 SNAPSHOT_VERSION = 1
 
@@ -42,7 +41,7 @@ class CardDocument(_Document, frozen=True):
     sick: bool = False
     reason: str = ""
     cordoned: bool = False
-    closed: tuple[ClosureDocument, ...] = ()
+    closed: tuple[Closure, ...] = ()
     missing: bool = False
 
 
@@ -236,12 +235,12 @@ def _card(state: CardState) -> CardDocument:
         free=state.grantable,
         whole_free=state.is_empty,
         mode=state.mode.value,
-        uuid=offered.card.uuid,
-        model=offered.card.model,
+        uuid=offered.uuid,
+        model=offered.model,
         sick=offered.health is not Health.HEALTHY,
         reason=offered.reason,
         cordoned=offered.cordoned,
-        closed=tuple(map(ClosureDocument.of, offered.closures)),
+        closed=offered.closures,
     )
 
 

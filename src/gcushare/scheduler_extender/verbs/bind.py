@@ -151,7 +151,7 @@ class BindService:
                 uid=held.pod.uid,
                 node=held.node,
                 card=",".join(str(grant.index) for grant in held.grants),
-                card_uuid=",".join(each.card.card.uuid for each in found if each is not None and each.card is not None),
+                card_uuid=",".join(each.card.uuid for each in found if each is not None and each.card is not None),
                 units=held.units,
                 card_pods="" if node is None else _describe_others(node, held),
                 old_annotations=json.dumps(old),

@@ -12,11 +12,11 @@ from typing import Annotated
 
 import msgspec
 
+from gcushare.core.bounds import MAX_CARDS, CardIndex
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse, describe_over_use
 from gcushare.core.wording import utc_text
 from gcushare.wire.annotations.keys import OVER_USE
-from gcushare.wire.kubelet.device_ids import MAX_CARDS
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder, Count
 
 _MAX_TIME = 40
@@ -30,9 +30,7 @@ class _CardUse(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 class _Document(msgspec.Struct, frozen=True):
     since: Annotated[str, msgspec.Meta(max_length=_MAX_TIME)]
-    cards: Annotated[
-        dict[Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)], _CardUse], msgspec.Meta(max_length=MAX_CARDS)
-    ]
+    cards: Annotated[dict[CardIndex, _CardUse], msgspec.Meta(max_length=MAX_CARDS)]
 
 
 OVER_USE_NOTE = BoundedJsonDecoder(_Document, f"annotation {OVER_USE}", limit_bytes=ANNOTATION_BYTES)

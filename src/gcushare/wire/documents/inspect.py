@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from gcushare.core.cards import Health
+from gcushare.core.cards import Closure, Health
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import Assignment, CardState, NodeState
 from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.inventory import ClosureDocument
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, Count
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -63,7 +62,7 @@ def _types(word: str, cards: str, is_detailed: bool) -> _Types:
     health = [
         ("health", str, Health.HEALTHY.value),
         ("cordoned", bool, False),
-        ("closed", tuple[ClosureDocument, ...], ()),
+        ("closed", tuple[Closure, ...], ()),
     ]
     card = struct("Card", ("id", int), *amounts, ("pods", list), *health)
     unknown = ("unknownCards", tuple[UnknownCardPod, ...], ())
@@ -130,11 +129,10 @@ def _unknown_card_pods(node: NodeState) -> tuple[UnknownCardPod, ...]:
     return tuple(UnknownCardPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 
-def _condition(state: CardState) -> tuple[str, bool, tuple[ClosureDocument, ...]]:
+def _condition(state: CardState) -> tuple[str, bool, tuple[Closure, ...]]:
     if state.card is None:
         return Health.UNHEALTHY.value, False, ()
-    closed = tuple(ClosureDocument.of(each) for each in state.card.closures)
-    return state.card.health.value, state.card.cordoned, closed
+    return state.card.health.value, state.card.cordoned, state.card.closures
 
 
 class _PodPart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -155,7 +153,7 @@ class _DevicePart(msgspec.Struct, frozen=True, gc=False):
     pods: list[_PodPart] | None = None  # Go writes an empty list as null
     health: str = Health.HEALTHY.value
     cordoned: bool = False
-    closed: list[ClosureDocument] = []
+    closed: tuple[Closure, ...] = ()
 
     @property
     def total(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gcushare.wire.annotations.inventory import ClosureDocument, LeftOutDocument
+from gcushare.core.cards import InventoryCard, LeftOutCard
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, Count
 
 MAX_STATUS_BYTES = 64 << 20
@@ -43,35 +43,25 @@ class UseStatus(_Document, frozen=True):
     process_names: dict[Count, str] = {}
 
 
-class CardStatus(_Document, frozen=True):
-    """One card: ``lost_bytes`` fit no whole unit, ``promised_units`` are kept for pods that were not admitted yet.
+class CardStatus(InventoryCard, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+    """One card: what the node offers of it, and who holds it.
 
-    ``mode`` is free, shared or whole ("" where not reported), ``holders`` the pods that hold the card or
-    for which it is kept, ``use`` null until the card was read, ``unattributed_bytes`` those of processes that belong to
-    no pod of this status, null where that is unknown. ``unrecorded_units`` are those of ``held_units`` that no pod's
-    record names.
+    ``lost_bytes`` fit no whole unit, ``promised_units`` are kept for pods that were not admitted yet. ``mode`` is free,
+    shared or whole ("" if not reported), ``holders`` the pods that hold the card or for which it is kept, ``use`` null
+    until the card was read. ``unattributed_bytes`` are those of processes that belong to no pod of this status, null if
+    that is unknown. ``unrecorded_units`` are those of ``held_units`` that no pod's record names.
     """
 
-    index: Count
-    uuid: str
-    model: str
-    serial: str
-    pci: str
-    numa_node: Count | None
     memory_bytes: Count
-    units: Count
+    numa_node: Count | None
     reserved_units: Count
     lost_bytes: Count
     held_units: Count
     promised_units: Count
-    health: str
-    reason: str
-    cordoned: bool
     mode: str = ""
     holders: tuple[str, ...] = ()
     use: UseStatus | None = None
     unattributed_bytes: Count | None = None
-    closed: tuple[ClosureDocument, ...] = ()
     unrecorded_units: Count = 0
 
 
@@ -142,7 +132,7 @@ class PluginStatus(_Document, frozen=True, kw_only=True):
     unit: str | None
     driver: str = ""
     cards: tuple[CardStatus, ...]
-    left_out: tuple[LeftOutDocument, ...]
+    left_out: tuple[LeftOutCard, ...]
     pods: tuple[PodOnNode, ...]
     unreadable_pods: tuple[UnreadableStatus, ...]
     foreign_containers: Count = 0

@@ -20,6 +20,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable, Mapping
 
+from gcushare.core.bounds import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304
@@ -38,7 +39,6 @@ _VALUE = {character: value for value, character in enumerate(_ALPHABET)}
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 
 FIRST_CHARACTERS_PER_CARD = (21, 15, 10, 8, 6, 5, 5, 4, 4, 3, 3, 2, 2, 2, 2, 2)
-MAX_CARDS = len(FIRST_CHARACTERS_PER_CARD)
 _STARTS = tuple(sum(FIRST_CHARACTERS_PER_CARD[:index]) for index in range(MAX_CARDS))
 UNITS_PER_PAGE = tuple(count * _PER_FIRST_CHARACTER for count in FIRST_CHARACTERS_PER_CARD)
 """Units per page, by card index. They can never change, because ids are stored."""

@@ -16,11 +16,11 @@ from itertools import compress, groupby, islice
 
 from google.protobuf.message import DecodeError
 
+from gcushare.core.bounds import MAX_CARDS
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     CARD_OF_FIRST_BYTE,
     ID_LENGTH,
-    MAX_CARDS,
     NO_CARD,
     are_own_ids,
     explain_foreign_id,

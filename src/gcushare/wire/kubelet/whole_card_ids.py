@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gcushare.core.bounds import MAX_CARDS
 from gcushare.core.cards import Card
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.kubelet.device_ids import MAX_CARDS, explain_foreign_id
+from gcushare.wire.kubelet.device_ids import explain_foreign_id
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 

@@ -40,7 +40,7 @@ def check_message_limit(facts: Facts) -> Iterator[Finding]:
     for each, inventory in sharing_nodes(facts):
         name = flag(each.plugin.pod, "memory-unit") if each.plugin is not None else None
         unit = parse_memory_unit(name) if name is not None and name in MEMORY_UNIT_NAMES else inventory.unit
-        memory = {card.index: card.card.memory_bytes for card in inventory.cards}
+        memory = {card.index: card.memory_bytes for card in inventory.cards}
         units = {index: unit.units_in(size) for index, size in memory.items()}
         if unit == inventory.unit:
             units = {card.index: card.units for card in inventory.cards}
@@ -181,7 +181,7 @@ def check_cordons(facts: Facts) -> Iterator[Finding]:
         key = each.vendor.cordon_annotation
         text = each.node.metadata.annotations.get(key, "")
         words = parse_card_names(text)
-        known = {word for word in words if any(is_named(card.card, frozenset({word})) for card in inventory.cards)}
+        known = {word for word in words if any(is_named(card, frozenset({word})) for card in inventory.cards)}
         if known == words:
             continue
         kept = ",".join(word for word in (part.strip() for part in text.split(",")) if word in known)
@@ -189,7 +189,7 @@ def check_cordons(facts: Facts) -> Iterator[Finding]:
             "cordon-unknown-card",
             each.subject,
             f"{key} names {', '.join(sorted(words - known))}, and its cards are "
-            f"{', '.join(f'{card.index} ({card.card.uuid})' for card in inventory.cards) or 'none'}",
+            f"{', '.join(f'{card.index} ({card.uuid})' for card in inventory.cards) or 'none'}",
             "write indexes or uuids of cards that are there; a card that was replaced has another uuid",
             Fix(each.name, "annotations", key, text, kept or None),
         )

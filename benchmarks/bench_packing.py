@@ -17,7 +17,7 @@ from statistics import mean
 
 from gcushare.cli.simulate.comparing import Comparison, Plan, compare
 from gcushare.cli.simulate.policies import POLICIES
-from gcushare.cli.simulate.settings import DEFAULT_POLICIES
+from gcushare.cli.simulate.simulate_settings import DEFAULT_POLICIES
 from gcushare.cli.simulate.workload import read_nodes, read_pods
 
 LOAD = 1.3

@@ -13,9 +13,9 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
-from gcushare.scheduler_extender.dashboard.settings import Access, DashboardSettings
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.routes import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import Health
-from gcushare.scheduler_extender.dashboard.settings import Access
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.browser.page_rig import PageRig

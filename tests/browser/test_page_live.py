@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
+from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.wire.documents.explain import ExplainDocument
 from gcushare.wire.objects import Pod

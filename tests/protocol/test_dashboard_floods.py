@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from gcushare.scheduler_extender.dashboard.settings import Access
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER
 from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from gcushare.cli.cards.draw import view_lines
-from gcushare.cli.cards.view import CardsView, Owners, view_status
+from gcushare.cluster.card_drawing.draw import view_lines
+from gcushare.cluster.card_drawing.node_view import CardsView, Owners, view_status
 from gcushare.core.cards import Health
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from gcushare.cli.cards.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
+from gcushare.cluster.card_drawing.draw import LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH, view_lines
 from gcushare.core.cards import Closure, Health, LeftOutCard
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import PodOverUse, UnreadableStatus, UseStatus

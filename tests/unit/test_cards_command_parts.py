@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from gcushare.cli.cards.view import HolderState, view_status
+from gcushare.cluster.card_drawing.node_view import HolderState, view_status
 from gcushare.core.nodes import CardMode
 from gcushare.wire.documents.plugin_status import parse_plugin_status
 from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use

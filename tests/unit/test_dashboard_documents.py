@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.cards import Health
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
-from gcushare.scheduler_extender.dashboard.documents import (
+from gcushare.scheduler_extender.dashboard.feed_documents import (
     NO_NODE_METADATA,
     NO_POD_METADATA,
     NodeContext,

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gcushare.core.fit_index import MAX_LOGGED_CHANGES
-from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, parse_mark
+from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState

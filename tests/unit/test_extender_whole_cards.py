@@ -15,7 +15,7 @@ from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import CardMode, PodRef
 from gcushare.core.totals import ClusterTotals
-from gcushare.scheduler_extender.dashboard.documents import NO_NODE_METADATA, NodeContext, node_document
+from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADATA, NodeContext, node_document
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.ports import AlwaysLeader

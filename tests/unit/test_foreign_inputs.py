@@ -40,7 +40,7 @@ ELSEWHERE = {
     "wire/kubelet/messages.py": "small protobuf messages of the kubelet; DecodeError is all that parsing raises",
     "cards/worker/main.py": "its own command line, written by its parent",
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",
-    "cli/terminal/documents.py": "writes YAML, reads none",
+    "cli/terminal/output_formats.py": "writes YAML, reads none",
 }
 """Decoders elsewhere, each with its reason; their functions stand among the decoders of the tests all the same."""
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from gcushare.cli.cards.figures import describe_holder
-from gcushare.cli.cards.view import view_status
 from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.table import table_page
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.memory_use import POD_GRANTED, POD_OVER, POD_USED, UNATTRIBUTED, CardReadings, pod_use_rows
 from gcushare.cli.top.table import pod_use_lines
+from gcushare.cluster.card_drawing.figures import describe_holder
+from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse

@@ -19,7 +19,7 @@ THIRD = '        Policy("third", _emptiest_node, _fullest_card, "prefers the thi
 """What a developer would add to the table; here only to a copy of the package."""
 
 USES = """
-from gcushare.cli.simulate.settings import POLICIES as SIMULATED
+from gcushare.cli.simulate.simulate_settings import POLICIES as SIMULATED
 from gcushare.core.cards import Card, InventoryCard
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
 from gcushare.core.ledger import Ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.cli.cards.settings import CardsSettings
+from gcushare.cli.cards.cards_settings import CardsSettings
 from gcushare.cli.doctor.doctor_settings import DoctorSettings
 from gcushare.cli.kubectl.flags import TableSettings
 from gcushare.config_manager.manager_settings import RunSettings

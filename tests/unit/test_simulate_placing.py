@@ -13,8 +13,8 @@ from gcushare.cli.simulate.policies import POLICIES, Given, make_policy
 from gcushare.cli.simulate.policies.expected import LearnedLeastLoss, LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
 from gcushare.cli.simulate.runs import Experiment, Placer, run_policy
-from gcushare.cli.simulate.settings import POLICIES as NAMED
-from gcushare.cli.simulate.settings import Order
+from gcushare.cli.simulate.simulate_settings import POLICIES as NAMED
+from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.cli.simulate.workload import NodeSpec, build_workload, units_of
 from gcushare.core.packing.expected_fill import Demand, Room
 

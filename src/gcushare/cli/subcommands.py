@@ -59,7 +59,7 @@ SUBCOMMANDS = {
             "cards",
             "a node's cards: state, memory, temperature, and who is on them",
             f"{_CLI}.cards.show:run",
-            f"{_CLI}.cards.settings:CARDS_PROGRAM",
+            f"{_CLI}.cards.cards_settings:CARDS_PROGRAM",
         ),
         Subcommand(
             "cordon-card",
@@ -77,7 +77,7 @@ SUBCOMMANDS = {
             "simulate",
             "which placement policy would waste least, on paper",
             f"{_CLI}.simulate.session:run",
-            f"{_CLI}.simulate.settings:SIMULATE_PROGRAM",
+            f"{_CLI}.simulate.simulate_settings:SIMULATE_PROGRAM",
         ),
         Subcommand(
             "defragment",

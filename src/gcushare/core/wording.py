@@ -17,6 +17,21 @@ def index_text(cards: Iterable[int]) -> str:
     return ",".join(map(str, cards))
 
 
+def counted(number: int, word: str) -> str:
+    """A number of things: ``1 pod``, ``2 pods``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def one_line(text: str) -> str:
+    """Make foreign text safe for a terminal: it may hold line breaks and escape sequences."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Replace each character that is not printable by a blank, so that columns stay where they are."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999, the last one that ``datetime`` can represent."""
 

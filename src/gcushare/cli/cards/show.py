@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gcushare.cards.process_owners import PROC
-from gcushare.cli.cards.draw import view_lines
-from gcushare.cli.cards.settings import DEFAULT_PLUGIN, CardsSettings, Output
+from gcushare.cli.cards.cards_settings import DEFAULT_PLUGIN, CardsSettings, Output
 from gcushare.cli.cards.status_sources import AddressSource, CardsSource, NodeSource
-from gcushare.cli.terminal.documents import to_json
+from gcushare.cli.terminal.output_formats import to_json
 from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.connection import open_cluster
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED

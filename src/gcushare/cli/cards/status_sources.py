@@ -10,7 +10,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
-from gcushare.cli.cards.view import CardsView, process_ids, view_status
+from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view_status
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.cluster.reader import Dated, Reader, ask_all

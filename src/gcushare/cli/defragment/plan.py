@@ -11,7 +11,7 @@ from gcushare.cli.defragment.cluster_state import ClusterState, read_state
 from gcushare.cli.defragment.defragment_settings import NO_ROOM, STOPPED, DefragmentSettings
 from gcushare.cli.defragment.execute import Executor
 from gcushare.cli.defragment.render import render_json, render_outcome, render_text
-from gcushare.cli.terminal.options import TextOrJson
+from gcushare.cli.terminal.output_flags import TextOrJson
 from gcushare.cli.terminal.screen import is_agreed
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.log_fields import escape

@@ -6,7 +6,7 @@ from typing import Any
 
 from gcushare.cli.defragment.execute import Executed
 from gcushare.cli.defragment.movable import MovablePods
-from gcushare.cli.terminal.documents import to_json
+from gcushare.cli.terminal.output_formats import to_json
 from gcushare.core.log_fields import escape
 from gcushare.core.packing.defragment import Move, RoomPlan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gcushare._version import __version__
-from gcushare.cli.terminal import options
-from gcushare.cli.terminal.options import TextOrJson
+from gcushare.cli.terminal import output_flags
+from gcushare.cli.terminal.output_flags import TextOrJson
 from gcushare.cluster.diagnosis.findings import Severity
 from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.runtime.exit_codes import DONE
@@ -30,8 +30,8 @@ EXIT_OF: Mapping[Severity | None, int] = {
 class DoctorSettings:
     """Examination."""
 
-    output: TextOrJson = options.text_or_json("text for people, json with everything.")
-    color: bool | None = options.color()
+    output: TextOrJson = output_flags.text_or_json("text for people, json with everything.")
+    color: bool | None = output_flags.color()
     fix: bool = setting(
         parsers.boolean(),
         default=False,

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from gcushare.cli.doctor.doctor_settings import EXIT_OF, DoctorSettings
-from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.findings import document, render_text
-from gcushare.cli.terminal.options import TextOrJson
-from gcushare.cli.terminal.screen import Screen, is_agreed, one_line
+from gcushare.cli.terminal.output_flags import TextOrJson
+from gcushare.cli.terminal.output_formats import to_json
+from gcushare.cli.terminal.screen import Screen, is_agreed
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.facts import Facts
@@ -20,6 +20,7 @@ from gcushare.cluster.diagnosis.findings import Finding, Fix, worst
 from gcushare.cluster.diagnosis.gather import gather
 from gcushare.cluster.reader import Reader
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused
+from gcushare.core.wording import one_line
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import InvalidError
 from gcushare.kube.patches import Patch, PatchKind

@@ -6,7 +6,7 @@ from gcushare.cli.explain.explain import explain_pod
 from gcushare.cli.explain.text import explain_document, explain_text
 from gcushare.cli.kubectl.flags import ExplainSettings, Output
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.terminal.documents import to_json, to_yaml
+from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.reader import Reader
 
 

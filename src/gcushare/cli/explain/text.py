@@ -9,7 +9,7 @@ from gcushare.cli.explain.explain import Explained
 from gcushare.cli.kubectl.marks import legend
 from gcushare.cli.kubectl.summary import marks_of_card
 from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
-from gcushare.cli.terminal.documents import Document
+from gcushare.cli.terminal.output_formats import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.log_fields import escape

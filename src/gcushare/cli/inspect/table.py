@@ -10,13 +10,13 @@ from rich.text import Text
 
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, natural_key
-from gcushare.cli.terminal.amounts import counted, show_amount
+from gcushare.cli.terminal.amounts import show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import describe_closure
 from gcushare.core.log_fields import escape
 from gcushare.core.nodes import CardMode, CardState
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 
 SHORT_CARDS = "each card: allocated/total"
 _MAX_NAMED = 5

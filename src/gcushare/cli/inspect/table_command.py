@@ -9,7 +9,7 @@ from gcushare.cli.inspect.table_watch import watch
 from gcushare.cli.kubectl.flags import Output, TableSettings
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.terminal.documents import to_json, to_yaml
+from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.gather import SnapshotRequest, gather
 from gcushare.cluster.listing import Scope

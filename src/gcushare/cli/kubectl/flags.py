@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from gcushare.cli.terminal import options
-from gcushare.cli.terminal.options import optional_text
+from gcushare.cli.terminal import output_flags
+from gcushare.cli.terminal.output_flags import optional_text
 from gcushare.cluster.cluster_flags import ClusterFlags, PluginPodSettings, SourceFlags
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -57,7 +57,7 @@ class ShowFlags:
         help="table for people, wide with what a node is and has left, json and yaml with everything, csv one line per "
         "card.",
     )
-    color: bool | None = options.color()
+    color: bool | None = output_flags.color()
 
 
 @settings

@@ -13,7 +13,7 @@ from typing import TypeVar
 from gcushare.cli.simulate.bound import Bounds, compute_bounds
 from gcushare.cli.simulate.churn import Churn, ChurnRun, run_churn
 from gcushare.cli.simulate.runs import Experiment, Run, run_policy
-from gcushare.cli.simulate.settings import Order
+from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.cli.simulate.what_if import nodes_needed
 from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload
 from gcushare.core.packing.expected_fill import Demand

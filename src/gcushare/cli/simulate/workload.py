@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gcushare.cli.simulate.settings import Order
+from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
 

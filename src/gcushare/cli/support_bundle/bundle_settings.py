@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gcushare._version import __version__
-from gcushare.cli.terminal.options import optional_file
+from gcushare.cli.terminal.output_flags import optional_file
 from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings

@@ -38,8 +38,8 @@ from gcushare.cli.support_bundle.object_sanitizer import (
 )
 from gcushare.cli.support_bundle.own_text import own_words
 from gcushare.cli.support_bundle.redact import Redactor
-from gcushare.cli.terminal.documents import to_json
 from gcushare.cli.terminal.findings import render_text
+from gcushare.cli.terminal.output_formats import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.diagnosis.checks.registry import examine

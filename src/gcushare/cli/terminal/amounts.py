@@ -54,8 +54,3 @@ def show_amount(amount: Fraction) -> str:
 def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
     """The whole percents, cut and not rounded, as upstream gpushare's table shows them; 0 of nothing."""
     return int(part * 100 / whole) if whole else 0
-
-
-def counted(number: int, word: str) -> str:
-    """So many of something: ``1 pod``, ``2 pods``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"

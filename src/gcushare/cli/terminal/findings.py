@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gcushare.cli.terminal.amounts import counted
-from gcushare.cli.terminal.screen import one_line, wrapped
+from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, Severity, worst
 from gcushare.cluster.programs import Program
+from gcushare.core.wording import counted, one_line
 
 DOCUMENT_VERSION = 1
 NARROWEST = 60

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import escape
+from gcushare.core.wording import printable
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.pipes import until_closed
 
@@ -183,22 +184,13 @@ def wrapped(text: str, width: int | None, *, first: str = "", following: str = "
     )
 
 
-def one_line(text: str) -> str:
-    """Make text of others safe for a terminal: it may hold line breaks and escapes."""
-    return _printable(" ".join(text.split()))
-
-
 def harmless(line: Text) -> Text:
     """The same line with blanks for what is not printable, so that its styles stay where they are."""
     if line.plain.isprintable():
         return line
     safe = line.copy()
-    safe.plain = _printable(line.plain)
+    safe.plain = printable(line.plain)
     return safe
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:

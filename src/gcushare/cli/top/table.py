@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from rich.text import Text
 
 from gcushare.cli.kubectl.summary import Summary
-from gcushare.cli.terminal.amounts import counted
-from gcushare.cli.terminal.documents import Document, to_csv
 from gcushare.cli.terminal.layout import Cell, plain_table
+from gcushare.cli.terminal.output_formats import Document, to_csv
 from gcushare.cli.top.memory_use import POWER, TEMPERATURE, UTILIZATION, CardUseRow, PodUseRow
 from gcushare.core.units import GIB
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 
 _UNKNOWN = "-"
 _MAX_PODS = 4

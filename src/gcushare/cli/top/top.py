@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from gcushare.cli.kubectl.flags import Output, TopSettings
 from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.terminal.documents import to_json, to_yaml
+from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cli.top.memory_use import (
     CardKey,
     CardReadings,

@@ -17,7 +17,7 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.core.fit_index import NameLog
 from gcushare.core.nodes import NodeState
-from gcushare.scheduler_extender.dashboard.documents import (
+from gcushare.scheduler_extender.dashboard.feed_documents import (
     NO_NODE_METADATA,
     NO_POD_METADATA,
     SNAPSHOT_VERSION,

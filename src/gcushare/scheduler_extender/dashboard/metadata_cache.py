@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gcushare.scheduler_extender.dashboard.documents import NodeMetadata, PodMetadata
+from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations.keys import CORRECTED

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS
-from gcushare.scheduler_extender.dashboard.documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
+from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 
 PAUSE_S = 0.2
 """Changes within this time are sent together: five updates a second are what people can follow."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcushare.cli.cards.bars import letter_of
-from gcushare.cli.cards.view import CardPods, HolderState, HolderView, ProcessView
+from gcushare.cluster.card_drawing.bars import letter_of
+from gcushare.cluster.card_drawing.node_view import CardPods, HolderState, HolderView, ProcessView
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.units import GIB, MemoryUnit
 from gcushare.core.wording import utc_text

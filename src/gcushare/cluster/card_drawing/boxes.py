@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from gcushare.cli.terminal.screen import one_line
+from gcushare.core.wording import one_line
 
 _FRAME = "bright_black"
 _LEAST_RULE = 3

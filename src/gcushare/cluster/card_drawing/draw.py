@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from gcushare.cli.cards.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
-from gcushare.cli.cards.boxes import flow, fold, frame
-from gcushare.cli.cards.figures import (
+from gcushare.cluster.card_drawing.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
+from gcushare.cluster.card_drawing.boxes import flow, fold, frame
+from gcushare.cluster.card_drawing.figures import (
     UNKNOWN,
     describe_driver,
     describe_holder,
@@ -24,7 +24,7 @@ from gcushare.cli.cards.figures import (
     show_share,
     show_units,
 )
-from gcushare.cli.cards.view import (
+from gcushare.cluster.card_drawing.node_view import (
     CardPods,
     CardsView,
     HolderState,
@@ -34,11 +34,10 @@ from gcushare.cli.cards.view import (
     unit_of,
     waiting_pods,
 )
-from gcushare.cli.terminal.amounts import counted
-from gcushare.cli.terminal.screen import one_line
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.nodes import CardMode
 from gcushare.core.units import MemoryUnit
+from gcushare.core.wording import counted, one_line
 from gcushare.wire.documents.plugin_status import CardStatus, UseStatus
 
 LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH = 60, 120, 100

@@ -42,8 +42,9 @@ async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> N
         await rig.until_recorded("a")
         code, text, _ = await run_command(rig, "--status")
         assert "No problem" in text
-        assert "  1      GCU-1  shared  16     4     0         0         healthy" in text
-        assert "  default/a  4      1         4 of card 1  assigned" in text
+        (box,) = (line for line in text.splitlines() if "GCU-1 " in line)
+        assert box.endswith(" healthy  shared ─╮")
+        assert "│ a default/a  4 GB " in text
         assert code == 0
 
 
@@ -53,7 +54,7 @@ async def test_status_fails_where_the_plugin_names_a_problem() -> None:
         await rig.until(lambda: rig.events("MemoryUnitRefused"), "the refusal")
         code, text, _ = await run_command(rig, "--status")
         assert code == 1
-        assert "  cards: memory unit '0.001' with 8 cards gives 640000 units" in text
+        assert "problem of cards: memory unit '0.001' with 8 cards gives 640000 units" in text
 
 
 async def test_status_of_a_plugin_that_does_not_run_says_where_it_asked() -> None:

@@ -124,7 +124,9 @@ async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_
         assert document["problems"] == {}
         for name in ("gcushare_pod_memory_used_bytes", "gcushare_card_memory_unattributed_bytes"):
             assert name not in (await rig.get("/metrics"))[1]
-        assert "\nUse per pod is not known: process ids are" in render_status(describe_node(rig.app.observed))
+        assert "\nUse per pod is not known: process ids are" in render_status(
+            describe_node(rig.app.observed), origin="here", width=None
+        )
 
 
 async def test_without_the_flag_nothing_is_reported_of_what_pods_use() -> None:

@@ -130,6 +130,6 @@ def test_cards_and_status_say_since_when_and_why_no_one_is_evicted() -> None:
     (holder,) = view_status(status, "here", {}).cards[0].holders
     assert holder.over_since == "2026-11-22T05:40:00Z"
     assert "over its grant since 2026-11-22T05:40:00Z" in describe_holder(holder, None)
-    text = render_status(status)
+    text = render_status(status, origin="here", width=None)
     assert "Pods over their grant: 1; action evict (dry run)" in text
     assert "5.00 GiB of card 0 in use, 4.00 GiB granted, since 2026-11-22T05:40:00Z; not evicted: exempt" in text

@@ -129,13 +129,14 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 def print_status(settings: ServeSettings, stdout: TextIO) -> int:
-    """Print what the running plugin believes; the exit code is 0 when it names no problem, else 1.
+    """Print the running plugin's status; the exit code is 1 if it names a problem, else 0.
 
     Raises:
         RetryableError: nothing answers at the port.
         RemoteContractError: what answers is no plugin.
     """
     import asyncio
+    import shutil
 
     from gcushare.cluster.plugin_status import ClientTls, fetch_status
     from gcushare.device_plugin.reporting.status_text import render_status
@@ -144,7 +145,8 @@ def print_status(settings: ServeSettings, stdout: TextIO) -> int:
     # Our own certificate is also what we show where clients need one.
     tls = ClientTls(cert_file=settings.tls_cert_file, key_file=settings.tls_key_file, trusts_any=True)
     status = asyncio.run(fetch_status(url, tls, "give the --listen-port that it runs with"))
-    stdout.write(render_status(status))
+    width = shutil.get_terminal_size().columns if stdout.isatty() else None
+    stdout.write(render_status(status, origin=url, width=width))
     return FAILED if status.problems else DONE
 
 

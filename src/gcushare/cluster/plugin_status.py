@@ -1,4 +1,4 @@
-"""Reads a device plugin's status at an address of its own."""
+"""Reads a device plugin's status at the plugin's own address, without the API server."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ANSWER_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """How an https address is trusted, and the certificate to show if it asks its clients for one.
+    """Which server certificates to trust, and the client certificate to show if the server asks for one.
 
-    ``trusts_any`` is for our own machine alone: a plugin's certificate names a service, never the loopback.
+    ``trusts_any`` is for loopback addresses only: a plugin's certificate names a service, not the loopback.
     """
 
     cert_file: Path | None = None
@@ -48,10 +48,10 @@ class ClientTls:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """A connector that lets go of its connections at once.
+    """A connector that can close its connections at once.
 
-    After an answer with ``Connection: close`` aiohttp leaves a TLS connection to its farewell and forgets it; the
-    caller's loop may end first, and the socket would be left open.
+    After an answer with ``Connection: close`` aiohttp starts the TLS shutdown of a connection and drops it from its
+    pool. The caller's loop may end before the shutdown does, which would leave the socket open.
     """
 
     _transports: tuple[asyncio.Transport, ...] = ()
@@ -65,7 +65,7 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
     def abort(self) -> None:
-        """Close every connection without a farewell; nothing is under way any more."""
+        """Close every connection without a TLS shutdown. Call it once all answers were read."""
         for transport in self._transports:
             transport.abort()
 
@@ -76,7 +76,7 @@ async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus
     Raises:
         ConfigError: a TLS file cannot be used.
         RetryableError: nothing answers there.
-        RemoteContractError: what answers is no plugin.
+        RemoteContractError: another program answers there.
     """
     url = f"{base_url.rstrip('/')}/status"
     trust: ssl.SSLContext | bool = tls.context() if url.startswith("https:") else True

@@ -1,4 +1,4 @@
-"""``gcushare cards`` at work: choose whom to ask, and print the answer."""
+"""Runs ``gcushare cards``: choose the plugins to ask, and print the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gcushare.runtime.exit_codes import DONE, FAILED
 
 
 def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) -> int:
-    """Show the cards; the exit code is 1 where some could not be asked. ``proc``: where control groups are read.
+    """Show the cards; the exit code is 1 if some plugins could not be asked. ``proc``: the folder of control groups.
 
     Raises:
         GcushareError: no plugin answers.
@@ -42,7 +42,7 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
 
 @asynccontextmanager
 async def _source(settings: CardsSettings, process: ProcessContext, proc: Path) -> AsyncIterator[CardsSource]:
-    """Choose whom to ask, and let go of them at the end."""
+    """Open the source that the settings name."""
     if settings.node is None:
         yield AddressSource(settings.plugin or (DEFAULT_PLUGIN,), proc, tries_tls=not settings.plugin)
         return

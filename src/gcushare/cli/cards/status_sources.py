@@ -1,4 +1,4 @@
-"""Looks at cards: through this machine's plugins, or a node's plugins behind the API server."""
+"""Asks plugins for their status: this machine's plugins, or a node's plugins through the API server."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _ELSEWHERE = "name its address with --plugin, or ask through the API server with
 
 
 class CardsSource(Protocol):
-    """Whoever knows the cards."""
+    """The plugins to ask."""
 
     async def fetch(self) -> CardsView:
-        """Look once.
+        """Ask all of them once. Plugins that do not answer are listed in the failures if others do.
 
         Raises:
-            GcushareError: none answers at all; where only some do not, they stand in the failures.
+            GcushareError: none of them answers.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class AddressSource:
-    """Plugins at addresses of their own; ``tries_tls`` also asks over HTTPS where plain HTTP is not answered."""
+    """Plugins at the given addresses. With ``tries_tls`` those that do not answer plain HTTP are asked over HTTPS."""
 
     urls: Sequence[str]
     proc: Path = PROC
@@ -127,7 +127,7 @@ def _merge(answers: Mapping[str, StatusOrError], proc: Path) -> CardsView:
 
 
 def _joined(errors: Sequence[GcushareError]) -> GcushareError:
-    """One error for several: worth another try where one of them is."""
+    """Join errors into one, which is retryable if one of them is."""
     if len(errors) == 1:
         return errors[0]
     text = "; ".join(map(str, errors))
@@ -135,7 +135,7 @@ def _joined(errors: Sequence[GcushareError]) -> GcushareError:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether only a program of this machine can answer at an address."""
+    """Whether an address is of the loopback, so that only this machine can answer."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

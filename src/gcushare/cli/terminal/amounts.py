@@ -1,4 +1,4 @@
-"""Amounts as people read them: one unit for a whole table, whatever the nodes count in."""
+"""Amounts for people: one unit for a whole table, whatever units the nodes use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from gcushare.core.units import MemoryUnit
 
 UNKNOWN_UNIT = "units"
-"""What stands in a heading where no node says its unit (another system's plugin)."""
+"""The heading if no node reports its unit, as with another system's plugin."""
 
 _DECIMALS = 3
 """Digits after the point: exact for every decimal unit; MiB in a table of GiB are rounded."""
@@ -17,13 +17,13 @@ _DECIMALS = 3
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The unit of a table. ``per_gib`` is None where no unit is known; amounts are then shown as they are."""
+    """The unit of a table. ``per_gib`` is None if no unit is known; amounts are then shown unconverted."""
 
     label: str
     per_gib: int | None
 
     def amount(self, units: int, unit: MemoryUnit | None) -> Fraction:
-        """What ``units`` of a node that counts in ``unit`` are here; an unknown unit counts as this one."""
+        """Convert ``units`` of a node that counts in ``unit``; an unknown unit counts as this one."""
         if unit is None or self.per_gib is None:
             return Fraction(units)
         return Fraction(units * self.per_gib, unit.per_gib)
@@ -34,7 +34,7 @@ class Scale:
 
 
 def choose_scale(units: Iterable[MemoryUnit | None]) -> Scale:
-    """Choose the unit of a table: the nodes' own where they agree, else whole GB or GiB."""
+    """Choose the unit of a table: the nodes' own if they agree, else GB or GiB."""
     known = {unit for unit in units if unit is not None}
     if not known:
         return Scale(UNKNOWN_UNIT, None)
@@ -52,5 +52,5 @@ def show_amount(amount: Fraction) -> str:
 
 
 def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
-    """The whole percents, cut and not rounded, as upstream gpushare's table shows them; 0 of nothing."""
+    """Return whole percents, rounded down as in upstream gpushare's table; 0 if the whole is 0."""
     return int(part * 100 / whole) if whole else 0

@@ -1,6 +1,6 @@
-"""Columns of text that fit a terminal: one line where there is room, cards folded over several lines where not.
+"""Columns of text that fit a terminal: one line per row if there is room, else cards folded over several lines.
 
-Widths are those of a terminal: a Chinese character takes two columns. Nothing is ever cut off.
+Widths are those of a terminal: a Chinese character takes two columns. Nothing is cut off.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A piece of text with a style of ``rich``; no style is plain. What a terminal would obey is escaped."""
+    """A piece of text with a style of ``rich``, "" for none. Escape sequences in the text are made visible."""
 
     text: str
     style: str = ""
@@ -37,7 +37,7 @@ EMPTY = Cell("")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One entry: what comes first, its cards, and what comes last."""
+    """One row: the first cells, one cell per card, and the last cells."""
 
     first: tuple[Cell, ...]
     cards: tuple[Cell, ...]
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows below a heading; ``short`` is the heading where its whole words do not fit."""
+    """Rows below a heading; ``short`` is the heading to use if the full one does not fit."""
 
     heading: Row
     short: Row
@@ -66,14 +66,14 @@ class Laid:
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Cell | str]], width: int | None) -> list[Text]:
-    """Set rows of cells below their headings, for a terminal of ``width`` columns; None has no end."""
+    """Lay out rows of cells below their headings for a terminal of ``width`` columns; None is any width."""
     cells = (tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
     heading = Row(tuple(map(Cell, headings)), ())
     return list(lay_out(Grid(heading, heading, tuple(Row(row, ()) for row in cells)), width).lines)
 
 
 def lay_out(grid: Grid, width: int | None) -> Laid:
-    """Set a grid into columns for a terminal of ``width`` columns; None has no end."""
+    """Lay out a grid for a terminal of ``width`` columns; None is any width."""
     whole = [grid.heading, *grid.rows]
     if width is None or _line_width(whole) <= width:
         return Laid(tuple(_set_rows(whole)), False)
@@ -84,7 +84,7 @@ def lay_out(grid: Grid, width: int | None) -> Laid:
 
 
 def _fold(rows: Sequence[Row], width: int) -> list[Text]:
-    """Give each row as many lines as its cards need: beside its other cells, or below them where that takes fewer."""
+    """Give each row as many lines as its cards need: next to its other cells, or below them if that takes fewer."""
     count = len(rows[0].cards)
     card_width = max((cell.width for row in rows for cell in row.cards), default=0)
     sides = sum(size + len(GAP) for size in _widths([(*row.first, *row.last) for row in rows]))
@@ -96,7 +96,7 @@ def _fold(rows: Sequence[Row], width: int) -> list[Text]:
 
 
 def _lines_beside(row: Row, per_line: int) -> list[Row]:
-    """Cut a row: its first and last cells stand on the first line; lines without any card are left out."""
+    """Split a row: its first and last cells go on the first line; lines without cards are left out."""
     lines = []
     for start in range(0, max(1, len(row.cards)), per_line):
         cards = row.cards[start : start + per_line]
@@ -109,7 +109,7 @@ def _lines_beside(row: Row, per_line: int) -> list[Row]:
 
 
 def _fold_below(rows: Sequence[Row], width: int, cards: tuple[int, int]) -> list[Text]:
-    """Put the cards, and what else does not fit, on indented lines of their own; ``cards``: their width, how many."""
+    """Put cards and other cells that do not fit on indented lines. ``cards``: their width, and how many fit a line."""
     card_width, per_line = cards
     widths = _widths([(*row.first, *row.last) for row in rows])
     breaks = _break_columns(widths, width, len(rows[0].first))
@@ -127,7 +127,7 @@ def _fold_below(rows: Sequence[Row], width: int, cards: tuple[int, int]) -> list
 
 
 def _break_columns(widths: Sequence[int], width: int, least: int) -> list[int]:
-    """Where lines of columns begin; the first ``least`` columns stay together, and each line has one at least."""
+    """Return where lines begin, as column numbers. The first ``least`` columns stay on one line."""
     breaks, used = [0], 0
     for index, size in enumerate(widths):
         if index >= least and used + size > width:
@@ -148,7 +148,7 @@ def _set_rows(rows: Sequence[Row]) -> list[Text]:
 
 
 def _set_line(cells: Sequence[Cell], widths: Sequence[int], indent: str = "") -> Text:
-    """Set cells into columns; nothing follows the last one that has text."""
+    """Write cells in columns, without blanks at the end of the line."""
     line, spans = indent, []
     for cell, width in zip(cells, widths, strict=True):
         if cell.style:

@@ -1,4 +1,4 @@
-"""Where output goes: how wide it is, whether it takes colours, and what stands beside it on stderr."""
+"""Prints to the process's streams: width, colours, and messages on stderr."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.pipes import until_closed
 
 PATIENCE_S = 2.0
-"""Work that takes longer is reported, on terminals."""
+"""Work that takes longer than this is reported on terminals."""
 _EVERY_S = 0.2
 _CLEAR = "\r\x1b[K"
 _WIDEST = 79
 
 
 class Progress:
-    """One line that is written over itself. Call it with what is being done; use it as a context manager."""
+    """A status line on stderr that overwrites itself. Use it as a context manager; call it with the current step."""
 
     def __init__(self, stream: TextIO, *, terminal: str, patience_s: float = PATIENCE_S) -> None:
         self._stream = stream
@@ -40,11 +40,11 @@ class Progress:
         self._task: asyncio.Task[None] | None = None
 
     def __call__(self, doing: str) -> None:
-        """Say what is being done."""
+        """Set the current step."""
         self._doing = doing
 
     def count(self, what: str, count: int) -> None:
-        """Say how much of something was read: ``reading nodes: 500, pods: 12000``."""
+        """Set how many of something were read: ``reading nodes: 500, pods: 12000``."""
         self._counts[what] = count
         self._doing = "reading " + ", ".join(f"{each}: {number}" for each, number in self._counts.items())
 
@@ -76,7 +76,7 @@ class Progress:
 
 
 class Screen:
-    """The process's streams, as the output needs to know them."""
+    """The process's standard output and error, with width and colours."""
 
     def __init__(self, process: ProcessContext, color: bool | None = None) -> None:
         self._process = process
@@ -87,12 +87,12 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal, None where it is none: a pipe takes lines of any length."""
+        """Columns of the terminal; None if the output is not a terminal, since a pipe takes lines of any length."""
         return _size(self._process.stdout, self.environ)[0] if self.is_terminal else None
 
     @property
     def text_width(self) -> int | None:
-        """As ``width``, and on a pipe what COLUMNS insists on: for prose, which may be wrapped anywhere."""
+        """Like ``width``, but on a pipe COLUMNS counts if it is set. Use it for prose, which may wrap anywhere."""
         return self.width or _number(self.environ.get("COLUMNS"), 0) or None
 
     @property
@@ -101,7 +101,7 @@ class Screen:
         return _size(self._process.stdout, self.environ)[1]
 
     def console(self) -> Console:
-        """A console on standard output that cuts nothing off."""
+        """Return a console on standard output that does not crop lines."""
         return Console(
             file=self._process.stdout,
             force_terminal=self.has_color or self.is_terminal,
@@ -114,7 +114,7 @@ class Screen:
         )
 
     def print_lines(self, lines: Sequence[Text]) -> None:
-        """Print lines, with colours where they are wanted, and without what a terminal would obey."""
+        """Print lines without escape sequences of others, with colours if wanted."""
         if not self.has_color:
             self.print_text("".join(f"{harmless(line).plain}\n" for line in lines))
             return
@@ -128,24 +128,24 @@ class Screen:
         self._process.stdout.flush()
 
     async def until_closed(self) -> None:
-        """Wait until no one reads the output any more; see `pipes.until_closed`."""
+        """Wait until the reader of the output has gone; see `pipes.until_closed`."""
         await until_closed(self._process.stdout)
 
     def say(self, kind: str, line: str) -> None:
-        """Say something beside the output: a warning, a hint, a source."""
+        """Print a line to stderr: a warning, a hint, a source."""
         self._process.stderr.write(f"{kind}: {escape(line)}\n")
         self._process.stderr.flush()
 
     def progress(self, *, patience_s: float = PATIENCE_S) -> Progress:
-        """The line on stderr that says what is being done, once it takes long."""
+        """Return the status line on stderr, which appears once the work takes long."""
         return Progress(self._process.stderr, terminal=self.environ.get("TERM", ""), patience_s=patience_s)
 
 
 def is_agreed(question: str, unattended: str, stdin: TextIO, process: ProcessContext) -> bool:
-    """Ask on a terminal whether to go on; ``unattended`` says what would be done where no one can be asked.
+    """Ask on a terminal whether to go on. ``unattended`` says how to run the command without a terminal.
 
     Raises:
-        Refused: no one can be asked: whoever cannot be has not agreed.
+        Refused: standard input is not a terminal.
         KeyboardInterrupt: Ctrl-C instead of an answer.
     """
     if not stdin.isatty():
@@ -158,10 +158,10 @@ def is_agreed(question: str, unattended: str, stdin: TextIO, process: ProcessCon
 
 @contextmanager
 def _interrupted_at_once() -> Iterator[None]:
-    """Have Ctrl-C end what blocks: asyncio's own handler cancels a task, which comes to it after the next line."""
+    """Let Ctrl-C end a blocking read at once. Asyncio's own handler cancels the task only after the read returns."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield  # no one may set handlers here, or the signal is ignored
+        yield  # handlers cannot be set in this thread, or the signal is ignored
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -171,7 +171,7 @@ def _interrupted_at_once() -> Iterator[None]:
 
 
 def wrapped(text: str, width: int | None, *, first: str = "", following: str = "") -> list[str]:
-    """Break a line at its blanks, behind these indents; ``width`` None has no end. Words stay whole, to be copied."""
+    """Break a line at its blanks and indent it; None is any width. Words stay whole, so that people can copy them."""
     if width is None or len(first) + len(text) <= width:
         return [first + text]
     return textwrap.wrap(
@@ -185,7 +185,7 @@ def wrapped(text: str, width: int | None, *, first: str = "", following: str = "
 
 
 def harmless(line: Text) -> Text:
-    """The same line with blanks for what is not printable, so that its styles stay where they are."""
+    """Replace characters that are not printable by blanks, so that the line's styles stay in place."""
     if line.plain.isprintable():
         return line
     safe = line.copy()
@@ -194,11 +194,11 @@ def harmless(line: Text) -> Text:
 
 
 def _size(stream: TextIO, environ: dict[str, str]) -> tuple[int, int]:
-    """Columns and lines: what the environment insists on, else what the terminal says."""
+    """Return columns and lines: those of the environment if set, else the terminal's."""
     try:
         found = os.get_terminal_size(stream.fileno())
         columns, lines = found.columns or 80, found.lines or 24
-    except (OSError, ValueError):  # a stand-in for a terminal has neither descriptor nor size
+    except (OSError, ValueError):  # a stream without descriptor or size
         columns, lines = 80, 24
     return _number(environ.get("COLUMNS"), columns), _number(environ.get("LINES"), lines)
 

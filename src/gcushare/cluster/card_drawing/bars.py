@@ -1,6 +1,6 @@
-"""Bars of characters: a card's units with a part for each pod, and memory in use. Pure.
+"""Bars of characters: a card's units with one part per pod, and the memory in use. Pure.
 
-Parts are distinct without colours too: each begins with its pod's letter, and their fills alternate.
+Parts differ without colours too: each begins with its pod's letter, and their fills alternate.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class BarSegment:
 
 
 def letter_of(position: int) -> str:
-    """The sign of the pod at this position of a card; there are no more than a bar can show."""
+    """Return the letter of the pod at this position of a card; ``*`` once letters run out."""
     return LETTERS[position] if position < len(LETTERS) else "*"
 
 
 def color_of(position: int) -> str:
-    """The colour of the pod at this position of a card."""
+    """Return the colour of the pod at this position of a card."""
     return COLORS[position % len(COLORS)]
 
 
 def granted_bar(parts: Sequence[BarSegment], total: int, width: int) -> Text:
-    """Draw who holds how much of ``total`` units in ``width`` columns.
+    """Draw the pods' parts of ``total`` units in ``width`` columns.
 
-    Every part is as long as its share, to a column, and seen: one that is too small takes a column all the same.
+    A part is as long as its share, rounded to a column, and at least one column long.
     """
     bar = Text()
     whole = max(total, sum(part.units for part in parts), 1)
@@ -50,7 +50,7 @@ def granted_bar(parts: Sequence[BarSegment], total: int, width: int) -> Text:
     for position, part in enumerate(parts[:width]):
         units += part.units
         room = width - len(bar)
-        # A column is kept for each that follows.
+        # Keep a column for each part that follows.
         columns = max(1, min(round(units * width / whole) - len(bar), room - (len(parts) - position - 1)))
         fill = _WAITING if part.is_waiting else _FILLS[position % len(_FILLS)]
         color = color_of(position)
@@ -61,7 +61,7 @@ def granted_bar(parts: Sequence[BarSegment], total: int, width: int) -> Text:
 
 
 def used_bar(used: int | None, total: int, width: int) -> Text:
-    """Draw how much is in use, to an eighth of a column; None, which is unknown, does not look like nothing."""
+    """Draw the memory in use, to an eighth of a column. None (unknown) is drawn unlike 0."""
     if used is None:
         return Text(_UNKNOWN * width, "bright_black")
     eighths = min(width * 8, used * width * 8 // total) if total else 0

@@ -1,6 +1,6 @@
-"""Lines of a given width: text folded at its words, and boxes with a title. Pure.
+"""Lines of a given width: folded text, and boxes with a title. Pure.
 
-Widths are those of a terminal: a Chinese character takes two columns. Nothing is cut off but a title that does not fit.
+Widths are those of a terminal: a Chinese character takes two columns. Only a title that does not fit is cut off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LEAST_RULE = 3
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Break text at its blanks, and words that are too long wherever the line ends."""
+    """Break text at its blanks, and words that are longer than a line at the line's end."""
     lines: list[str] = []
     line = ""
     for word in one_line(text).split(" "):
@@ -32,7 +32,7 @@ def fold(text: str, width: int) -> list[str]:
 
 
 def flow(parts: Iterable[Text], width: int, gap: str = "   ") -> list[Text]:
-    """Set parts beside each other, as many to a line as there is room for."""
+    """Set parts next to each other, as many on a line as fit."""
     lines: list[Text] = []
     for part in parts:
         if lines and lines[-1].cell_len + len(gap) + part.cell_len <= width:

@@ -1,4 +1,4 @@
-"""The cards for a terminal or a pipe: one box per card, and below its bars the pods on it. Pure."""
+"""Draws a node's cards for a terminal or a pipe: one box per card, with its bars and the pods on it. Pure."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from gcushare.core.wording import counted, one_line
 from gcushare.wire.documents.plugin_status import CardStatus, UseStatus
 
 LEAST_WIDTH, MOST_WIDTH, PIPE_WIDTH = 60, 120, 100
-"""Columns of the boxes: narrower ones hold no bar, wider ones no more, and a pipe has no width of its own."""
+"""Columns of a box: a narrower one has no room for a bar, a wider one shows no more. A pipe has no width of its own."""
 
 _LABEL = 9
-"""Columns of ``granted`` and ``used`` with what follows."""
+"""Columns of the labels ``granted`` and ``used`` with their gap."""
 _LEAST_BAR = 10
 _MODES = {CardMode.FREE: "dim", CardMode.SHARED: "cyan", CardMode.WHOLE: "bold magenta"}
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What is drawn on, and the widths of the columns that all boxes of a node share: beside the bars, and of pods."""
+    """The width and form of a drawing, and the widths of the columns that all boxes of a node share."""
 
     width: int
     unit: MemoryUnit | None
@@ -115,7 +115,7 @@ def _notes(text: str, style: str, width: int) -> list[Text]:
 
 
 def _measure(view: NodeView, paper: Paper) -> Paper:
-    """Find the columns that all boxes of a node share, so that bars and names stand below each other."""
+    """Compute the columns that all boxes of a node share, so that bars and names line up."""
     cards = zip(view.status.cards, view.cards, strict=True)
     figures = max((len(text) for card, pods in cards for text in _figures(card, pods, paper.unit)), default=0)
     holders = [holder for card in view.cards for holder in card.holders]
@@ -125,7 +125,7 @@ def _measure(view: NodeView, paper: Paper) -> Paper:
 
 
 def _figures(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) -> tuple[str, str]:
-    """What stands beside the two bars."""
+    """Return the figures to the right of the two bars."""
     share = show_share(pods.granted_units, card.units, unit)
     granted = f"{share}  {show_percent(pods.granted_units, card.units):>4}"
     total = show_bytes(card.memory_bytes, unit)
@@ -138,7 +138,7 @@ def _figures(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) -> tuple
 
 
 def _use(card: CardStatus) -> UseStatus:
-    """What the card does; nothing is known of one that was not read yet."""
+    """Return the card's use, which is unknown until the card was read."""
     return card.use or UseStatus()
 
 
@@ -201,7 +201,7 @@ def _readings(card: CardStatus, paper: Paper) -> Iterator[Text]:
 
 
 def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Paper) -> Iterator[Text]:
-    """A pod: its letter, name, amount and use; what does not fit beside them stands below, as its processes do."""
+    """Draw a pod: letter, name, amount and use. Notes that do not fit, and its processes, go below."""
     amount = show_units(holder.units, paper.unit)
     row = Text.assemble(
         (letter_of(position), f"bold {color_of(position)}"), " ", one_line(holder.pod).ljust(paper.names)
@@ -236,7 +236,7 @@ def _cut(row: Text, width: int) -> list[Text]:
 
 
 def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[str, str]]:
-    """A node's cards in one line: how many of what, how much is granted and in use; each part with its style."""
+    """Sum up a node's cards in one line: counts by state, memory granted and in use; each part with its style."""
     cards = view.status.cards
     yield counted(len(cards), "card"), ""
     for word, style, count in (

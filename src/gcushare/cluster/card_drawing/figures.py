@@ -1,4 +1,4 @@
-"""Amounts and states in the words that a person reads. Pure."""
+"""Amounts and states as text for people. Pure."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from gcushare.wire.documents.plugin_status import CardStatus, UseStatus
 
 UNKNOWN = "-"
 NOT_AVAILABLE = "n/a"
-"""As the vendors' own tools say it of what a card does not have."""
+"""What the vendors' own tools print for what a card does not have."""
 _MIB = 1 << 20
 _UUID_CHARS = 16
-"""Longer ones are cut where they are not asked for in full: the first group tells cards of one node apart."""
+"""Longer ones are cut, except in the wide form: their first group tells the cards of one node apart."""
 
 
 def name_unit(unit: MemoryUnit | None) -> str:
-    """What stands behind an amount: ``GB``, or ``x 0.1GB`` where one unit is a part of that."""
+    """Return the text after an amount: ``GB``, or ``x 0.1GB`` if one unit is a part of a GB."""
     if unit is None:
         return "units"
     return f"x {unit.label}" if unit.label[0].isdigit() else unit.label
 
 
 def show_units(units: int, unit: MemoryUnit | None) -> str:
-    """An amount as the node counts it: ``12 GB``, ``15 x 0.1GB``."""
+    """Write an amount as the node counts it: ``12 GB``, ``15 x 0.1GB``."""
     return f"{units} {name_unit(unit)}"
 
 
 def show_share(part: int, whole: int, unit: MemoryUnit | None) -> str:
-    """A part of a card: ``12 of 16 GB``."""
+    """Write a part of a card: ``12 of 16 GB``."""
     return f"{part} of {show_units(whole, unit)}"
 
 
 def show_bytes(size: int, unit: MemoryUnit | None) -> str:
-    """Bytes in the words of the node's unit, whose GB is 2**30 bytes as its GiB is."""
+    """Write bytes as GB or GiB, whichever the node's unit uses; both are 2**30 bytes."""
     tail = "iB" if unit is None or unit.label.endswith("iB") else "B"
     if size >= GIB // 10:
         return f"{size / GIB:.1f} G{tail}"
@@ -45,17 +45,17 @@ def show_bytes(size: int, unit: MemoryUnit | None) -> str:
 
 
 def show_percent(part: int, whole: int) -> str:
-    """Whole percents, cut; nothing of nothing."""
+    """Write whole percents, rounded down; "" if the whole is 0."""
     return f"{part * 100 // whole}%" if whole else ""
 
 
 def show_figure(value: float | None, unit: str) -> str:
-    """A reading, or that there is none."""
+    """Write a reading, or ``-`` without one."""
     return UNKNOWN if value is None else f"{value:.0f}{unit}"
 
 
 def short_uuid(uuid: str) -> str:
-    """Enough of a card's uuid to know it among the cards of one node."""
+    """Shorten a card's uuid so that it still identifies the card on its node."""
     if len(uuid) <= _UUID_CHARS:
         return uuid
     head = "-".join(uuid.split("-")[:2])
@@ -66,14 +66,14 @@ _USES = {SERVES_MEMORY: "that share", SERVES_WHOLE: "that want it whole"}
 
 
 def describe_state(card: CardStatus) -> tuple[tuple[str, str], ...]:
-    """A card's states, each with its style."""
+    """Return a card's states, each with its style."""
     health = ("healthy", "green") if card.health is Health.HEALTHY else ("sick", "bold red")
     others = {"cordoned": card.cordoned, "closed": bool(card.closures)}
     return (health, *((word, "yellow") for word, is_so in others.items() if is_so))
 
 
 def describe_notes(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) -> list[str]:
-    """What a card's figures cannot say: to whom it is closed and until when, and what is held without a record."""
+    """Describe closures, and units that are held without a record: the figures do not show them."""
     notes = []
     for closure in card.closures:
         end = f" until {utc_text(closure.until)} at the latest" if closure.until else ""
@@ -86,7 +86,7 @@ def describe_notes(card: CardStatus, pods: CardPods, unit: MemoryUnit | None) ->
 
 
 def describe_driver(use: UseStatus) -> tuple[tuple[str, str], ...]:
-    """How the driver runs a card, each with its label."""
+    """Return the driver's settings of a card, each with its label."""
     switches = {None: NOT_AVAILABLE, True: "on", False: "off"}
     state, fan = use.performance_state, use.fan_percent
     return (
@@ -102,7 +102,7 @@ def describe_driver(use: UseStatus) -> tuple[tuple[str, str], ...]:
 
 
 def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
-    """How a pod has what it has: by container, and how far it is."""
+    """Describe a pod's units by container, and its state."""
     words = []
     if holder.whole:
         words.append("the whole card" + (f" for {', '.join(holder.containers)}" if holder.containers else ""))
@@ -118,7 +118,7 @@ def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
 
 
 def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit | None) -> tuple[str, bool]:
-    """What a pod uses, and whether that is more than it was granted; empty where that is unknown."""
+    """Describe what a pod uses, and say whether it is over its grant; "" and False if the use is unknown."""
     if holder.used_bytes is None:
         return "", False
     used = f"used {show_bytes(holder.used_bytes, unit)}"
@@ -128,7 +128,7 @@ def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit
 
 
 def describe_processes(processes: Sequence[ProcessView], unit: MemoryUnit | None, *, is_wide: bool) -> list[str]:
-    """Processes with their memory, and how busy they keep the chip; with their names if ``is_wide``."""
+    """Write each process with its memory and its share of the chip's time; with its name if ``is_wide``."""
     return [
         f"pid {process.pid}{f' {process.name or UNKNOWN}' if is_wide else ''} ({', '.join(_figures(process, unit))})"
         for process in processes

@@ -1,4 +1,4 @@
-"""What plugins report of a node's cards, pod by pod and process by process: the document of ``-o json``. Pure."""
+"""What plugins report of a node's cards, by pod and process: the document of ``gcushare cards -o json``. Pure."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class ProcessView(_ViewStruct, frozen=True):
 
 
 class HolderView(_ViewStruct, frozen=True):
-    """A pod on one card: units of it by container; ``units`` are all of the card's where it is ``whole``.
+    """A pod on one card. ``units`` are those it holds, all of the card's if it is ``whole``; also by container.
 
-    ``used_bytes`` is what its processes use of the card, null where it is unknown whose the card's processes are. A pod
-    that uses a card without holding it has 0 units. ``over_since``: since when its node reports it as over its grant,
-    "" where it does not. ``utilization_percent``: how much of the chip's time it uses, null if that is not sampled.
+    ``used_bytes`` is what its processes use of the card, null if it is unknown which pods the processes belong to. A
+    pod that uses a card without holding it has 0 units. ``over_since``: since when its node reports it as over its
+    grant, "" if it does not. ``utilization_percent``: how much of the chip's time it uses, null if that is not sampled.
     """
 
     pod: str
@@ -64,7 +64,7 @@ class HolderView(_ViewStruct, frozen=True):
 
 
 class CardPods(_ViewStruct, frozen=True):
-    """Who is on a card: its units that are granted, its pods, and the processes of which no pod is known."""
+    """The pods on a card, its granted units, and the processes whose pod is unknown."""
 
     index: int
     mode: CardMode
@@ -74,7 +74,7 @@ class CardPods(_ViewStruct, frozen=True):
 
 
 class NodeView(_ViewStruct, frozen=True):
-    """One vendor's cards of one node: what the plugin at ``origin`` answered, and who is on each card."""
+    """One vendor's cards of one node: the status that the plugin at ``origin`` answered, and the pods on each card."""
 
     origin: str
     status: PluginStatus
@@ -82,7 +82,7 @@ class NodeView(_ViewStruct, frozen=True):
 
 
 class CardsView(_ViewStruct, frozen=True):
-    """Everything: ``failures`` are the plugins that could not be asked, and why."""
+    """The document. ``failures`` says why plugins could not be asked, by plugin."""
 
     nodes: tuple[NodeView, ...]
     failures: dict[str, str]
@@ -90,11 +90,11 @@ class CardsView(_ViewStruct, frozen=True):
 
 
 Owners = Mapping[int, str]
-"""The uid of the pod of a process, by process id, as far as that is certain."""
+"""The uid of a process's pod, by process id; without the processes whose pod is uncertain."""
 
 
 def unit_of(status: PluginStatus) -> MemoryUnit | None:
-    """The unit that a node counts in; None where it has none yet, or a newer plugin has one that is not known here."""
+    """Return the unit that a node counts in; None if it has none yet, or if a newer plugin uses one unknown here."""
     try:
         return parse_memory_unit(status.unit) if status.unit is not None else None
     except ConfigError:
@@ -102,24 +102,24 @@ def unit_of(status: PluginStatus) -> MemoryUnit | None:
 
 
 def granted_bytes(holder: HolderView, card: CardStatus, unit: MemoryUnit | None) -> int | None:
-    """What a pod may use of a card: of a whole one all of it; None where the unit is not known."""
+    """Return how many bytes of a card a pod may use, all of them if it holds it whole; None if the unit is unknown."""
     if holder.whole:
         return card.memory_bytes
     return unit.bytes_of(holder.units) if unit is not None else None
 
 
 def process_ids(status: PluginStatus) -> list[int]:
-    """Every process on the node's cards."""
+    """Return the ids of all processes on the node's cards."""
     return sorted({pid for card in status.cards if card.use is not None for pid in card.use.processes})
 
 
 def waiting_pods(status: PluginStatus) -> tuple[PodOnNode, ...]:
-    """The pods that are here and have no card yet."""
+    """Return the node's pods that have no card yet."""
     return tuple(pod for pod in status.pods if not pod.cards)
 
 
 def view_status(status: PluginStatus, origin: str, owners: Owners) -> NodeView:
-    """Turn a plugin's status into the view of its cards; ``origin`` is where it was asked."""
+    """Sort a plugin's status by card; ``origin`` is the address of the plugin."""
     return NodeView(origin, status, tuple(_card_pods(card, status.pods, owners) for card in status.cards))
 
 
@@ -137,21 +137,21 @@ def _card_pods(card: CardStatus, pods: Sequence[PodOnNode], owners: Owners) -> C
         index=card.index,
         mode=_mode(card.mode, holders),
         granted_units=granted + card.unrecorded_units,
-        # Those that are waited for come last, as their part of the bar does.
+        # Waiting pods come last, in the bar too.
         holders=tuple(sorted(holders, key=lambda each: (each.state is HolderState.WAITS, each.pod, each.uid))),
         processes=tuple(process for process in processes if process.pid not in known),
     )
 
 
 def _mode(reported: str, holders: Sequence[HolderView]) -> CardMode:
-    """The mode that the plugin reports, else what its pods make of the card: a newer plugin may know more modes."""
+    """Return the reported mode, else derive it from the pods: a newer plugin may know more modes."""
     found = next((mode for mode in CardMode if mode.value == reported), None)
     return found or (CardMode.SHARED if holders else CardMode.FREE)
 
 
 def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> HolderView:
     cards = pod.cards
-    # Containers of a pod that use each other's ids after one another add up to more than the pod holds.
+    # Init containers reuse ids of others: all containers together may have more than the pod holds.
     kept = split_over_cards(pod.units, cards).get(card.index, 0) if cards else 0
     has_whole = pod.whole and card.index in cards
     over = (pod.over_use or {}).get(card.index)
@@ -174,7 +174,7 @@ def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) 
 
 
 def _used(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> int | None:
-    """What the plugin reports, else the sum of the pod's processes that were found: none found may be unseen."""
+    """Return the reported use, else the sum of the pod's known processes; None without any, for they may be hidden."""
     if pod.used_by_card is not None:
         return pod.used_by_card.get(card.index)
     return sum(process.bytes for process in processes) if processes else None

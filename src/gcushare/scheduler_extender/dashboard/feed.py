@@ -1,7 +1,7 @@
-"""The page's data as bytes: a snapshot in pieces, and what changed since a position, each document encoded once.
+"""The page's data as bytes: a snapshot in pieces, and the changes since a position. Each document is encoded once.
 
-Every reader remembers a position in one bounded log of names and is owed nothing else: no queue per reader, a node
-that changed ten times is sent once, and a reader that fell too far behind must read the snapshot again.
+A reader remembers its position in one bounded log of names, so there is no queue per reader. A node that changed ten
+times is sent once. A reader that fell too far behind must read the snapshot again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 
 SLICE_BYTES = 64 * 1024
-"""Encoded between two turns of others."""
+"""Encode so much before other tasks get a turn."""
 
 _NODE, _POD = "n", "p"
 _encoder = msgspec.json.Encoder()
@@ -39,7 +39,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A position in one process's log, as readers send it back: ``epoch.position``."""
+    """A position in one process's log. Readers send it back as ``epoch.position``."""
 
     epoch: str
     position: int
@@ -49,13 +49,13 @@ class Mark:
 
 
 def parse_mark(text: str) -> Mark | None:
-    """Read a mark; None for anything else, which is then answered like a mark of another process."""
+    """Read a mark; None for other text, which is answered like a mark of another process."""
     found = re.fullmatch(r"([0-9a-f]{8})\.([0-9]{1,18})", text)
     return Mark(found[1], int(found[2])) if found else None
 
 
 class Feed:
-    """Every node and waiting pod of the vendors served, as documents, with the log of what changed."""
+    """The documents of all nodes and waiting pods of the served vendors, with the log of changes."""
 
     def __init__(self, states: Sequence[VendorState]) -> None:
         self._states = {state.vendor.name: state for state in states}
@@ -84,7 +84,7 @@ class Feed:
 
     @property
     def mark(self) -> Mark:
-        """Where the log ends now."""
+        """The end of the log."""
         return Mark(self._epoch, self._log.position)
 
     async def wait_past(self, mark: Mark) -> None:
@@ -94,7 +94,7 @@ class Feed:
             await self._wake.wait()
 
     async def snapshot(self, replica: ReplicaDocument) -> AsyncGenerator[bytes, None]:
-        """Write the whole snapshot in pieces, with its position: what changes meanwhile is sent again."""
+        """Write the snapshot in pieces. Its mark is the position at the start: what changes meanwhile is sent again."""
         head = {
             "version": SNAPSHOT_VERSION,
             "mark": str(self.mark),
@@ -119,7 +119,7 @@ class Feed:
         yield bytes(piece + b"}\n")
 
     def changes(self, mark: Mark) -> Iterator[bytes] | None:
-        """Describe what changed after a mark, in documents of bounded size; None when that is too long ago to tell."""
+        """Describe the changes after a mark, in documents of bounded size; None if the log begins later."""
         if mark.epoch != self._epoch or mark.position > self._log.position:
             return None
         changed = self._log.since(mark.position)
@@ -145,7 +145,7 @@ class Feed:
             yield _join(parts)
 
     def _encode(self, key: str) -> bytes | None:
-        """The document of a key; None where there is nothing of that name."""
+        """Return the document of a key; None if it has no node or pod."""
         encoded = self._encoded.get(key)
         if encoded is None:
             encoded = self._encode_node(key) if key.startswith(_NODE) else self._encode_pod(key[2:])
@@ -159,14 +159,14 @@ class Feed:
         node = state.ledger.nodes.get(name)
         if node is None or not _is_shown(node):
             return None
-        beside = NodeContext(
+        context = NodeContext(
             self.metadata.nodes.get(name, NO_NODE_METADATA),
             state.node_problems.get(name, ""),
             self.metadata.pods,
             state.pod_problems,
             frozenset(uid for uid in node.assignments if state.ledger.is_reserved(uid)),
         )
-        return _encoder.encode(node_document(state.vendor, node, beside))
+        return _encoder.encode(node_document(state.vendor, node, context))
 
     def _encode_pod(self, uid: str) -> bytes | None:
         for state in self._states.values():

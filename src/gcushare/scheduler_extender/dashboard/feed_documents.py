@@ -1,7 +1,7 @@
-"""What the page is sent: one document per node and per waiting pod, from ledger and metadata cache.
+"""What the page receives: one document per node and per waiting pod, from the ledger and the metadata cache.
 
-Figures are in units of the node, ``perGib`` of which make 2**30 bytes. Fields that say nothing are left out, and a
-change carries whole documents of what changed, so that a reader replaces and never adds up.
+Amounts are in the node's units; ``perGib`` units make 2**30 bytes. Fields with their default are left out. A change
+carries whole documents of the nodes and pods that changed: a reader replaces documents and never adds up.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
 
 
 class CardDocument(_Document, frozen=True):
-    """One card. ``free`` is what a new pod may be given here, ``used`` what pods hold, whole cards counted full.
+    """One card. ``free`` is what a new pod can get here, ``used`` what pods hold; a card held whole counts in full.
 
-    ``whole_free``: a pod may be given the card whole.
+    ``whole_free``: a pod can get the card whole. ``missing``: pods name this card, but the node does not have it.
     """
 
     index: int
@@ -46,10 +46,10 @@ class CardDocument(_Document, frozen=True):
 
 
 class PodDocument(_Document, frozen=True):
-    """A pod on a node. ``grants`` are (card, units, 1 where it holds the card whole).
+    """A pod on a node. ``grants`` are (card, units, 1 if it holds the card whole).
 
-    ``reserved``: its binding is under way; ``assigned``: the node side has handed the card out. ``unrecorded``: the
-    node reports it, and no record of the pod does. ``over_use``: what it uses beyond its grant, in words.
+    ``reserved``: its Binding is being sent. ``assigned``: the node has handed the card out. ``unrecorded``: the node
+    reports the grants, but the pod has no record of them. ``over_use`` says in text what it uses beyond its grant.
     """
 
     uid: str
@@ -70,9 +70,9 @@ class PodDocument(_Document, frozen=True):
 
 
 class NodeDocument(_Document, frozen=True):
-    """A node of one vendor with its cards and pods; ``largest`` is the most that one card can give a new pod.
+    """A node of one vendor with its cards and pods. ``largest`` is the most that a new pod can get of one card.
 
-    ``serves``: ``memory``, ``whole`` or ``both``; ``uncounted``: the kubelet counts none of the cards' units.
+    ``serves`` is ``memory``, ``whole`` or ``both``. ``uncounted``: the kubelet counts none of the cards' units.
     """
 
     vendor: str
@@ -97,7 +97,7 @@ class NodeDocument(_Document, frozen=True):
 
 
 class WaitingDocument(_Document, frozen=True):
-    """A pod without a node. ``problem``: why it cannot be granted; ``scheduler``: what kube-scheduler wrote on it."""
+    """A pod without a node. ``problem``: why no node can grant it; ``scheduler``: kube-scheduler's message."""
 
     vendor: str
     uid: str
@@ -116,7 +116,7 @@ class WaitingDocument(_Document, frozen=True):
 
 
 class VendorDocument(_Document, frozen=True):
-    """A family that is served: its words."""
+    """A vendor that the extender serves, and its names for cards and memory."""
 
     name: str
     word: str
@@ -124,7 +124,7 @@ class VendorDocument(_Document, frozen=True):
 
 
 class ReplicaDocument(_Document, frozen=True, omit_defaults=False):
-    """Who answers. ``age_s``: seconds since the watch cache was proven current; ``now_ms``: our wall clock."""
+    """The replica that answers. ``age_s``: seconds since its watch cache was known to be current; ``now_ms``: time."""
 
     leads: bool
     holder: str
@@ -141,7 +141,7 @@ class NodeMetadata:
     unschedulable: bool = False
     address: str = ""
     uncounted: frozenset[str] = frozenset()
-    """The vendors of whose units the kubelet counts none."""
+    """The vendors whose units the kubelet does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ NO_NODE_METADATA, NO_POD_METADATA = NodeMetadata(), PodMetadata()
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What is known beside a node's state: metadata by name and uid, and the problems."""
+    """What a node's document needs besides its state: metadata by name and uid, and the problems."""
 
     metadata: NodeMetadata
     problem: str
@@ -171,7 +171,7 @@ class NodeContext:
 
 
 def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> NodeDocument:
-    """Describe a node; pods stand in the order of assigning."""
+    """Describe a node, its pods in the order of assignment."""
     unit = node.unit or parse_memory_unit(vendor.default_unit)
     order = sorted(node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.uid))
     return NodeDocument(
@@ -198,7 +198,7 @@ def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> Node
 
 
 def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodMetadata) -> WaitingDocument:
-    """Describe a pod that has no node."""
+    """Describe a pod that waits for a node."""
     pod = waiting.pod
     request = waiting.cards if isinstance(waiting, SchedulingRequest) else None
     return WaitingDocument(
@@ -220,7 +220,7 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodMetadata) -> 
 
 
 def vendor_document(vendor: Vendor) -> VendorDocument:
-    """Describe a family."""
+    """Describe a vendor."""
     return VendorDocument(vendor.name, vendor.device_word, vendor.memory_resource)
 
 

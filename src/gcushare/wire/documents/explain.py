@@ -21,7 +21,7 @@ class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defa
 
 
 class FreeCardDocument(_Document, frozen=True):
-    """What one card could still give."""
+    """What a new pod could get of one card."""
 
     node: str
     card: Int
@@ -42,9 +42,9 @@ class ClassDocument(_Document, frozen=True):
 
 
 class RemedyDocument(_Document, frozen=True):
-    """Pods whose end would make the pod fit. ``preemption``: all have a lower priority, so kube-scheduler may end them.
+    """Pods whose end would make the pod fit, never pods of a higher priority.
 
-    Pods of a higher priority are never among them.
+    ``preemption``: all of them have a lower priority, so kube-scheduler may end them.
     """
 
     node: str
@@ -53,10 +53,10 @@ class RemedyDocument(_Document, frozen=True):
 
 
 class AskedDocument(_Document, frozen=True):
-    """That kube-scheduler asked about ``nodes`` of ``known`` nodes only; ``fit_elsewhere`` of the others have room.
+    """How many nodes kube-scheduler asked about: ``nodes`` of ``known``. ``fit_elsewhere`` of the others have room.
 
     A nodeSelector, an affinity, a taint or another resource keeps the pod from those, or kube-scheduler took a sample.
-    ``examples`` have room.
+    ``examples`` are such nodes with room.
     """
 
     nodes: Int
@@ -79,9 +79,9 @@ class RequestDocument(_Document, frozen=True):
 
 
 class ChoiceDocument(_Document, frozen=True):
-    """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room scored better.
+    """Why a pod was bound to its node: the policies, the node's score, and how many nodes with room scored higher.
 
-    kube-scheduler chooses among the nodes that filter names, so that the best one is not always taken.
+    kube-scheduler chooses among the nodes that filter names, so it does not always take the node that scores highest.
     """
 
     node_policy: str
@@ -95,10 +95,10 @@ class ExplainDocument(_Document, frozen=True):
     """Everything about one pod. ``state``: ``bound``, ``fits``, ``waits`` or ``refused``.
 
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards
-    of one node. With ``asked``, these, the remedy and the classes are of the nodes asked about. The remedy was sought
-    on ``nodes_weighed`` of the ``nodes_hopeful`` on which ending pods would help. ``choice``: why a pod has its node,
-    where it was bound lately. ``uid`` is empty for a caller who has not been authenticated: with the uid of a waiting
-    pod a call of kube-scheduler could be forged.
+    of one node. With ``asked``, these, the remedy and the classes cover the nodes asked about. Ending pods would help
+    on ``nodes_hopeful``; the search for a remedy covered ``nodes_weighed`` of them. ``choice`` says why a pod that was
+    bound lately has its node. ``uid`` is empty for a caller who is not authenticated: with the uid of a waiting pod one
+    could forge a call of kube-scheduler.
     """
 
     namespace: str
@@ -130,7 +130,7 @@ _encoder = msgspec.json.Encoder()
 def explain_bound(
     assignment: Assignment, units: int, problem: str = "", over_use: str = "", choice: ChoiceDocument | None = None
 ) -> ExplainDocument:
-    """Describe a pod that holds ``units`` on its node; ``over_use``: what it uses beyond its grant, in words."""
+    """Describe a pod that holds ``units`` on its node; ``over_use`` says in text what it uses beyond its grant."""
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
     is_whole = any(grant.whole for grant in assignment.grants)
@@ -152,7 +152,7 @@ def explain_bound(
 
 
 def explain_refused(pod: PodRef, problem: str) -> ExplainDocument:
-    """Describe a pod whose request cannot be granted by any node."""
+    """Describe a pod whose request no node can grant."""
     return ExplainDocument(pod.namespace, pod.name, pod.uid, "refused", problem, can_ever_fit=False)
 
 
@@ -182,18 +182,18 @@ def explain_waiting(
 
 
 def without_uid(document: ExplainDocument) -> ExplainDocument:
-    """The document for an unknown pod."""
+    """Remove the uid, for a caller who is not authenticated."""
     return msgspec.structs.replace(document, uid="")
 
 
 def name_pod(document: ExplainDocument) -> str:
-    """Which pod it explains, for people; with its uid where that is known."""
+    """Name the pod for people, with its uid if the document has it."""
     uid = f" ({document.uid})" if document.uid else ""
     return f"pod {document.namespace}/{document.name}{uid}"
 
 
 def encode_explanation(document: ExplainDocument) -> bytes:
-    """Write it as JSON."""
+    """Write an explanation as JSON."""
     return _encoder.encode(document) + b"\n"
 
 
@@ -208,7 +208,7 @@ def describe_choice(choice: ChoiceDocument) -> str:
 
 
 def render_explanation(document: ExplainDocument) -> str:
-    """Write it for people."""
+    """Write an explanation as text for people."""
     lines = [f"{name_pod(document)}: {document.state}", f"  {document.summary}"]
     if ways := describe_ways_out(document):
         lines.append(f"  {ways}")
@@ -235,7 +235,7 @@ def _render_class(each: ClassDocument) -> Sequence[str]:
 
 
 def _sizes(cards: Sequence[int]) -> str:
-    """Cards' sizes, alike ones counted: ``2 x 8, 6 x 16``."""
+    """Write the cards' sizes, equal ones counted: ``2 x 8, 6 x 16``."""
     counts = Counter(cards)
     return ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts.items())
 
@@ -258,7 +258,7 @@ def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:
 
 
 def describe_ways_out(document: ExplainDocument) -> str:
-    """Say in one sentence what would make it fit; empty for a pod that can fit as it is."""
+    """Say in one sentence what would make the pod fit; "" for a pod that can fit as it is."""
     request = document.request
     if request is None or document.can_ever_fit is not False:
         return ""
@@ -276,7 +276,7 @@ def _smaller(request: RequestDocument, largest: int) -> list[str]:
 
 
 def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
-    """Name the fewest cards of one node that would hold the request together; nothing where no node has as many."""
+    """Name the fewest cards of one node that together would hold the request; nothing if no node has so many."""
     if request.whole:
         return []
     total = request.units * request.cards

@@ -1,8 +1,9 @@
 """The inspect documents, exactly as the manual and upstream gpushare print them, written and read back.
 
 Source: chapter 4 of the GCUShare manual for Enflame; Aliyun's gpushare for NVIDIA. Readers of those documents exist,
-so nothing is renamed or dropped; what we add (a sick or cordoned card) appears only where it says something. Written
-is a vendor's own ``InspectForm``, read is any, upstream gpushare's included. Amounts are in the node's memory unit.
+so nothing is renamed or dropped. What we add (a sick or cordoned card, say) is left out while it has its default. Each
+vendor writes its own ``InspectForm``; the reader takes any, upstream gpushare's too. Amounts are in the node's memory
+unit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 Field = tuple[str, Any] | tuple[str, Any, Any]
 
 MAX_DOCUMENT_BYTES = 128 * 1024 * 1024
-"""Of 5,000 nodes with 50,000 pods it has some 15 MB."""
+"""The document of 5,000 nodes with 50,000 pods has some 15 MB."""
 
 
 class UnknownCardPod(msgspec.Struct, frozen=True, gc=False):
@@ -45,10 +46,10 @@ class _Types(NamedTuple):
 
 @functools.cache
 def _types(word: str, cards: str, is_detailed: bool) -> _Types:
-    """Build them for a vendor's device word and form: a struct is encoded in half the time of a dictionary.
+    """Build the structs of a vendor's device word and form. A struct is encoded in half the time of a dictionary.
 
-    Fields without a default are the manual's and upstream gpushare's; the others are ours and left out while they say
-    nothing: all is well with a card, the memory is shared, a record names the pod, every pod's cards are known.
+    Fields without a default are the manual's and upstream gpushare's. The others are ours and left out while they have
+    their default.
     """
 
     def struct(name: str, *fields: Field) -> type[msgspec.Struct]:
@@ -74,7 +75,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_node(vendor: Vendor, node: NodeState) -> bytes:
-    """Write one node as JSON in the vendor's form. Pods stand under each card they hold, the first placed first."""
+    """Write one node as JSON in the vendor's form. Each card lists its pods, the one placed first comes first."""
     form = vendor.inspect
     make_node, make_card, make_pod = _types(vendor.device_word, form.cards, form.is_detailed)
     by_card = _assignments_by_card(node)
@@ -103,16 +104,16 @@ def encode_node(vendor: Vendor, node: NodeState) -> bytes:
 
 
 OPENING, CLOSING = b'{"nodes":[', b"]}\n"
-"""What stands before and after the nodes, joined by commas: a large document can be sent node by node."""
+"""The text before and after the nodes, which commas join: a large document can be sent node by node."""
 
 
 def indent(document: bytes) -> bytes:
-    """Lay a document out for people, as the manual's inspect.sh prints it."""
+    """Indent a document for people, as the manual's inspect.sh prints it."""
     return msgspec.json.format(document, indent=4) + b"\n"
 
 
 def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
-    """Per card index, who holds how many units of it and whether all of it, in the order of assigning."""
+    """List by card index the pods that hold it, their units, and whether each holds all of it, in assignment order."""
     held: dict[int, list[_Holder]] = {index: [] for index in node.cards}
     order = sorted(
         node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.namespace, a.pod.name)
@@ -161,7 +162,7 @@ class _DevicePart(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodePart(msgspec.Struct, frozen=True, gc=False):
-    """One node of the document, in whichever vendor's form."""
+    """One node of the document, in the form of any vendor."""
 
     name: str
     unknown_cards: list[UnknownCardPod] = msgspec.field(default=[], name="unknownCards")
@@ -182,7 +183,7 @@ _USED, _TOTAL = (tuple(name + word for word in _WORDS) for name in ("used", "tot
 
 
 def _amount(part: msgspec.Struct, names: tuple[str, ...]) -> int:
-    """An amount under whichever vendor's word it stands; 0 where it stands under none."""
+    """Return an amount, which has another key with each vendor; 0 if it has none of them."""
     for name in names:
         amount: int = getattr(part, name)
         if amount:
@@ -191,7 +192,7 @@ def _amount(part: msgspec.Struct, names: tuple[str, ...]) -> int:
 
 
 def _with_words(base: type[T], names: tuple[str, ...], **lists: type[msgspec.Struct]) -> type[T]:
-    """The struct with an amount under the word of each vendor, and with lists that hold such structs."""
+    """Add to a struct an amount per vendor's device word, and lists of such structs."""
     amounts = [(name, Count, 0) for name in names]
     fields = [*amounts, *((key, GenericAlias(list, (of,)) | None, None) for key, of in lists.items())]
     return cast(type[T], msgspec.defstruct(base.__name__, fields, bases=(base,), frozen=True, gc=False))
@@ -208,7 +209,7 @@ def decode_document(body: bytes) -> list[NodePart]:
     """Read the document.
 
     Raises:
-        RemoteContractError: it is none, or it says that the extender failed.
+        RemoteContractError: this is not an inspect document, or it says that the extender failed.
     """
     document = INSPECT.read(body)
     if document.error:

@@ -1,7 +1,7 @@
-"""A device plugin's /status: what one node believes of its cards and pods, as a document.
+"""A device plugin's /status: the cards and pods of one node, as a document.
 
-Written by the plugin, read by ``--status``, ``gcushare cards`` and ``gcushare doctor``, which may be of another
-release: fields are only added, and one that the first plugins did not report has a default.
+The plugin writes it; ``--status``, ``gcushare cards`` and ``gcushare doctor`` read it and may be of another release. So
+fields are only added, and a field that the first plugins did not report has a default.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gcushare.core.cards import InventoryCard, LeftOutCard
 from gcushare.wire.untrusted_json import BoundedJsonDecoder, Count
 
 MAX_STATUS_BYTES = 64 << 20
-"""Far above the status of a node that is full of pods (some 300 KB): what never ends is no status."""
+"""Far above the status of a node that is full of pods (some 300 KB). It bounds an answer that never ends."""
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -20,9 +20,9 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class UseStatus(_Document, frozen=True):
-    """What a card is really doing and how its driver runs it; null is not reported.
+    """What a card is doing and how its driver runs it. A field is null if the library does not report it.
 
-    ``ecc``, ``mig`` and ``persistence`` are whether these are on. ``processes`` has bytes by host process id,
+    ``ecc``, ``mig`` and ``persistence`` say whether these are on. ``processes`` has bytes by host process id,
     ``process_utilization`` percents of the chip's time, ``process_names`` programs.
     """
 
@@ -66,7 +66,7 @@ class CardStatus(InventoryCard, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class PodOverUse(_Document, frozen=True):
-    """That a pod is over its grant of a card. ``since`` is a time as Kubernetes writes it, ``peak_bytes`` the most."""
+    """A pod's use of a card beyond its grant. ``since`` is written as Kubernetes writes times."""
 
     used_bytes: Count
     granted_bytes: Count
@@ -75,9 +75,9 @@ class PodOverUse(_Document, frozen=True):
 
 
 class OverUseStatus(_Document, frozen=True):
-    """What is done about pods over their grant: ``action`` is ``report`` or ``evict``.
+    """How pods over their grant are handled: ``action`` is ``report`` or ``evict``.
 
-    ``last``: what became of the last decision to evict a pod. ``passed_over``: why each of the others is not evicted.
+    ``last`` is the outcome of the last decision to evict a pod. ``passed_over`` says why each other pod is not evicted.
     """
 
     action: str
@@ -89,11 +89,11 @@ class OverUseStatus(_Document, frozen=True):
 class PodOnNode(_Document, frozen=True):
     """One pod: what its record says, what the kubelet gave it, and which containers the kubelet has not shown yet.
 
-    ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are those that it
-    holds, or that are kept for it; ``whole`` says that it has all of each.
-    ``used_by_card`` are the bytes that its processes really use: null where the plugin does not report whose processes
-    are, and without a card whose library does not list them. ``over_use``: by card, while it is over; null likewise.
-    ``utilization_by_card`` are percents of the chip's time, without a card whose library does not sample processes.
+    ``recorded_cards`` are empty without a record (the first plugins wrote null). ``cards`` are the cards that it holds,
+    or that are kept for it; ``whole`` says that it has all of each. ``used_by_card`` are the bytes that its processes
+    use. It is null if the plugin does not report use by pod, and lacks cards whose library does not list processes.
+    ``over_use`` is by card, while the pod is over its grant; null likewise. ``utilization_by_card`` are percents of the
+    chip's time; it lacks cards whose library does not sample processes.
     """
 
     pod: str
@@ -119,7 +119,7 @@ class UnreadableStatus(_Document, frozen=True):
 
 
 class PluginStatus(_Document, frozen=True, kw_only=True):
-    """The whole. ``problems`` is by the part that has one, and empty when all is well.
+    """The document. ``problems`` names each part of the plugin that has a problem; it is empty if there is none.
 
     ``modes`` is what the node hands out, in the words of its inventory: ``memory``, ``whole``. ``pod_use`` is why it
     does not report what each pod uses: "" if it does, null where it was not asked for. ``over_use`` null likewise.
@@ -152,6 +152,6 @@ def parse_plugin_status(body: bytes) -> PluginStatus:
     """Read the document.
 
     Raises:
-        RemoteContractError: it is none; another program may answer there.
+        RemoteContractError: this is not a status; another program may have answered.
     """
     return PLUGIN_STATUS.read(body)

@@ -49,7 +49,7 @@ class Bench:
         self.serves = True
         self.waker = RoomWaker(self.state, self.api, lambda: self.serves, clock=self.time.clock())
         self.filters = FilterService(
-            self.state, named=NamedNodes(20), refusals=self.waker.note_refused, offers=self.waker.note_offered
+            self.state, named=NamedNodes(20), refusals=self.waker.on_refused, offers=self.waker.on_offered
         )
         self._ages = count()
 
@@ -66,9 +66,9 @@ class Bench:
             await self.time.pass_(0.3)
             yield
 
-    def hold(self, name: str, units: int, node: str = "node-1", card: int = 0) -> None:
+    def hold(self, name: str, units: int, node: str = "node-1", card: int = 0, **options: Any) -> None:
         """Let a pod hold units."""
-        self.state.on_pod_update(a_pod(name, units, node=node, record=on_card(card, units)))
+        self.state.on_pod_update(a_pod(name, units, node=node, record=on_card(card, units), **options))
 
     def end(self, name: str) -> None:
         self.state.on_pod_delete(f"uid-{name}")

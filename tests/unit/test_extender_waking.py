@@ -9,7 +9,8 @@ from gcushare.core.errors import ForbiddenError, NotFoundError
 from gcushare.scheduler_extender.state.nominations import KEPT_S
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
-from gcushare.scheduler_extender.waking.waker import ADOPT_S, ANSWER_S, IDLE_S, LONGEST_SETTLE_S, LOOK_S, SETTLE_S
+from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S
+from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, LONGEST_SETTLE_S, SETTLE_S
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
@@ -54,11 +55,11 @@ async def test_while_nothing_changes_there_is_next_to_nothing_to_do(full: Bench)
         assert full.ask("a", 8) == "refused"
         await full.pass_(4)
         sleeps = full.time.sleeps
-        await full.pass_(20 * IDLE_S)
+        await full.pass_(20 * IDLE_CHECK_S)
         # A look now and then, each with what it waits for before the next.
         assert full.time.sleeps - sleeps <= 2 * 20 + 2
         full.end("x")
-        assert await full.pass_(SETTLE_S + 3 * LOOK_S) == ["a"], "it does not wait for the next of these looks"
+        assert await full.pass_(SETTLE_S + 3 * CHECK_S) == ["a"], "it does not wait for the next of these looks"
 
 
 async def test_as_many_are_woken_as_would_fit_by_priority_and_then_by_age() -> None:
@@ -260,7 +261,7 @@ async def test_room_that_is_kept_no_more_wakes_who_was_kept_out(how: str) -> Non
                 bench.state.on_pod_update(nominated("node-2"))
             case _:
                 bench.hold("nominee", 0, "node-2")
-        assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
+        assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
 
 
 async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_is_bound_elsewhere() -> None:
@@ -273,7 +274,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
         bench.state.on_pod_update(nominated("node-1"))
         assert "a" not in await bench.pass_(2 * ADOPT_S), "the scheduler asks about no node for it"
         bench.hold("nominee", 0, "node-2")
-        assert "a" in await bench.pass_(IDLE_S + SETTLE_S + 3 * LOOK_S)
+        assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
 
 
 async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> None:
@@ -281,10 +282,10 @@ async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> N
     async with bench.running():
         bench.state.on_pod_update(nominated("node-1"))
         assert bench.ask("a", 8) == "refused"
-        assert "a" not in await bench.pass_(KEPT_S - IDLE_S)
-        assert "a" in await bench.pass_(2 * IDLE_S + SETTLE_S + 3 * LOOK_S)
+        assert "a" not in await bench.pass_(KEPT_S - IDLE_CHECK_S)
+        assert "a" in await bench.pass_(2 * IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
         changes = bench.state.changes.position
-        await bench.pass_(20 * IDLE_S)
+        await bench.pass_(20 * IDLE_CHECK_S)
         assert bench.state.changes.position == changes, "nobody looks at the node again and again"
 
 
@@ -295,7 +296,7 @@ async def test_a_pod_whose_binding_failed_is_woken_later_each_time(full: Bench) 
         assert full.ask("a", 8) == "fits"
         waits = []
         for _ in range(3):
-            full.waker.note_unbound("uid-a")
+            full.waker.on_bind_failed("uid-a")
             waits.append(0.0)
             while not await full.pass_(0.5):
                 waits[-1] += 0.5
@@ -309,7 +310,7 @@ async def test_a_pod_that_cannot_be_helped_is_tried_once_a_minute_for_ever(full:
     async with full.running():
         full.ask("a", 8)
         for _ in range(1100):
-            full.waker.note_unbound("uid-a")
+            full.waker.on_bind_failed("uid-a")
         assert await full.pass_(59) == []
         assert await full.pass_(3) == ["a"]
 
@@ -325,7 +326,7 @@ async def test_pods_that_pause_do_not_keep_those_behind_them_waiting() -> None:
             bench.ask(name, 8)
         for name in paused:
             for _ in range(6):
-                bench.waker.note_unbound(f"uid-{name}")
+                bench.waker.on_bind_failed(f"uid-{name}")
         for name in bench.names:
             bench.end(f"x-{name}")
             bench.end(f"y-{name}")
@@ -370,7 +371,7 @@ async def test_the_memory_of_refused_pods_is_bounded() -> None:
     asking = [read_scheduling_request(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 5)]
     for number, each in enumerate(asking):
         assert each is not None
-        refused.group(each.shape, frozenset({f"node-{number}-{n}" for n in range(50)})).add(refused.remember(each))
+        refused.group(each, frozenset({f"node-{number}-{n}" for n in range(50)})).add(refused.remember(each))
     assert len(refused.pods) <= MAX_PODS
     assert sum(len(group.asked or ()) for group in refused.groups.values()) <= MAX_NAMES
     members = {uid for group in refused.groups.values() for uid in group.pods}

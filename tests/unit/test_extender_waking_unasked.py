@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.scheduler_extender.waking.waker import ADOPT_S
+from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S
 from tests.unit.extender_waker import SOON_S, Bench
 
 

@@ -353,14 +353,14 @@ class Extender:
         self._reporters.append(reporter)
         wakes = RoomWaker(state, self._api, self._serves, clock=self._clock)
 
-        def note_refused(request: SchedulingRequest) -> None:
+        def on_refused(request: SchedulingRequest) -> None:
             reporter.note(request)
-            wakes.note_refused(request)
+            wakes.on_refused(request)
 
         named = self._settings.placement.filter_answer
         return Services(
             state=state,
-            filters=FilterService(state, named=named, refusals=note_refused, offers=wakes.note_offered),
+            filters=FilterService(state, named=named, refusals=on_refused, offers=wakes.on_offered),
             binds=BindService(
                 state,
                 self._api,

@@ -140,7 +140,7 @@ class Dispatcher:
         except GcushareError as error:
             if arguments is not None:
                 for each in self._services:  # The vendor may be unknown here; services of the others ignore the pod.
-                    each.wakes.note_unbound(arguments.pod.uid)
+                    each.wakes.on_bind_failed(arguments.pod.uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
         return Answer(BIND_DONE, "bound", services.vendor_name)
 

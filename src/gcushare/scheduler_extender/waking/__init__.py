@@ -1,1 +1,1 @@
-"""Waiting pods for which room appeared: found, and noted on the pod so that kube-scheduler tries them again."""
+"""Wake waiting pods for which room appeared: kube-scheduler tries a pod again after an annotation on it changed."""

@@ -1,12 +1,12 @@
-"""The pods that filter refused, by what decides whether they would fit now, and in the scheduler's order.
+"""The refused pods in memory: in groups that fit or do not fit together, each group in the scheduler's order.
 
 Pods of one shape that were asked about with the same nodes fit or do not fit together: a refusal of one of them proves
-that none of their nodes has room at that moment. So everything about room is kept once per such group.
+that none of their nodes has room at that moment. So everything about room is stored once per group.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -16,85 +16,104 @@ from typing import TypeAlias
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
+from gcushare.scheduler_extender.waking.pod_states import PodState
 
 MAX_PODS = 8192
+"""Refused pods that are stored. Beyond it, the namespace with the most of them loses its oldest one."""
 MAX_NAMES = 200_000
-"""Refused pods remembered, and names of nodes that they were asked about with; the oldest are forgotten."""
+"""Names of nodes in all groups. Beyond it, the namespace whose groups have the most names loses its oldest group."""
 
 _MAX_STALE = 64
 
 GroupKey: TypeAlias = tuple[Shape, frozenset[str] | None, frozenset[str], int]
+Order: TypeAlias = tuple[int, str, int]
+"""By priority, then age, then the first refusal."""
 
 
 @dataclass(slots=True, eq=False)
 class RefusedPod:
-    """A pod that waits; ``order``: by priority, then age, then the first refusal."""
+    """A pod that filter refused, or that was adopted."""
 
     request: SchedulingRequest
-    order: tuple[int, str, int]
+    order: Order
+    state: PodState = PodState.WAITING
     group: RefusedGroup | None = None
     not_before_s: float = 0.0
-    """Not woken before this moment, after writes or bindings that failed."""
+    """The end of the pause while PAUSED."""
     failures: int = 0
-    is_repeated: bool = False
-    """Woken once more since, as the scheduler may not have reached us."""
+    """Pauses in a row since the last refusal."""
+    was_unreached: bool = False
+    """Whether it was woken again after UNREACHED since the last refusal. That is done once."""
 
     @property
     def uid(self) -> str:
         return self.request.pod.uid
 
+    @property
+    def namespace(self) -> str:
+        return self.request.pod.namespace
+
 
 @dataclass(slots=True, eq=False)
 class RefusedGroup:
-    """Refused pods of one shape that the scheduler asked about with the same nodes; ``asked`` None: any node."""
+    """Refused pods of one shape that the scheduler asked about with the same nodes.
+
+    ``asked``: these nodes; None means any node. ``owner``: the namespace of the first pod, which its names count for.
+    """
 
     shape: Shape
     asked: frozenset[str] | None
+    owner: str = ""
     ignored: set[str] = field(default_factory=set)
-    """Nodes that had room when the scheduler left such a pod alone: no room for it before they were full again."""
+    """Nodes that had room when the scheduler left such a pod alone: they count again once they were full."""
     pods: dict[str, RefusedPod] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
-    """Nodes where room is kept for one nominee less: the scheduler may have left them out for its sum alone, and tries
-    no other pod when a nominee is bound elsewhere. They count as asked about."""
+    """Nodes on which room is kept for one nominee less. They count as asked about: the scheduler may have left them out
+    because of the nominee, and tries no other pod when a nominee is bound elsewhere."""
     room: set[str] = field(default_factory=set)
-    """Nodes asked about that can hold one of the pods now."""
+    """Nodes that can hold one of the pods now."""
     position: int = -1
-    """Of the log of changes, up to where ``room`` is true; -1: not evaluated yet."""
+    """The position in the change log at which ``room`` was true; -1 before the first evaluation."""
     since_s: float | None = None
     """Since when there is room."""
-    asked_s: float = 0.0
+    offered_s: float = 0.0
     """When the scheduler was last offered a node for one of the pods: it is at work on them by itself."""
-    _line: list[tuple[tuple[int, str, int], str]] = field(default_factory=list)
-    """A heap; a pod that left stays in it until it comes to the front."""
+    _lines: dict[str, list[tuple[Order, str]]] = field(default_factory=dict)
+    """A heap of uids by namespace; the entry of a pod that left stays until it comes to the front."""
+    _entries: int = 0
 
     def add(self, pod: RefusedPod) -> None:
-        """Take a pod in; repeatable."""
+        """Add a pod, which leaves its group before; repeatable."""
         if pod.group is self:
             return
         if pod.group is not None:
             pod.group.remove(pod)
         pod.group = self
         self.pods[pod.uid] = pod
-        heappush(self._line, (pod.order, pod.uid))
+        self._push(pod)
 
     def remove(self, pod: RefusedPod) -> None:
-        """Let a pod go."""
+        """Remove a pod that is in this group."""
         pod.group = None
         del self.pods[pod.uid]
-        if len(self._line) > 2 * len(self.pods) + _MAX_STALE:
-            self._line = [(each.order, each.uid) for each in self.pods.values()]
-            heapify(self._line)
+        if self._entries > 2 * len(self.pods) + _MAX_STALE:
+            self._lines.clear()
+            self._entries = 0
+            for each in self.pods.values():
+                self._push(each)
 
-    def note_no_room(self, position: int) -> None:
-        """Take in that none of the nodes had room at this position."""
+    def on_refused(self, position: int) -> None:
+        """Record that none of the nodes had room at this position of the change log."""
         self.room.clear()
         self.released.clear()
         self.position = position
         self.since_s = None
 
-    def look(self, nodes: Mapping[str, NodeState], changed: Collection[str] | None, position: int, now_s: float) -> int:
-        """Follow the nodes that changed, None for all of them; returns how many were looked at."""
-        names = self.names_among(nodes, changed)
+    def update_room(
+        self, nodes: Mapping[str, NodeState], changed: Collection[str] | None, position: int, now_s: float
+    ) -> int:
+        """Evaluate the nodes that changed, or all if None; returns how many were evaluated."""
+        names = self._names_among(nodes, changed)
         request = self.shape.request
         for name in names:
             node = nodes.get(name)
@@ -110,90 +129,138 @@ class RefusedGroup:
             self.since_s = now_s
         return len(names)
 
-    def names_among(self, nodes: Iterable[str], changed: Collection[str] | None) -> Collection[str]:
-        """The group's nodes among those that changed; None for all of them."""
+    def first(self, deferred: Collection[str] = ()) -> RefusedPod | None:
+        """The pod whose turn is first; pods of ``deferred`` namespaces come after all others. None if there is none."""
+        heads = (pod for namespace in list(self._lines) if (pod := self._head(namespace)) is not None)
+        return min(heads, key=lambda pod: (pod.namespace in deferred, pod.order), default=None)
+
+    def _head(self, namespace: str) -> RefusedPod | None:
+        line = self._lines[namespace]
+        while line:
+            if (pod := self.pods.get(line[0][1])) is not None:
+                return pod
+            heappop(line)
+            self._entries -= 1
+        del self._lines[namespace]
+        return None
+
+    def _push(self, pod: RefusedPod) -> None:
+        heappush(self._lines.setdefault(pod.namespace, []), (pod.order, pod.uid))
+        self._entries += 1
+
+    def _names_among(self, nodes: Iterable[str], changed: Collection[str] | None) -> Collection[str]:
         if self.asked is None:
             return list(nodes) if changed is None else changed
         if changed is None:
             return self.asked | self.released
         return [name for name in changed if name in self.asked or name in self.released]
 
-    def first(self) -> RefusedPod | None:
-        """The pod whose turn is first; None where none is left."""
-        while self._line:
-            if (pod := self.pods.get(self._line[0][1])) is not None:
-                return pod
-            heappop(self._line)
-        return None
-
-
-@dataclass(slots=True, eq=False)
-class Claim:
-    """Room that is meant for a woken pod. ``ignored``: where else there was room then.
-
-    ``is_offered``: whether the scheduler came for it, and was offered nodes.
-    """
-
-    pod: RefusedPod
-    node: str
-    asked: frozenset[str] | None
-    ignored: frozenset[str]
-    until_s: float
-    is_offered: bool = False
-
 
 class RefusedPods:
-    """All refused pods by uid, and their groups; both are bounded."""
+    """All refused pods by uid, their groups, and the pauses; all are bounded.
+
+    If there are too many, the namespace that uses most loses: no author of pods pushes out the pods of another
+    namespace.
+    """
 
     def __init__(self) -> None:
         self.pods: OrderedDict[str, RefusedPod] = OrderedDict()
         self.groups: OrderedDict[GroupKey, RefusedGroup] = OrderedDict()
-        self._names = 0
+        self._pauses: list[tuple[float, int, RefusedPod]] = []
+        self._pods_of: Counter[str] = Counter()
+        self._names_of: Counter[str] = Counter()
         self._numbers = count()
 
     def remember(self, request: SchedulingRequest) -> RefusedPod:
-        """Find a pod, or take it in; who was not heard of for longest is forgotten for it where there are too many."""
+        """Find a pod, or add it."""
         ref = request.pod
         pod = self.pods.get(ref.uid)
         if pod is None:
-            order = (-ref.priority, ref.created, next(self._numbers))
-            pod = self.pods[ref.uid] = RefusedPod(request, order)
-            if len(self.pods) > MAX_PODS:
-                self.forget(next(iter(self.pods)))
+            pod = RefusedPod(request, (-ref.priority, ref.created, next(self._numbers)))
+            if len(self.pods) >= MAX_PODS:
+                self.forget(self._find_oldest_pod())
+            self.pods[ref.uid] = pod
+            self._pods_of[ref.namespace] += 1
         self.pods.move_to_end(ref.uid)
         pod.request = request
         return pod
 
     def forget(self, uid: str) -> None:
-        """Let a pod go; repeatable."""
+        """Remove a pod; repeatable."""
         pod = self.pods.pop(uid, None)
-        if pod is not None and pod.group is not None:
+        if pod is None:
+            return
+        self._pods_of[pod.namespace] -= 1
+        if not self._pods_of[pod.namespace]:
+            del self._pods_of[pod.namespace]
+        if pod.group is not None:
             pod.group.remove(pod)
 
     def group(
-        self, shape: Shape, asked: frozenset[str] | None, ignored: frozenset[str] = frozenset(), position: int = 0
+        self,
+        request: SchedulingRequest,
+        asked: frozenset[str] | None,
+        ignored: frozenset[str] = frozenset(),
+        position: int = 0,
     ) -> RefusedGroup:
-        """Find or make the group of the pods of one shape, asked about with these nodes.
+        """Find or make the group of the pods of a request's shape, asked about with these nodes.
 
-        ``position``: of the log of changes, when the ``ignored`` nodes had room.
+        ``position``: of the change log, when the ``ignored`` nodes had room.
         """
-        key = (shape, asked, ignored, position)
+        key = (request.shape, asked, ignored, position)
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = RefusedGroup(shape, asked, set(ignored))
-            self._names += len(asked or ()) + len(ignored)
-            while self._names > MAX_NAMES and len(self.groups) > 1:
-                self._drop_group(next(iter(self.groups)))
+            group = RefusedGroup(request.shape, asked, request.pod.namespace, set(ignored))
+            self._names_of[group.owner] += _names_in(key)
+            while self.groups and self._names_of.total() > MAX_NAMES:
+                self._drop_group(self._find_oldest_group())
+            self.groups[key] = group
         self.groups.move_to_end(key)
         return group
 
     def drop_empty_groups(self) -> None:
-        """Forget groups that have no pods any more."""
+        """Remove groups without pods."""
         for key in [key for key, group in self.groups.items() if not group.pods]:
             self._drop_group(key)
 
+    def pause(self, pod: RefusedPod, until_s: float) -> None:
+        """Begin a pod's pause."""
+        pod.not_before_s = until_s
+        heappush(self._pauses, (until_s, next(self._numbers), pod))
+        if len(self._pauses) > 2 * len(self.pods) + _MAX_STALE:
+            self._pauses = [each for each in self._pauses if self._is_current(each)]
+            heapify(self._pauses)
+
+    def take_resumed(self, now_s: float) -> list[RefusedPod]:
+        """Remove and return the pods whose pause is over."""
+        resumed = []
+        while self._pauses and self._pauses[0][0] <= now_s:
+            entry = heappop(self._pauses)
+            if self._is_current(entry):
+                resumed.append(entry[2])
+        return resumed
+
+    def _is_current(self, entry: tuple[float, int, RefusedPod]) -> bool:
+        until_s, _, pod = entry
+        return pod.state is PodState.PAUSED and pod.not_before_s == until_s and self.pods.get(pod.uid) is pod
+
+    def _find_oldest_pod(self) -> str:
+        namespace = self._pods_of.most_common(1)[0][0]
+        return next(uid for uid, pod in self.pods.items() if pod.namespace == namespace)
+
+    def _find_oldest_group(self) -> GroupKey:
+        """The oldest group of the namespace with the most names; the oldest of all if it has none but the new one."""
+        owner = self._names_of.most_common(1)[0][0]
+        return next((key for key, group in self.groups.items() if group.owner == owner), next(iter(self.groups)))
+
     def _drop_group(self, key: GroupKey) -> None:
         group = self.groups.pop(key)
-        self._names -= len(key[1] or ()) + len(key[2])
+        self._names_of[group.owner] -= _names_in(key)
+        if not self._names_of[group.owner]:
+            del self._names_of[group.owner]
         for uid in list(group.pods):
             self.forget(uid)
+
+
+def _names_in(key: GroupKey) -> int:
+    return len(key[1] or ()) + len(key[2])

@@ -1,14 +1,16 @@
-"""Room that became free, and the pods that wait for it: kube-scheduler is made to ask about those that would fit now.
+"""Wake refused pods: when room appears that one of them would fit, write an annotation that makes kube-scheduler retry.
 
-kube-scheduler asks again about a pod that was refused when it hears of something that may have made room, and at the
-latest after five minutes. It may hear before our own watch does, and of a healthy card or a lifted cordon it may not
-hear at all. So the replica that serves remembers the refused pods; where room appears and the scheduler does not come
-by itself, one annotation on the pod makes it (an annotation, because of all writes it is what every version heeds).
+kube-scheduler retries a refused pod after an event that may have made room, and at the latest after five minutes. Its
+watch may be ahead of ours, and it may get no event at all for a healthy card or a lifted cordon. So the replica that
+serves remembers the refused pods. If room appears and the scheduler does not come by itself, one annotation on the pod
+makes it come: of all writes, an annotation is the one that every version heeds.
 
-At most one write per pod and room: a pod that was asked about again is a new case, and one that the scheduler left
-alone (another resource keeps it) is written to again only when another node has room, or once more where the scheduler
-asked about no pod at all meanwhile: it may have tried and not reached us. As many pods are woken as would fit one after
-the other, in the scheduler's order.
+There is at most one write per pod and room. A pod that the scheduler asked about again starts over; a pod that it left
+alone (another resource keeps it) waits until another node has room. ``pod_states`` lists the states of a pod. What only
+new replicas and schedulers up to 1.26 need is in ``unasked_pods`` and in the states PAUSED and UNREACHED.
+
+Room that is kept for a woken pod delays the others. So after a few pods in a row that were woken and not bound, the
+pods of their namespace come after those of all others, until one of them is bound.
 """
 
 from __future__ import annotations
@@ -18,8 +20,6 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import islice
 
 from gcushare.core.backoff import doubled_s
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
@@ -30,56 +30,63 @@ from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.waking.refused_pods import Claim, RefusedGroup, RefusedPod, RefusedPods
-from gcushare.scheduler_extender.waking.tried_room import TriedRoom
+from gcushare.scheduler_extender.waking.choosing import Choice, choose_pods
+from gcushare.scheduler_extender.waking.pod_states import ATTEMPTED, GROUPED, TRANSITIONS, PodEvent, PodState
+from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
+from gcushare.scheduler_extender.waking.unasked_pods import Phase, UnaskedPods
+from gcushare.scheduler_extender.waking.unbound_wakes import UnboundWakes
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-LOOK_S = 0.1
-"""Between two looks, while the ledger changes or something is due."""
-IDLE_S = 2.0
-"""Between two looks otherwise, which alone show whether this replica serves, and who waits."""
+CHECK_S = 0.1
+"""Between two checks while the ledger changes or something is due."""
+IDLE_CHECK_S = 2.0
+"""Between two checks otherwise. They find out whether this replica serves, and which pods wait."""
 SETTLE_S = 0.2
-"""How long room stays before a pod is woken: a scheduler that heard of it asks within milliseconds."""
+"""How long room stays before a pod is woken: a scheduler that got the event asks within milliseconds."""
 LONGEST_SETTLE_S = 1.0
-"""The same while the scheduler goes on asking about such pods by itself."""
+"""The same while the scheduler keeps asking about such pods by itself."""
 ANSWER_S = 2.0
-"""How long the room stays meant for a pod that was woken, and that the scheduler has not asked about yet."""
-ADOPT_S = 5.0
-"""After this replica began to serve, and whenever the scheduler asked about no pod for so long: who waits then and was
-not asked about may have been refused by another replica, or got an error, after which schedulers up to 1.26 wait for an
-event too."""
+"""How long the room is kept for a woken pod until the scheduler asks, and then until the pod is bound."""
 
 WRITES_PER_S = 100.0
 BURST_WRITES = 200
 _WRITES_AT_ONCE = 8
 _WRITE_S = 2.0
-_LONGEST_PAUSE_S = 60.0
 _FIRST_PAUSE_S = 1.0
-
-_PLACED_PER_LOOK = 16
-_PASSED_PER_LOOK = 512
-"""Pods whose pause is not over, or that hold a reservation, cost next to nothing; those behind them have their turn."""
-_MAX_CLAIMS = 64
-_NODES_PER_GROUP = 256
-"""So that choosing takes some milliseconds at most: 160 pods a second, and 64 not asked about yet."""
-
+_LONGEST_PAUSE_S = 60.0
+_MAX_ATTEMPTS = 64
+"""Pods whose room is kept at the same time."""
 _NODES_PER_TURN = 512
 _CLEAN_S = 10.0
 
 
 @dataclass(slots=True)
 class WakeCounters:
-    """What became of pods for which room was found, for metrics."""
+    """The outcomes for pods for which room was found, for metrics."""
 
     written: int = 0
     failed: int = 0
     unanswered: int = 0
-    """Written, but the scheduler did not ask within ``ANSWER_S``: something else than cards keeps the pod."""
+    """Written, but the scheduler did not ask within ``ANSWER_S``: something other than cards keeps the pod."""
+
+
+@dataclass(slots=True, eq=False)
+class WakeAttempt:
+    """A pod that is being woken, and the room that is kept for it.
+
+    ``asked`` is that of its group; ``had_room``: the other nodes of the group that had room.
+    """
+
+    pod: RefusedPod
+    node: str
+    asked: frozenset[str] | None
+    had_room: frozenset[str]
+    until_s: float
 
 
 class RoomWaker:
-    """Wakes the refused pods of one vendor. The ``note_`` methods are called on the scheduler's path and only remember.
+    """Wakes the refused pods of one vendor. The ``on_`` methods are called on the scheduler's path and only record.
 
     ``serves``: whether this replica answers the scheduler.
     """
@@ -88,291 +95,237 @@ class RoomWaker:
         self, state: VendorState, api: WakeApi, serves: Callable[[], bool], *, clock: Clock | None = None
     ) -> None:
         self._state = state
-        state.ledger.listen(lambda _node: self._stirred.set())
-        self._stirred = asyncio.Event()
-        """Set when a look may find something: room can only appear where the ledger changed."""
         self._api = api
         self._serves = serves
         self._clock = clock or SystemClock()
         self._bucket = TokenBucket(WRITES_PER_S, BURST_WRITES, self._clock)
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._changed = asyncio.Event()
+        """Set when a check may find something: room appears only where the ledger changed."""
+        state.ledger.listen(lambda _node: self._changed.set())
         self._refused = RefusedPods()
-        self._claims: dict[str, Claim] = {}
-        self._is_serving = False
-        self._asked: set[str] = set()
-        """Who was asked about since this replica began to serve, or since the last look at who was not."""
-        self._adopted: set[str] = set()
-        """Who was taken for refused, and not asked about since: for them that is done once."""
-        self._unprompted_s = -math.inf
-        """When the scheduler last came by itself to one of them, or to any while this replica was new."""
-        self._waited: set[str] = set()
-        """Who waited at the last such look; a scheduler may not have heard yet of who is younger."""
-        self._is_new = False
-        """Whether it began to serve less than ``ADOPT_S`` ago."""
-        self._adopt_at_s = 0.0
-        self._heard_s = -math.inf
-        """When the scheduler last asked about any pod."""
-        self._unheard: dict[str, Claim] = {}
-        """Who was given up while it was not heard of."""
-        self._unheard_s = 0.0
+        self._attempts: dict[str, WakeAttempt] = {}
+        self._unasked = UnaskedPods()
+        self._unbound = UnboundWakes()
+        self._unreached_s = math.inf
+        """When the last pod became UNREACHED; infinite if none is."""
         self._clean_at_s = self._warn_at_s = 0.0
         self.counters = WakeCounters()
 
-    # What the scheduler does
+    # Calls of the scheduler
 
-    def note_refused(self, request: SchedulingRequest) -> None:
-        """Remember a pod that fits none of the nodes that it was just asked about with."""
+    def on_refused(self, request: SchedulingRequest) -> None:
+        """Record a pod that fits none of the nodes that the scheduler just asked about."""
         asked = self._state.asked.get(request.pod.uid)
         if asked is None:
             return  # Too many nodes to remember.
-        group = self._refused.group(request.shape, asked)
-        pod = self._remember(request)
-        pod.failures, pod.not_before_s, pod.is_repeated = 0, 0.0, False
+        self._on_asked(request.pod.uid)
+        group = self._refused.group(request, asked)
+        pod = self._refused.remember(request)
+        self._advance(pod, PodEvent.REFUSED)
+        pod.failures, pod.was_unreached = 0, False
         group.add(pod)
-        group.note_no_room(self._state.changes.position)
+        group.on_refused(self._state.changes.position)
 
-    def note_offered(self, request: SchedulingRequest) -> None:
-        """Take in that the scheduler was offered nodes for a pod, so it is at work on it."""
+    def on_offered(self, request: SchedulingRequest) -> None:
+        """Record that the scheduler was offered nodes for a pod, so it is at work on the pod."""
         uid = request.pod.uid
-        self._note_asked(uid)
+        self._on_asked(uid)
         pod = self._refused.pods.get(uid)
         if pod is None:
             return
         now = self._clock.monotonic()
         if pod.group is not None:
-            pod.group.asked_s = now
-            pod.group.remove(pod)
-        if (claim := self._claims.get(uid)) is not None:
-            claim.until_s, claim.is_offered = now + ANSWER_S, True
+            pod.group.offered_s = now
+        self._advance(pod, PodEvent.OFFERED)
+        if (attempt := self._attempts.get(uid)) is not None:
+            attempt.until_s = now + ANSWER_S
 
-    def note_unbound(self, uid: str) -> None:
-        """Remember a pod whose binding failed: old schedulers try it again only at the next event as well."""
+    def on_bind_failed(self, uid: str) -> None:
+        """Record a pod whose binding failed: schedulers up to 1.26 retry it only after an event."""
         request = self._state.find_request(uid)
-        if request is None:
-            return
-        self._put_back(self._remember(request), self._state.asked.get(uid))
+        if request is not None:
+            self._on_asked(uid)
+            self._pause(self._refused.remember(request), PodEvent.BIND_FAILED)
 
-    def _note_asked(self, uid: str) -> None:
-        if not self._is_serving:
-            self._stirred.set()
-        self._heard_s = self._clock.monotonic()
-        self._asked.add(uid)
-        if (self._is_new or uid in self._adopted) and uid not in self._claims:
-            self._unprompted_s = self._heard_s
-        self._adopted.discard(uid)
+    def _on_asked(self, uid: str) -> None:
+        if self._unasked.phase is Phase.STANDBY:
+            self._changed.set()
+        self._unasked.on_asked(uid, self._clock.monotonic(), is_woken=uid in self._attempts)
 
-    def _remember(self, request: SchedulingRequest) -> RefusedPod:
-        uid = request.pod.uid
-        self._note_asked(uid)
-        self._claims.pop(uid, None)
-        return self._refused.remember(request)
+    # States
+
+    def _advance(self, pod: RefusedPod, event: PodEvent) -> bool:
+        """Move a pod to the state that follows; False if the event changes nothing in its state."""
+        state = TRANSITIONS[event].get(pod.state)
+        if state is None:
+            return False
+        pod.state = state
+        if state not in GROUPED and pod.group is not None:
+            pod.group.remove(pod)
+        if state not in ATTEMPTED:
+            self._attempts.pop(pod.uid, None)
+        return True
+
+    def _pause(self, pod: RefusedPod, event: PodEvent) -> None:
+        """Let a pod wait for a moment, longer each time, if the event does that in its state."""
+        if self._advance(pod, event) and pod.state is PodState.PAUSED:
+            pause_s = doubled_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, pod.failures)
+            pod.failures += 1
+            self._refused.pause(pod, self._clock.monotonic() + pause_s)
 
     def _forget(self, uid: str) -> None:
-        self._claims.pop(uid, None)
+        self._attempts.pop(uid, None)
         self._refused.forget(uid)
 
-    def _put_back(self, pod: RefusedPod, asked: frozenset[str] | None) -> None:
-        """Let a pod that was not helped wait for a moment, longer each time, before it is woken."""
-        pod.not_before_s = self._clock.monotonic() + doubled_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, pod.failures)
-        pod.failures += 1
-        group = self._refused.group(pod.request.shape, asked)
-        group.add(pod)
-        group.position = -1
-        self._stirred.set()
-
-    # Looking
+    # Checks
 
     async def run(self) -> None:
         """Wake pods until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._stir_now_and_then(), name="look now and then")
+            tasks.create_task(self._check_when_idle(), name="check now and then")
             while True:
-                await self._clock.sleep(LOOK_S)
-                await self._stirred.wait()
-                self._stirred.clear()
+                await self._clock.sleep(CHECK_S)
+                await self._changed.wait()
+                self._changed.clear()
                 if not self._serves():
                     self._stop_serving()
                     continue
-                if not self._is_serving:
-                    self._start_serving()
-                await self._look()
-                for claim in self._choose():
-                    tasks.create_task(self._write(claim), name=f"wake {claim.pod.request.pod}")
-                if self._claims or any(group.room for group in self._refused.groups.values()):
-                    self._stirred.set()  # Room has to settle, or an answer is due.
+                if self._unasked.phase is Phase.STANDBY:
+                    self._unasked.start(self._clock.monotonic())
+                await self._check()
+                for attempt in self._choose():
+                    tasks.create_task(self._write(attempt), name=f"wake {attempt.pod.request.pod}")
+                if self._attempts or any(group.room for group in self._refused.groups.values()):
+                    self._changed.set()  # Room has to settle, or an answer is due.
 
-    async def _stir_now_and_then(self) -> None:
+    async def _check_when_idle(self) -> None:
         while True:
-            await self._clock.sleep(IDLE_S)
-            self._stirred.set()
-
-    def _start_serving(self) -> None:
-        self._is_serving = self._is_new = True
-        self._asked = set()
-        self._adopt_at_s = self._clock.monotonic() + ADOPT_S
+            await self._clock.sleep(IDLE_CHECK_S)
+            self._changed.set()
 
     def _stop_serving(self) -> None:
-        if not self._is_serving:
-            return
-        self._is_serving = False
-        self._refused = RefusedPods()
-        self._claims.clear()
-        self._unheard.clear()
-        self._asked, self._adopted = set(), set()
+        if self._unasked.phase is not Phase.STANDBY:
+            self._unasked.stop()
+            self._refused = RefusedPods()
+            self._attempts.clear()
 
-    async def _look(self) -> None:
-        """Follow the nodes that changed, give up what was not answered, and forget who is gone."""
+    async def _check(self) -> None:
+        """Apply what became due, forget pods that are gone, and update the room of every group."""
         now = self._clock.monotonic()
-        if now >= self._adopt_at_s:
-            if self._is_new or not self._asked:
-                self._adopt()
-            self._is_new, self._asked, self._adopt_at_s = False, set(), now + ADOPT_S
-            self._waited = set(self._state.waiting)
-        for uid, claim in list(self._claims.items()):
-            if self._state.find_request(uid) is None:
-                self._forget(uid)  # It is bound, or gone: what it was meant to have is another's soon enough.
-            elif now >= claim.until_s:
-                self._give_up(claim)
-        self._wake_unheard()
+        self._adopt(now)
+        for attempt in list(self._attempts.values()):
+            self._check_attempt(attempt, now)
+        if self._unasked.heard_s >= self._unreached_s:
+            self._retry_unreached()
+        for pod in self._refused.take_resumed(now):
+            self._advance(pod, PodEvent.PAUSE_OVER)
+            group = self._refused.group(pod.request, self._state.asked.get(pod.uid))
+            group.add(pod)
+            group.position = -1
         if now >= self._clean_at_s:
             self._clean_at_s = now + _CLEAN_S
-            self._adopted &= self._state.waiting.keys()
+            self._unasked.drop_gone(self._state.waiting.keys())
+            self._unbound.drop_old(now)
             for uid in [uid for uid in self._refused.pods if self._state.find_request(uid) is None]:
                 self._forget(uid)
-            self._unheard = {uid: each for uid, each in self._unheard.items() if each.pod.group is not None}
-        changes, turns = self._state.changes, CooperativeYield(_NODES_PER_TURN)
+        await self._update_groups(now)
+
+    def _adopt(self, now_s: float) -> None:
+        followed = {uid for uid, pod in self._refused.pods.items() if pod.state is not PodState.OFFERED}
+        for uid in self._unasked.adopt_due(self._state.waiting, followed, now_s):
+            if (request := self._state.find_request(uid)) is not None:
+                pod = self._refused.remember(request)
+                self._advance(pod, PodEvent.ADOPTED)
+                self._refused.group(request, None).add(pod)
+
+    def _check_attempt(self, attempt: WakeAttempt, now_s: float) -> None:
+        """End an attempt whose pod is bound or gone, or whose time is over."""
+        pod = attempt.pod
+        if self._state.find_request(pod.uid) is None:
+            self._forget(pod.uid)
+            self._unbound.record(pod.namespace, now_s, is_bound=pod.uid in self._state.bound)
+        elif now_s >= attempt.until_s:
+            if self._state.ledger.assignment(pod.uid) is not None:
+                self._advance(pod, PodEvent.BINDING)
+            else:
+                self._unbound.record(pod.namespace, now_s, is_bound=False)
+                self._give_up(attempt)
+
+    def _give_up(self, attempt: WakeAttempt) -> None:
+        """Leave a pod alone that the scheduler does not come back for, until another node has room.
+
+        If the scheduler was offered nodes and did not bind the pod, our answer may not have reached it: the pod pauses.
+        """
+        pod = attempt.pod
+        if pod.state is PodState.ANSWERED:
+            self._pause(pod, PodEvent.UNANSWERED)
+            return
+        self.counters.unanswered += 1
+        is_silent = self._unasked.heard_s < attempt.until_s - ANSWER_S and not pod.was_unreached
+        self._advance(pod, PodEvent.UNANSWERED_IN_SILENCE if is_silent else PodEvent.UNANSWERED)
+        if is_silent:
+            self._unreached_s = self._clock.monotonic()
+        self._refused.group(pod.request, attempt.asked, attempt.had_room, self._state.changes.position).add(pod)
+
+    def _retry_unreached(self) -> None:
+        """Pause the pods that were woken while the scheduler was silent; each is woken once more."""
+        self._unreached_s = math.inf
+        for pod in list(self._refused.pods.values()):
+            if pod.state is PodState.UNREACHED:
+                pod.was_unreached = True
+                self._pause(pod, PodEvent.SCHEDULER_BACK)
+
+    async def _update_groups(self, now_s: float) -> None:
+        refused, changes, turns = self._refused, self._state.changes, CooperativeYield(_NODES_PER_TURN)
         since: dict[tuple[int, int], set[str] | None] = {}
-        self._refused.drop_empty_groups()
+        refused.drop_empty_groups()
         self._state.nominations.announce_ended()
         released, self._state.nominations.released = self._state.nominations.released, set()
-        for group in list(self._refused.groups.values()):
+        for group in list(refused.groups.values()):
             group.released |= released
             span = (group.position, changes.position)
             if span[0] == span[1]:
                 continue
             if span not in since:
                 since[span] = changes.since(span[0]) if span[0] >= 0 else None
-            await turns.after(1 + group.look(self._state.ledger.nodes, since[span], span[1], now))
+            await turns.after(1 + group.update_room(self._state.ledger.nodes, since[span], span[1], now_s))
 
-    def _adopt(self) -> None:
-        """Take all others that wait for refused: by the leader before, or as they got an error instead of an answer.
+    # Waking
 
-        In the order in which they were seen, which is about the one in which they came. A scheduler that is at work
-        gets to its other pods by itself; one that asks about none has none that it would try without an event. Of a
-        scheduler that has just started neither is known yet: while it comes to these pods by itself, and for
-        ``ADOPT_S`` after, none of them is woken. Without that, each pod of a long queue was written to
-        right before its turn, which cost the API server as much as binding it.
-        """
-        for uid in self._state.waiting:
-            if not self._is_new and uid not in self._waited:
-                continue
-            known = self._refused.pods.get(uid)
-            is_followed = uid in self._claims or (known is not None and known.group is not None)
-            if is_followed or uid in self._asked or uid in self._adopted:
-                continue
-            request = self._state.find_request(uid)
-            if request is not None:
-                self._adopted.add(uid)
-                self._refused.group(request.shape, None).add(self._refused.remember(request))
-
-    def _give_up(self, claim: Claim) -> None:
-        """Leave a pod alone that the scheduler does not come back for, until another node has room.
-
-        Where it came, was offered nodes and did not bind the pod, our answer may not have reached it, after which
-        schedulers up to 1.26 wait for an event: such a pod is woken again, later each time.
-        """
-        pod = claim.pod
-        del self._claims[pod.uid]
-        if pod.group is not None or self._state.ledger.assignment(pod.uid) is not None:
-            return
-        if claim.is_offered:
-            self._put_back(pod, claim.asked)
-            return
-        self.counters.unanswered += 1
-        position = self._state.changes.position
-        self._refused.group(pod.request.shape, claim.asked, claim.ignored, position).add(pod)
-        if self._heard_s < claim.until_s - ANSWER_S:
-            self._unheard[pod.uid] = claim
-            self._unheard_s = self._clock.monotonic()
-
-    def _wake_unheard(self) -> None:
-        """Wake again, once, who was given up while the scheduler was not heard of, now that it is."""
-        if self._heard_s < self._unheard_s:
-            return
-        for claim in self._unheard.values():
-            if claim.pod.group is not None and not claim.pod.is_repeated:
-                claim.pod.is_repeated = True
-                self._put_back(claim.pod, claim.asked)
-        self._unheard.clear()
-
-    # Choosing
-
-    def _choose(self) -> list[Claim]:
-        """Choose whom to wake: who would fit, each beside those before it, and for whom the room has settled."""
-        if len(self._claims) >= _MAX_CLAIMS:
+    def _choose(self) -> list[WakeAttempt]:
+        """Begin an attempt for each pod that would fit and for which the room has settled."""
+        if len(self._attempts) >= _MAX_ATTEMPTS:
             return []
-        line = [
-            (pod.order, number, group, sorted(islice(group.room, _NODES_PER_GROUP), reverse=True))
-            for number, group in enumerate(self._refused.groups.values())
-            if group.room and (pod := group.first()) is not None
-        ]
-        if not line:
-            return []
-        heapify(line)
-        now, ledger = self._clock.monotonic(), self._state.ledger
-        tried = TriedRoom(ledger.nodes)
-        for claim in self._claims.values():
-            if ledger.assignment(claim.pod.uid) is None:
-                request = claim.pod.request
-                tried.place(request.pod, [claim.node], request.shape, request.card_policy)
-        chosen: list[Claim] = []
-        others: list[tuple[RefusedGroup, RefusedPod]] = []
-        ignored: dict[int, frozenset[str]] = {}
-        placed = passed = 0
-        while line and placed < _PLACED_PER_LOOK and passed < _PASSED_PER_LOOK:
-            _, number, group, names = heappop(line)
-            pod = group.first()
-            if pod is None:
-                continue
-            group.remove(pod)
-            if self._state.find_request(pod.uid) is None:
-                self._refused.pods.pop(pod.uid, None)
-            elif ledger.assignment(pod.uid) is not None or now < pod.not_before_s:
-                passed += 1
-                others.append((group, pod))
-            else:
-                placed += 1
-                request = pod.request
-                node = tried.place(request.pod, names, request.shape, request.card_policy)
-                if node is None or now < self._due_s(pod, group):
-                    others.append((group, pod))
-                else:
-                    if number not in ignored:
-                        ignored[number] = frozenset(group.room | group.ignored)
-                    claim = Claim(pod, node, group.asked, ignored[number], now + _LONGEST_PAUSE_S)
-                    self._claims[pod.uid] = claim
-                    chosen.append(claim)
-                if node is None:
-                    continue  # Nor has the group's next pod room.
-            if (following := group.first()) is not None:
-                heappush(line, (following.order, number, group, names))
-        for group, pod in others:
-            group.add(pod)
-        return chosen
+        now = self._clock.monotonic()
+        attempts = [(each.pod, each.node) for each in self._attempts.values()]
+        chosen = choose_pods(
+            self._refused,
+            self._state,
+            attempts,
+            lambda pod, group: now >= self._ready_s(pod, group),
+            self._unbound.deferred,
+        )
+        return [self._begin(choice, now) for choice in chosen]
 
-    def _due_s(self, pod: RefusedPod, group: RefusedGroup) -> float:
-        """From when a pod of a group may be woken."""
+    def _begin(self, choice: Choice, now_s: float) -> WakeAttempt:
+        pod, group, node = choice
+        self._advance(pod, PodEvent.CHOSEN)
+        had_room = frozenset(group.room | group.ignored)
+        attempt = self._attempts[pod.uid] = WakeAttempt(pod, node, group.asked, had_room, now_s + _LONGEST_PAUSE_S)
+        return attempt
+
+    def _ready_s(self, pod: RefusedPod, group: RefusedGroup) -> float:
+        """The moment from which a pod of a group may be woken."""
         since_s = group.since_s or 0.0
-        if pod.uid in self._adopted:
-            return max(since_s + SETTLE_S, self._unprompted_s + ADOPT_S)
-        return max(since_s + SETTLE_S, min(group.asked_s + SETTLE_S, since_s + LONGEST_SETTLE_S))
+        settled_s = min(group.offered_s + SETTLE_S, since_s + LONGEST_SETTLE_S)
+        return max(since_s + SETTLE_S, settled_s, self._unasked.not_before_s(pod.uid))
 
-    async def _write(self, claim: Claim) -> None:
-        pod = claim.pod
-        ref = pod.request.pod
+    async def _write(self, attempt: WakeAttempt) -> None:
+        pod, ref = attempt.pod, attempt.pod.request.pod
         async with self._slots:
             await self._bucket.take()
-            if self._claims.get(pod.uid) is not claim:
+            if self._attempts.get(pod.uid) is not attempt:
                 return  # The scheduler asked meanwhile.
             try:
                 moment = rfc3339_micro(self._clock.now())
@@ -381,21 +334,21 @@ class RoomWaker:
                 self._forget(pod.uid)
                 return
             except GcushareError as error:
-                self._fail(claim, error)
+                self._on_write_failed(attempt, error)
                 return
         self.counters.written += 1
-        log.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=claim.node))
-        if self._claims.get(pod.uid) is claim:
-            claim.until_s = self._clock.monotonic() + ANSWER_S
+        logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))
+        if self._attempts.get(pod.uid) is attempt:
+            self._advance(pod, PodEvent.WRITTEN)
+            attempt.until_s = self._clock.monotonic() + ANSWER_S
 
-    def _fail(self, claim: Claim, error: GcushareError) -> None:
+    def _on_write_failed(self, attempt: WakeAttempt, error: GcushareError) -> None:
         self.counters.failed += 1
         if (now := self._clock.monotonic()) >= self._warn_at_s:
             self._warn_at_s = now + _LONGEST_PAUSE_S
-            log.warning(
+            logger.warning(
                 "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
-                fields(pod=claim.pod.request.pod, node=claim.node, reason=error),
+                fields(pod=attempt.pod.request.pod, node=attempt.node, reason=error),
             )
-        if self._claims.get(claim.pod.uid) is claim:
-            del self._claims[claim.pod.uid]
-            self._put_back(claim.pod, claim.asked)
+        if self._attempts.get(attempt.pod.uid) is attempt:
+            self._pause(attempt.pod, PodEvent.WRITE_FAILED)

@@ -1,0 +1,127 @@
+"""Choose the pods to wake: as many as would fit one after the other, in the scheduler's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import NamedTuple
+
+from gcushare.core.fit_index import Shape
+from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.placement import POLICIES, choose_cards, prefer_choice
+from gcushare.core.requests import CardRequest
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
+
+# With these limits a choice takes some milliseconds, and 160 pods are chosen a second.
+_PLACED_PER_CHOICE = 16
+_PASSED_PER_CHOICE = 512
+"""Pods that hold a reservation. They cost next to nothing, and those behind them get their turn."""
+_NODES_PER_GROUP = 256
+_COMPARED = 16
+"""Nodes with room that are compared for one pod: the count of pods that fit hardly depends on which node each takes."""
+
+
+class Choice(NamedTuple):
+    """A pod to wake, the group that it waits in, and the node with room."""
+
+    pod: RefusedPod
+    group: RefusedGroup
+    node: str
+
+
+def choose_pods(
+    refused: RefusedPods,
+    state: VendorState,
+    attempts: Iterable[tuple[RefusedPod, str]],
+    is_ready: Callable[[RefusedPod, RefusedGroup], bool],
+    deferred: Collection[str],
+) -> list[Choice]:
+    """Choose pods that would fit, each in addition to those before it.
+
+    ``attempts``: pods that were woken already, with the node whose room is kept for them. ``is_ready``: whether a pod
+    may be woken now; if not, its room is kept all the same. ``deferred``: namespaces whose pods come last.
+    """
+    line = [
+        (_key(pod, deferred), number, group, sorted(islice(group.room, _NODES_PER_GROUP), reverse=True))
+        for number, group in enumerate(refused.groups.values())
+        if group.room and (pod := group.first(deferred)) is not None
+    ]
+    if not line:
+        return []
+    heapify(line)
+    trial = _Trial(state.ledger.nodes)
+    for pod, node in attempts:
+        if state.ledger.assignment(pod.uid) is None:
+            trial.place(pod.request.pod, [node], pod.request.shape, pod.request.card_policy)
+    chosen: list[Choice] = []
+    aside: list[tuple[RefusedGroup, RefusedPod]] = []
+    placed = passed = 0
+    while line and placed < _PLACED_PER_CHOICE and passed < _PASSED_PER_CHOICE:
+        _, number, group, names = heappop(line)
+        candidate = group.first(deferred)
+        if candidate is None:
+            continue
+        group.remove(candidate)
+        if state.find_request(candidate.uid) is None:
+            refused.forget(candidate.uid)
+        elif state.ledger.assignment(candidate.uid) is not None:
+            passed += 1
+            aside.append((group, candidate))
+        else:
+            placed += 1
+            aside.append((group, candidate))
+            request = candidate.request
+            found = trial.place(request.pod, names, request.shape, request.card_policy)
+            if found is None:
+                continue  # The next pod of the group has no room either.
+            if is_ready(candidate, group):
+                chosen.append(Choice(candidate, group, found))
+        if (following := group.first(deferred)) is not None:
+            heappush(line, (_key(following, deferred), number, group, names))
+    for group, candidate in aside:
+        group.add(candidate)
+    return chosen
+
+
+def _key(pod: RefusedPod, deferred: Collection[str]) -> tuple[bool, tuple[int, str, int]]:
+    return pod.namespace in deferred, pod.order
+
+
+class _Trial:
+    """The nodes of a ledger, to which pods are added on trial; the ledger itself does not change."""
+
+    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
+        self._nodes = nodes
+        self._copies: dict[str, NodeState] = {}
+
+    def place(self, pod: PodRef, names: list[str], shape: Shape, card_policy: str) -> str | None:
+        """Give a pod cards of one of these nodes, by the shape's policy; returns the node, or None if none has room.
+
+        ``names`` is read from its end: nodes at the end that cannot hold the shape any more are removed from it.
+        """
+        request, score = shape.request, POLICIES[shape.node_policy].score_node
+        while names and not self._fits(names[-1], request):
+            names.pop()
+        able = [self._node(name) for name in names[-_COMPARED:] if self._fits(name, request)]
+        if not able:
+            return None
+        best = min(able, key=lambda node: (-prefer_choice(node, request, score(node, request)), node.name))
+        cards = choose_cards(best, request, POLICIES[card_policy].rank_card)
+        if cards is None:
+            return None
+        twin = self._copies.get(best.name)
+        if twin is None:
+            twin = self._copies[best.name] = best.copy()
+        if pod.uid not in twin.assignments:
+            grants = (CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in cards)
+            twin.add(Assignment(pod, best.name, tuple(grants)))
+        return best.name
+
+    def _fits(self, name: str, request: CardRequest) -> bool:
+        node = self._copies.get(name) or self._nodes.get(name)
+        return node is not None and node.known and node.fits(request)
+
+    def _node(self, name: str) -> NodeState:
+        return self._copies.get(name) or self._nodes[name]

@@ -21,7 +21,11 @@ NO_AMOUNTS = Amounts()
 
 
 class Taken(NamedTuple):
-    """What a bound pod requests. ``comes_with_node``: it runs on every node (a DaemonSet's pod or a static pod)."""
+    """What a bound pod requests. ``comes_with_node``: no scheduler chose the node.
+
+    It runs on every node (a DaemonSet's pod or a static pod), or its author named the node and no kubelet has accepted it. It takes room, but says nothing
+    about what typical pods ask for.
+    """
 
     node: str
     amounts: Amounts
@@ -73,6 +77,11 @@ class SpareResources:
         """What a bound pod requests; nothing if the pod is unknown."""
         held = self._pods.get(uid)
         return NO_AMOUNTS if held is None else held.amounts
+
+    def was_scheduled(self, uid: str) -> bool:
+        """Whether a scheduler chose the node of a bound pod."""
+        held = self._pods.get(uid)
+        return held is not None and not held.comes_with_node
 
     @property
     def pods(self) -> frozenset[str]:

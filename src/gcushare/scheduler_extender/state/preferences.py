@@ -90,12 +90,17 @@ class Preferences:
         """Learn the typical requests of the pods on nodes with cards. A step takes about a millisecond.
 
         ``bound``: what pods hold, by uid. Pods without cards count too, because they take CPU that pods with cards
-        need; but not those that run on every node.
+        need; but not those that run on every node, nor those whose author named a node that does not accept them:
+        such a pod may never run, and any number of them can be created.
         """
         seen: Counter[Demand] = Counter()
         held = iter(list(bound.values()))
         while some := list(islice(held, _PODS_PER_STEP)):
-            demands = (demand_held(each, self._spare.asked_by(each.pod.uid)) for each in some)
+            demands = (
+                demand_held(each, self._spare.asked_by(each.pod.uid))
+                for each in some
+                if each.grants or self._spare.was_scheduled(each.pod.uid)
+            )
             seen.update(demand for demand in demands if demand is not None)
             yield
         taken = self._spare.all_taken()
@@ -148,7 +153,7 @@ class SpareObserver:
         """Update a pod."""
         if pod.spec.node_name and not is_finished(pod):
             owners = {owner.kind for owner in pod.metadata.owner_references}
-            comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE)
+            comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE) or not _was_accepted(pod)
             self._spare.take(pod.metadata.uid, Taken(pod.spec.node_name, pod_amounts(pod), comes_with_node))
         else:
             self._spare.give_back(pod.metadata.uid)
@@ -161,3 +166,11 @@ class SpareObserver:
         """Remove every pod but ``uids``."""
         for uid in self._spare.pods - uids:
             self._spare.give_back(uid)
+
+
+def _was_accepted(pod: Pod) -> bool:
+    """Whether a binding or the node's kubelet set the condition PodScheduled; both do, an author cannot.
+
+    Source: kube-apiserver, ``assignPod`` of pkg/registry/core/pod/storage; kubelet, ``generateAPIPodStatus``.
+    """
+    return any(each.type == "PodScheduled" and each.status == "True" for each in pod.status.conditions)

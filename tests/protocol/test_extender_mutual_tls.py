@@ -15,6 +15,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.config_manager.reconcile import check_extender
@@ -158,7 +163,9 @@ async def test_an_empty_secret_is_filled_and_the_scheduler_is_served_by_it(tmp_p
         assert (status, answer["NodeNames"]) == (200, ["node-1"])
 
 
-@pytest.mark.parametrize("who", ["stranger", "another authority's", "another's of ours", "the server"])
+@pytest.mark.parametrize(
+    "who", ["stranger", "another authority's", "another's of ours", "the server", "expired", "not yet valid"]
+)
 async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path) -> None:
     other = Authority("clients").issue(SCHEDULER_NAME)
     async with rig_of() as rig:
@@ -168,7 +175,9 @@ async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path)
         shown = {
             "stranger": (b"", b""),
             "another authority's": (other.cert_pem, other.key_pem),
-            "another's of ours": stranger_of(data),
+            "another's of ours": client_of(data, "prometheus"),
+            "expired": client_of(data, SCHEDULER_NAME, begins=timedelta(days=-2), lasts=timedelta(days=1)),
+            "not yet valid": client_of(data, SCHEDULER_NAME, begins=timedelta(minutes=5)),
             "the server": (data[SERVER_CERT], data["tls.key"]),
         }[who]
         context = port.context(data[CA], *shown)
@@ -179,24 +188,35 @@ async def test_no_one_but_the_scheduler_gets_to_a_verb(who: str, tmp_path: Path)
                 continue  # the handshake was refused
             assert status == 403
         assert (await port.call("prioritize", port.of_scheduler()))[0] != 403
+        same = port.context(data[CA], *client_of(data, SCHEDULER_NAME))
+        assert (await port.call("prioritize", same))[0] != 403, "made the same way and valid"
         cause = "certificate" if who == "another's of ours" else "handshake"
         found = parse_figures((await rig.get("/metrics"))[1])
         assert found.sum("gcushare_turned_away_total") == len(VERBS)
         assert found.sum("gcushare_turned_away_total", cause=cause) == len(VERBS)
 
 
-def stranger_of(data: Mapping[str, bytes]) -> tuple[bytes, bytes]:
-    """A client certificate of the same authority that names somebody else, as an issuer of a whole cluster makes."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    from gcushare.scheduler_extender.mutual_tls.issuing import _Pair, _signed
-
-    key = load_pem_private_key(data[CA_KEY], None)
-    authority = _Pair(x509.load_pem_x509_certificates(data[CA])[0], key)  # type: ignore[arg-type]
-    terms, now = Terms((NAME,), timedelta(days=1)), datetime.now(UTC)
-    made = _signed(authority, terms, now, "prometheus", ("prometheus",), x509.ExtendedKeyUsageOID.CLIENT_AUTH)  # type: ignore[attr-defined]
-    return made.cert_pem, made.key_pem
+def client_of(
+    data: Mapping[str, bytes],
+    name: str,
+    *,
+    begins: timedelta = -timedelta(hours=1),
+    lasts: timedelta = timedelta(days=1),
+) -> tuple[bytes, bytes]:
+    """A client certificate of the Secret's own authority, valid from ``begins`` after now; with its key."""
+    authority, signs = x509.load_pem_x509_certificates(data[CA])[0], load_pem_private_key(data[CA_KEY], None)
+    assert isinstance(signs, ec.EllipticCurvePrivateKey)
+    key, begin = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC) + begins
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    serial = x509.random_serial_number()
+    made = (
+        x509.CertificateBuilder(authority.subject, subject, key.public_key(), serial, begin, begin + lasts)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signs.public_key()), critical=False)
+        .sign(signs, hashes.SHA256())
+    )
+    return made.public_bytes(Encoding.PEM), key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 async def test_a_scheduler_that_trusts_another_authority_does_not_take_our_answer(tmp_path: Path) -> None:
@@ -285,13 +305,13 @@ async def test_the_first_port_answers_until_every_node_has_moved() -> None:
         assert await first_port_answers(rig)
         async with moving_nodes(rig) as moving:
             await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
-            await moving.look()
+            await moving.check()
             assert await first_port_answers(rig), "one node calls as before"
             await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
-            await moving.look()
+            await moving.check()
             assert not await first_port_answers(rig), "a node that is gone does not keep it open"
             await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
-            await moving.look()
+            await moving.check()
             assert await first_port_answers(rig), "a scheduler was put back"
 
 
@@ -301,7 +321,7 @@ async def test_a_cluster_that_begins_with_mutual_tls_never_opens_the_first_port_
         await start(rig)
         async with moving_nodes(rig) as moving:
             for word in (Calls.NONE, Calls.MUTUAL_TLS):
-                await moving.look()
+                await moving.check()
                 assert not await first_port_answers(rig)
                 await put_reports(rig, cp_1=word)
 

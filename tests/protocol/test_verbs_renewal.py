@@ -63,7 +63,7 @@ def grown(age: timedelta) -> Data:
 
 @asynccontextmanager
 async def serving(client: KubeClient, keeper: CertificateKeeper) -> AsyncIterator[RunningServer]:
-    assert await keeper.look()
+    assert await keeper.check()
     files = keeper.files
 
     async def answer(request: web.Request) -> web.Response:
@@ -151,7 +151,7 @@ async def test_no_call_fails_while_certificates_are_renewed(
                     tasks.create_task(scheduler.call_on(keeps_connection=keeps))
                 await until(lambda: scheduler.calls > 50)
                 clock.shows = datetime.now(UTC)
-                assert await keeper.look()
+                assert await keeper.check()
                 renewed = await data_of(client)
                 assert renewed[SERVER_CERT] != before[SERVER_CERT]
                 await until_shown(server, scheduler.context, renewed[SERVER_CERT])

@@ -100,7 +100,7 @@ class Replica:
     async def look(self) -> bool:
         """Look once; where that was cut off, start over. False where it has to look again."""
         try:
-            return await self.keeper.look()
+            return await self.keeper.check()
         except Ended:
             self.start()
             return False

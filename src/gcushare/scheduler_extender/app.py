@@ -233,7 +233,7 @@ class Extender:
         server = await self.verbs.open(self._find_verbs())
         try:
             self._servers.append(server)
-            self._certificates.append(self.verbs.owner_of_certificates(server))
+            self._certificates.append(self.verbs.certificate_source(server))
             await asyncio.Event().wait()
         finally:
             # Needed if the shutdown came while the port was opened; otherwise it is stopped already.

@@ -1,8 +1,8 @@
-"""Keeps the certificates of both sides in one Secret: fills it, renews what is due, and lays this side's files out.
+"""Keep the certificates of both sides in one Secret: fill it, renew them, and write this side's files.
 
-Every replica does so. None has to lead for it: a write carries the version of the Secret that it was decided on, and
-of several replicas one is the first. The chart makes the Secret, empty: a right to create Secrets would be one to make
-tokens of other service accounts, and creating cannot be limited by name.
+Every replica does so, and none has to lead: a write names the version of the Secret that was read, so of several
+replicas one wins. The chart creates the Secret empty. With a right to create Secrets, the extender could create tokens
+of other service accounts, because RBAC cannot limit a create by name.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from gcushare.scheduler_extender.mutual_tls.settings import ObjectName
 from gcushare.wire.certificates import first_end
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT, SERVER_KEY
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SECRETS: Resource[dict[str, Any]] = Resource("api/v1", "secrets", dict)
 
-_LOOK_EVERY_S = 60.0
-_AGAIN_S = 2.0
-"""After a failure, or where another replica wrote first."""
+_CHECK_EVERY_S = 60.0
+_RETRY_S = 2.0
+"""After a failure, or when another replica wrote first."""
 _ENDS = {SERVER_CERT: Purpose.SERVER, CA: Purpose.CLIENT_CA, CLIENT_CERT: Purpose.CLIENT}
 
 
 class CertificateKeeper:
-    """``run`` it in a task of its own; ``ready`` is set once ``files`` are there, in ``folder``."""
+    """``run`` it in a task of its own; ``ready`` is set once ``files`` exist in ``folder``."""
 
     def __init__(
         self, client: KubeClient, secret: ObjectName, terms: Terms, folder: Path, *, clock: Clock | None = None
@@ -54,7 +54,7 @@ class CertificateKeeper:
         self._problem = ""
         self.ready = asyncio.Event()
         self.certificate_ends: tuple[CertificateEnd, ...] = ()
-        """When what the Secret holds ends, for metrics; the scheduler's certificate among it."""
+        """When the certificates in the Secret end, the scheduler's included, for metrics."""
         file = self._folder.file
         self.files = TlsFiles(file(SERVER_CERT), file(SERVER_KEY), file(CA), requires_client=True)
 
@@ -63,33 +63,36 @@ class CertificateKeeper:
         """Why there are no certificates yet, for readiness; None once there are."""
         if self.ready.is_set():
             return None
-        return f"no certificates for the scheduler's calls yet: {self._problem or 'being made'}"
+        return f"no certificates for the scheduler's calls yet: {self._problem or 'not made yet'}"
 
     async def run(self) -> None:
-        """Look after the Secret until cancelled."""
+        """Check the Secret until cancelled."""
         while True:
-            await self._clock.sleep(_LOOK_EVERY_S if await self.look() else _AGAIN_S)
+            await self._clock.sleep(_CHECK_EVERY_S if await self.check() else _RETRY_S)
 
-    async def look(self) -> bool:
-        """Look once; False where that has to be done again soon."""
+    async def check(self) -> bool:
+        """Check once; False if it has to be repeated soon.
+
+        Files that exist stay in use while the Secret is gone or cannot be read.
+        """
         try:
-            self._lay_out(await self._kept())
+            self._write_files(await self._read_and_renew())
         except ConflictError:
             return False
-        except (GcushareError, OSError) as error:  # OSError: a full disk keeps what it has, and is tried again.
+        except (GcushareError, OSError) as error:  # OSError: with a full disk, the old files stay.
             if str(error) != self._problem:
-                log.warning("certificate check failed %s", fields(secret=self._secret, reason=error))
+                logger.warning("certificate check failed %s", fields(secret=self._secret, reason=error))
             self._problem = str(error)
             return False
         self._problem = ""
         return True
 
-    async def _kept(self) -> Mapping[str, bytes]:
-        """Read the Secret, and write what is due.
+    async def _read_and_renew(self) -> Mapping[str, bytes]:
+        """Read the Secret, and write it if something is due.
 
         Raises:
             ConflictError: another replica wrote it meanwhile.
-            GcushareError: it is not there, or not to be read or written.
+            GcushareError: it does not exist, or cannot be read or written.
         """
         found = await self._client.get(SECRETS, self._secret.name, namespace=self._secret.namespace)
         held = _decoded(found.get("data") or {})
@@ -100,10 +103,10 @@ class CertificateKeeper:
         data = {key: base64.b64encode(value).decode() for key, value in issue.data.items()}
         patch = Patch(PatchKind.MERGE, {"metadata": {"resourceVersion": version}, "data": data})
         await self._client.patch(SECRETS, self._secret.name, patch, namespace=self._secret.namespace)
-        log.info("certificates made %s", fields(secret=self._secret, reason=issue.reason))
+        logger.info("certificates made %s", fields(secret=self._secret, reason=issue.reason))
         return issue.data
 
-    def _lay_out(self, data: Mapping[str, bytes]) -> None:
+    def _write_files(self, data: Mapping[str, bytes]) -> None:
         if data == self._shown:
             return
         self._folder.put({name: data[name] for name in (SERVER_CERT, SERVER_KEY, CA)})
@@ -119,29 +122,29 @@ def _decoded(data: Mapping[str, str]) -> dict[str, bytes]:
     try:
         return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
     except (binascii.Error, TypeError) as error:
-        raise RemoteContractError(f"a value of the Secret is no base64: {error}") from error
+        raise RemoteContractError(f"a value of the Secret is not base64: {error}") from error
 
 
 _NOW = "..data"
-"""The link that is renamed over; a server that follows its files looks for changes beside it."""
+"""The link that is replaced by a rename. A server that follows its files checks the folder for changes."""
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SwappedFolder:
-    """``path`` must be a folder that no other user can read: it holds private keys."""
+    """A folder whose files are replaced together. ``path``: no other user may read it, it holds private keys."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._count = 0
 
     def file(self, name: str) -> Path:
-        """Where a file of that name is, once it was put there."""
+        """The path of a file of that name, after ``put``."""
         return self._path / name
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        """Replace all the files in one step; no reader sees the certificate of one set with the key of another.
+        """Replace all files in one step, so no reader gets the certificate of one set with the key of another.
 
-        Cut off at any point, by a full disk say, it leaves the files as they were; the next one removes what it left.
+        If it fails at any point, with a full disk for example, the files are as before; the next call cleans up.
         """
         self._count += 1
         home = self._path / f"..{self._count}"

@@ -1,4 +1,4 @@
-"""Makes and renews the certificates of both sides: which are due is decided here, the arithmetic is ``cryptography``'s.
+"""Decide which certificates of the two sides are due, and make them with ``cryptography``.
 
 Two authorities are trusted from the first day on: the one that signs, and the next one. When the next one begins to
 sign, five lives of a certificate later, every peer trusts it already, so no side is ever shown a certificate that it
@@ -38,15 +38,18 @@ from gcushare.wire.contracts import (
 )
 
 AUTHORITY_LIVES = 15
-"""Lives of a certificate in the life of an authority: for a third it is only trusted, for a third it signs, and in the
-last one nothing is left that it signed. The very first one signs from its first day, so it has half of that."""
-_LATE_CLOCKS = timedelta(hours=1)
-"""A certificate holds from this long before it is made: clocks of nodes differ."""
+"""The life of an authority in lives of a certificate. For a third of it the authority is only trusted, for a third it
+signs, and in the last third nothing that it signed is left. The first authority signs from its first day, so it has
+half of that life."""
+RENEWAL_SHARE = 2 / 3
+"""The share of its life after which a certificate is renewed, and an authority stops signing."""
+CLOCK_TOLERANCE = timedelta(hours=1)
+"""A certificate is valid from this long before it is made, because the clocks of nodes differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the certificates shall say."""
+    """The names and the life of the certificates."""
 
     server_names: tuple[str, ...]
     life: timedelta
@@ -62,7 +65,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A whole set, as the Secret holds it, and why it was made."""
+    """A complete set, as the Secret stores it, and why it was made."""
 
     data: Mapping[str, bytes]
     reason: str
@@ -83,8 +86,12 @@ class _Pair:
     def key_pem(self) -> bytes:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
+    def is_early(self, now: datetime) -> bool:
+        """Whether it is not valid yet: it was made by a clock that is wrong, or ours is."""
+        return self.cert.not_valid_before_utc > now
+
     def is_past(self, part: float, now: datetime) -> bool:
-        """Whether this part of its life has gone by."""
+        """Whether this part of its life is over."""
         begin, end = self.cert.not_valid_before_utc, self.cert.not_valid_after_utc
         return now >= begin + part * (end - begin)
 
@@ -117,10 +124,12 @@ class _Set:
 
 
 def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue | None:
-    """Decide what has to be made of what the Secret holds; None as long as nothing is due.
+    """Decide what to change in the contents of the Secret; None if nothing is due.
 
-    Certificates are made again after two thirds of their life, an authority signs until two thirds of its own. A set
-    that is not whole, or does not fit together, is replaced by a new one.
+    Certificates are renewed after ``RENEWAL_SHARE`` of their life, and an authority signs until that share of its own.
+    A set that is incomplete, or whose parts do not belong together, is replaced by a new one. Certificates that are not
+    valid yet are replaced too: a replica whose clock was wrong made them, and without that they would be refused until
+    its wrong time came. Clocks that differ by less than ``CLOCK_TOLERANCE`` never cause that.
     """
     try:
         held = _read(data)
@@ -128,9 +137,15 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
         return _first_issue(terms, now, _why_unread(data, error))
     if held.signing.is_past(1, now) or held.next.is_past(1, now):
         return _first_issue(terms, now, "the authority has ended")
+    if held.signing.is_early(now):
+        return _first_issue(terms, now, "the authority is not valid yet, a clock was wrong")
+    if held.next.is_early(now):
+        following = _authority(terms.authority_life, now)
+        changed = _Set(held.signing, following, held.before, held.server, held.client)
+        return Issue(changed.data(), "the next authority is not valid yet, a clock was wrong")
     # Not sooner than a certificate's life after the next one was published, unless there is no time left for that.
     is_next_known = held.next.is_known_since(now - terms.life) or not held.signing.holds_until(now + terms.life)
-    if held.signing.is_past(2 / 3, now) and is_next_known:
+    if held.signing.is_past(RENEWAL_SHARE, now) and is_next_known:
         changed = _Set(
             signing=held.next,
             next=_authority(terms.authority_life, now),
@@ -139,16 +154,25 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
             client=_client(held.next, terms, now),
         )
         return Issue(changed.data(), "the next authority begins to sign")
-    if held.server.is_past(2 / 3, now) or held.client.is_past(2 / 3, now):
+    if (reason := _why_renew(held, now)) is not None:
         server, client = _server(held.signing, terms, now), _client(held.signing, terms, now)
-        # Whoever trusted only the authority before has read the newer ones a certificate's life ago.
-        return Issue(_Set(held.signing, held.next, (), server, client).data(), "two thirds of their life have gone by")
+        # Peers that trusted only the authority before have read the newer ones a certificate's life ago.
+        return Issue(_Set(held.signing, held.next, (), server, client).data(), reason)
     if _names_of(held.server.cert) != set(terms.server_names):
         server = _server(held.signing, terms, now)
         names = ", ".join(terms.server_names)
         return Issue(
             _Set(held.signing, held.next, held.before, server, held.client).data(), f"the server is now called {names}"
         )
+    return None
+
+
+def _why_renew(held: _Set, now: datetime) -> str | None:
+    both = (held.server, held.client)
+    if any(each.is_early(now) for each in both):
+        return "they are not valid yet, a clock was wrong"
+    if any(each.is_past(RENEWAL_SHARE, now) for each in both):
+        return "two thirds of their life are over"
     return None
 
 
@@ -160,7 +184,7 @@ def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
 
 def _why_unread(data: Mapping[str, bytes], error: Exception) -> str:
     if not data:
-        return "there are none yet"
+        return "there are no certificates yet"
     return f"existing certificates are unusable: {type(error).__name__}: {str(error)[:200] or 'no reason given'}"
 
 
@@ -180,15 +204,15 @@ def _read(data: Mapping[str, bytes]) -> _Set:
 def _pair(cert: x509.Certificate, key_pem: bytes) -> _Pair:
     key = load_pem_private_key(key_pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("a key is not one of an elliptic curve")
+        raise ValueError("a key is not an elliptic curve key")
     forms = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(*forms) != cert.public_key().public_bytes(*forms):
-        raise ValueError(f"the key of {cert.subject.rfc4514_string()} is another one's")
+        raise ValueError(f"the key of {cert.subject.rfc4514_string()} belongs to another certificate")
     return _Pair(cert, key)
 
 
 def _names_of(cert: x509.Certificate) -> set[str]:
-    """The server's names; none of a certificate that somebody else signed with the authority's key, without any."""
+    """The server's names; empty for a certificate without names, which an admin may have signed by hand."""
     try:
         names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
@@ -243,7 +267,7 @@ def _builder(
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
-        .not_valid_before(now - _LATE_CLOCKS)
+        .not_valid_before(now - CLOCK_TOLERANCE)
         .not_valid_after(now + life)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

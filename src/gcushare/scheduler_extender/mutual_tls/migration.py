@@ -1,7 +1,7 @@
-"""When the first port stops answering the scheduler: once every node's scheduler calls over mutual TLS.
+"""Close the first port to the scheduler once every node's scheduler calls over mutual TLS.
 
-On an upgrade the config-managers move one scheduler after another. Until the last one has reported, those that were not
-moved yet are answered where they call; a cluster that begins with mutual TLS never opens the first port for them.
+On an upgrade the config-managers move one scheduler after another. Until the last one has reported, the first port
+answers those that were not moved yet. In a cluster that begins with mutual TLS it never answers them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gcushare.wire.contracts import VERBS_PORT, Calls
 from gcushare.wire.documents.node_report import decode_node_reports
 from gcushare.wire.objects import Node
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 10.0
+_CHECK_EVERY_S = 10.0
 _MOVED = frozenset({Calls.MUTUAL_TLS.value, Calls.NONE.value})
 
 
@@ -32,17 +32,17 @@ class VerbsElsewhere(ForbiddenError):
 
 
 class NodeNames:
-    """The names of all nodes; an observer of the watch, and what stays of nodes that are gone counts no more."""
+    """The names of all nodes, from the watch. Reports of nodes that are gone do not count."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def on_node_update(self, node: Node) -> None:
-        """Take in a node."""
+        """Add a node."""
         self._names.add(node.metadata.name)
 
     def on_node_delete(self, name: str) -> None:
-        """Forget one that is gone."""
+        """Remove a node that is gone."""
         self._names.discard(name)
 
     def __contains__(self, name: object) -> bool:
@@ -50,13 +50,13 @@ class NodeNames:
 
 
 class FirstPort:
-    """Whether the scheduler is answered on the first port too."""
+    """Whether the first port answers the scheduler too."""
 
     def __init__(self, *, is_open: bool) -> None:
         self.is_open = is_open
 
     def guard(self, verbs: Sequence[Verb], port: int = VERBS_PORT) -> list[Verb]:
-        """Put the question before every answer."""
+        """Make every verb check first whether the port is open."""
         return [replace(verb, answer=self._guarded(verb.answer, port)) for verb in verbs]
 
     def _guarded(self, answer: FastPathHandler, port: int) -> FastPathHandler:
@@ -72,7 +72,7 @@ class FirstPort:
 
 
 class MovingNodes:
-    """Opens the first port as long as a node has not moved; ``run`` it in a task of its own."""
+    """Keeps the first port open until every node has moved; ``run`` it in a task of its own."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class MovingNodes:
         self._problem = ""
 
     async def run(self, synced: Callable[[], Awaitable[None]]) -> None:
-        """Look until cancelled; the nodes are known once ``synced`` returns."""
+        """Check until cancelled, from when ``synced`` returns: then all nodes are known."""
         await synced()
         while True:
-            await self.look()
-            await self._clock.sleep(_LOOK_EVERY_S)
+            await self.check()
+            await self._clock.sleep(_CHECK_EVERY_S)
 
-    async def look(self) -> None:
-        """Look once; what cannot be read leaves everything as it is."""
+    async def check(self) -> None:
+        """Check once. If the reports cannot be read, nothing changes."""
         try:
             name = self._reports
             found = await self._client.get(CONFIG_MAPS, name.name, namespace=name.namespace)
@@ -107,13 +107,13 @@ class MovingNodes:
             found = {}
         except GcushareError as error:
             if str(error) != self._problem:
-                log.warning("reports of nodes not read %s", fields(config_map=self._reports, reason=error))
+                logger.warning("reports of nodes not read %s", fields(config_map=self._reports, reason=error))
             self._problem = str(error)
             return
         self._problem = ""
         waits_for = tuple(self._find_unmoved(found.get("data") or {}))
         if waits_for != self._waits_for:
-            log.info("schedulers that do not call over mutual TLS %s", fields(nodes=", ".join(waits_for) or "none"))
+            logger.info("schedulers that do not call over mutual TLS %s", fields(nodes=", ".join(waits_for) or "none"))
         self._waits_for = waits_for
         self._port.is_open = bool(waits_for)
 

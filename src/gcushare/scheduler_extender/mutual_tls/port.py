@@ -1,4 +1,4 @@
-"""The port of the scheduler's calls: opened once its certificates are there, open for the scheduler alone."""
+"""The port of the scheduler's calls: it opens once its certificates exist, and answers the scheduler alone."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class VerbsPort:
-    """The scheduler's own port, where the settings ask for one, and whether the first port answers it too.
+    """The scheduler's own port, if the settings ask for one, and whether the first port answers the scheduler too.
 
-    A context manager: the certificates that it lays out are gone when it ends.
+    A context manager: on exit it removes the files of the certificates.
     """
 
     def __init__(self, settings: VerbsSettings, serve: ServeSettings, client: KubeClient) -> None:
@@ -42,7 +42,7 @@ class VerbsPort:
         self._keeper = self._make_keeper(client)
         self.first_port = FirstPort(is_open=settings.verbs is not Verbs.TLS)
         self.nodes = NodeNames()
-        """Has to observe the watch of nodes."""
+        """Must be an observer of the watch of nodes."""
         self._moving = self._make_moving(client)
         self.server: RunningServer | None = None
 
@@ -59,18 +59,18 @@ class VerbsPort:
     def is_wanted(self) -> bool:
         return self._settings.verbs is not Verbs.PLAIN
 
-    def owner_of_certificates(self, server: RunningServer) -> HasCertificates:
-        """Who reports when the certificates of this port end: the one that makes them knows the client's too."""
+    def certificate_source(self, server: RunningServer) -> HasCertificates:
+        """The object that knows when the certificates of this port end; the keeper knows the client's, too."""
         return self._keeper or server
 
     async def find_obstacle(self) -> str | None:
-        """Say for readiness why the scheduler cannot call yet."""
+        """Why the scheduler cannot call yet, for readiness; None if it can."""
         if not self.is_wanted or self.server is not None:
             return None
         return self._keeper.obstacle if self._keeper is not None and self._keeper.obstacle else "its port is not open"
 
     def start_loops(self, tasks: RootTasks, synced: Callable[[], Awaitable[None]]) -> None:
-        """Start what looks after certificates and nodes."""
+        """Start the loops that keep the certificates and follow the nodes' move."""
         if self._keeper is not None:
             tasks.start("keep the certificates of the scheduler's calls", self._keeper.run())
         if self._moving is not None:
@@ -105,7 +105,7 @@ class VerbsPort:
         settings = self._settings
         if not self.is_wanted or settings.verbs_secret is None:
             return None
-        # Here and not above: what makes certificates takes 0.15 s to import.
+        # Imported here: ``cryptography`` takes 0.15 s to import.
         from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
         from gcushare.scheduler_extender.mutual_tls.issuing import Terms
 
@@ -131,7 +131,7 @@ class FirstPortCollector(Collector):
         self._port = port
 
     def collect(self) -> Iterator[Metric]:
-        """Make the figure."""
+        """Compute the figure."""
         yield GaugeMetricFamily(
             "gcushare_extender_open_verbs",
             "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
@@ -140,7 +140,7 @@ class FirstPortCollector(Collector):
 
 
 async def stop_all(servers: list[RunningServer], drain_s: float) -> None:
-    """Stop servers at once."""
+    """Stop several servers at the same time."""
     async with asyncio.TaskGroup() as tasks:
         for server in servers:
             tasks.create_task(server.stop(drain_s), name=f"stop {server.url}")

@@ -72,13 +72,17 @@ def test_all_together_are_bounded_whoever_asks() -> None:
     assert spent <= sum(rate.burst + rate.per_s * 10 for rate in (READERS, STRANGERS))
 
 
-def test_addresses_are_forgotten_before_they_fill_the_memory() -> None:
+@pytest.mark.parametrize(("others", "is_forgotten"), [(4000, False), (5000, True)])
+def test_the_address_idle_longest_is_forgotten_before_addresses_fill_the_memory(
+    others: int, *, is_forgotten: bool
+) -> None:
     budget = TokenReviewLimit(0.0)
-    for number in range(10_000):
-        budget.spend_on_stranger(f"10.{number // 65536}.{number // 256 % 256}.{number % 256}", float(number))
+    spent_by_strangers(budget, 0.0, *["10.0.0.0"] * 20)
+    for number in range(others):
+        budget.spend_on_stranger(f"10.1.{number // 256}.{number % 256}", 0.0)
 
-    assert len(budget._peers) == 4096
-    assert budget.spend_on_stranger("10.0.0.0", 10_000.0)
+    # Its own allowance refills to 0.4 of a token by then. Once forgotten, it starts again with the whole burst.
+    assert budget.spend_on_stranger("10.0.0.0", 0.2) is is_forgotten
 
 
 def test_one_stranger_has_at_most_half_of_what_all_have() -> None:

@@ -19,7 +19,7 @@ from gcushare.runtime.http.server import add_verbs
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
 from gcushare.scheduler_extender.app import Extender, freeze_gc
-from gcushare.scheduler_extender.settings import NAME, PROGRAM, ExtenderSettings
+from gcushare.scheduler_extender.extender_settings import NAME, PROGRAM, ExtenderSettings
 
 
 class _Names(msgspec.Struct, rename="pascal"):

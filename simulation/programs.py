@@ -20,7 +20,12 @@ from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
-from gcushare.scheduler_extender.settings import ElectionSettings, ExtenderSettings, FollowSettings, PlacementSettings
+from gcushare.scheduler_extender.extender_settings import (
+    ElectionSettings,
+    ExtenderSettings,
+    FollowSettings,
+    PlacementSettings,
+)
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from simulation.cards import Machine, SimulatedSource
 from simulation.kubelet import Kubelet

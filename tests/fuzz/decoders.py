@@ -40,8 +40,8 @@ from gcushare.runtime.http.scheduler_fast_path import read_head
 from gcushare.runtime.settings.declare import Program, list_specs
 from gcushare.runtime.settings.loading import Answered, load_settings
 from gcushare.scheduler_extender.dashboard.feed import parse_mark
+from gcushare.scheduler_extender.extender_settings import ExtenderSettings
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.settings import ExtenderSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.annotations.over_use import note_since_s, over_use_text, over_used_cards

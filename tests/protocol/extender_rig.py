@@ -21,7 +21,7 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
-from gcushare.scheduler_extender.settings import (
+from gcushare.scheduler_extender.extender_settings import (
     ElectionSettings,
     ExtenderSettings,
     FollowSettings,

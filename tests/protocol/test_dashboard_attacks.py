@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from gcushare.scheduler_extender.dashboard.settings import Access
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare_playground.apiserver import ApiServer, service_account
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod

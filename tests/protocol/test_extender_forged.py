@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.scheduler_extender.settings import ElectionSettings
+from gcushare.scheduler_extender.extender_settings import ElectionSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import MAX_POD_BYTES
 from gcushare.wire.objects import Pod

@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gcushare.scheduler_extender.settings import FollowSettings
+from gcushare.scheduler_extender.extender_settings import FollowSettings
 from gcushare_playground.apiserver import Delay, Fault
 from tests.extender_objects import filter_body, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, Replica, eight_cards, extender_settings, quick_election, until

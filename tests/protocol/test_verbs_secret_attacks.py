@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ async def test_a_half_written_secret_is_replaced_by_a_set_that_belongs_together(
     assert all(found["data"].get(name) for name in (CA, SERVER_CERT, CLIENT_CERT))
 
 
-def load_rights(server: ApiServer, objects: list[dict[str, Any]]) -> set[str]:
+def load_rights(server: ApiServer, objects: Sequence[dict[str, Any]]) -> set[str]:
     """Grant what the charts grant; returns the names of the service accounts."""
     for each in of_kind(objects, "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"):
         server.registry.put(each)

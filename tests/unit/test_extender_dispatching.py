@@ -64,7 +64,9 @@ async def test_a_bind_that_finds_no_vendor_is_told_to_each_of_them(monkeypatch: 
     unbound: list[tuple[str, str]] = []
     services = [services_of(state_of(a_node("n", 16), vendor=each), None, cluster) for each in (ENFLAME, ALIYUN)]
     for each in services:
-        monkeypatch.setattr(each.wakes, "on_bind_failed", lambda uid, name=each.vendor_name: unbound.append((name, uid)))
+        monkeypatch.setattr(
+            each.wakes, "on_bind_failed", lambda uid, name=each.vendor_name: unbound.append((name, uid))
+        )
 
     answer = await Dispatcher(services, cluster).bind(bind_body("b", "n"))
     assert b"filter it again" in answer.body

@@ -41,7 +41,7 @@ class Bench:
         self.state.on_pod_update(pod)
         found = read_scheduling_request(pod, ENFLAME, Policies())
         assert found is not None
-        self.reporter.note(found)
+        self.reporter.on_refused(found)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

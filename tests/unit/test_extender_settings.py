@@ -9,7 +9,7 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.core.placement import NamedNodes
 from gcushare.runtime.settings.loading import load_settings
-from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
+from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SCHEDULER_NAME

@@ -269,7 +269,7 @@ class TestAnswersForPeople:
         asking = state.find_request("uid-a")
         assert asking is not None
         reporter = FailedSchedulingReporter(ExplainService(state), noted)
-        reporter.note(asking)
+        reporter.on_refused(asking)
         task = asyncio.create_task(reporter.run(), name="reporter")
         async with asyncio.timeout(60):
             await noted.rung.wait()

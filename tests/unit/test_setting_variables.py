@@ -10,7 +10,7 @@ from gcushare.cli.kubectl.flags import TableSettings
 from gcushare.config_manager.manager_settings import RunSettings
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.runtime.settings.declare import list_specs
-from gcushare.scheduler_extender.settings import ExtenderSettings
+from gcushare.scheduler_extender.extender_settings import ExtenderSettings
 
 SERVERS = (PluginSettings, ExtenderSettings, RunSettings)
 FOR_PEOPLE = (CardsSettings, DoctorSettings, TableSettings)

@@ -25,7 +25,7 @@ from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.settings.command_line import COMMON_FLAGS
 from gcushare.runtime.settings.declare import list_specs
-from gcushare.scheduler_extender.settings import ExtenderSettings
+from gcushare.scheduler_extender.extender_settings import ExtenderSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import keys
 from tests.unit import full_objects

@@ -37,6 +37,7 @@ from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.http.routes import VERB_NAMES, Serving, UnservedVendor, VendorRoutes, root_routes
 from gcushare.scheduler_extender.leadership import STALE_SHARE, ReplicaLeadership, WatchCache
@@ -56,7 +57,6 @@ from gcushare.scheduler_extender.metrics import (
 )
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
 from gcushare.scheduler_extender.ports import AlwaysLeader, KubePods, Leadership
-from gcushare.scheduler_extender.settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
@@ -354,7 +354,7 @@ class Extender:
         wakes = RoomWaker(state, self._api, self._serves, clock=self._clock)
 
         def on_refused(request: SchedulingRequest) -> None:
-            reporter.note(request)
+            reporter.on_refused(request)
             wakes.on_refused(request)
 
         named = self._settings.placement.filter_answer

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS
-from gcushare.scheduler_extender.settings import PROGRAM, ExtenderSettings
+from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings
 
 _OLD_VARIABLES = {"PORT": "--listen-port", "LOG_LEVEL": "--log-level"}
 _OLD_LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}

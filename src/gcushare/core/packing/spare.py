@@ -23,8 +23,8 @@ NO_AMOUNTS = Amounts()
 class Taken(NamedTuple):
     """What a bound pod requests. ``comes_with_node``: no scheduler chose the node.
 
-    It runs on every node (a DaemonSet's pod or a static pod), or its author named the node and no kubelet has accepted it. It takes room, but says nothing
-    about what typical pods ask for.
+    It runs on every node (a DaemonSet's pod or a static pod), or its author named the node and no kubelet has accepted
+    it. It takes room, but is not typical of what pods ask for.
     """
 
     node: str

@@ -1,7 +1,7 @@
-"""Who may read the page: the cluster's own tokens, asked about at the API server, with short memory.
+"""Decide who may read the page: the API server reviews each reader's token, and answers are cached for a short time.
 
-A reader needs ``get`` on the non-resource URL ``/gcushare/dashboard``. That is one question, it is what an admin can
-grant without granting anything of the cluster itself, and cluster admins have it already.
+A reader needs ``get`` on the non-resource URL ``/gcushare/dashboard``. An admin can grant that without any right on
+objects of the cluster, and cluster admins have it already.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from gcushare.scheduler_extender.dashboard.token_reviews import (
     token_review,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PATH, VERB = "/gcushare/dashboard", "get"
 """What a reader must be allowed to do."""
 
 ALLOWED_S = 60.0
-"""How long a yes is believed: a token that was taken back reads on for at most this long."""
+"""How long a permission is cached: after a token is revoked, it can be used for at most this long."""
 
 RENEWED_S = 40.0
-"""After how long a yes is asked about again when it is used: early, so that it outlives an API server that is busy."""
+"""The age at which a permission that is used is reviewed again: early, so that it outlives a busy API server."""
 
 _AGAIN_S = 5.0
-"""The pause after a renewal that the API server could not answer."""
+"""The pause after a review that the API server could not answer."""
 
 _REFUSED_S = 10.0
-"""How long a no is believed, so that a role that was just granted soon works."""
+"""How long a refusal is cached: short, so that a role that was just granted soon works."""
 
 _MAX_REMEMBERED = 1024
 _MAX_TOKEN_CHARS = 16_384
@@ -55,7 +55,7 @@ _REVIEW_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReviewedToken:
-    """What is known of a token. ``problem`` is empty where its owner may read; ``renew_at`` is at most ``until``."""
+    """The result of a review. ``problem`` is empty if the owner may read; ``renew_at`` is at most ``until``."""
 
     user: str
     problem: str
@@ -92,12 +92,12 @@ class KubeReviews:
 
 
 class TokenGuard:
-    """Lets in whose token the API server knows and whose owner it allows."""
+    """Admits requests whose token the API server knows, and whose owner it allows to read the page."""
 
     def __init__(self, reviews: Reviews, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._reviews = reviews
         self._monotonic = monotonic
-        # Apart, so that a flood of made-up tokens pushes no reader out.
+        # Stored apart, so that a flood of made-up tokens pushes no reader out.
         self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
@@ -121,11 +121,11 @@ class TokenGuard:
             raise ForbiddenError(verdict.problem)
 
     async def _check(self, token: str, address: str | None) -> ReviewedToken:
-        # Tokens are not kept: what is remembered could not be used by whoever reads it.
+        # Only a hash of the token is stored: it is of no use to an attacker who reads the memory.
         key = hashlib.sha256(token.encode()).hexdigest()
         lock = self._asking.setdefault(key, asyncio.Lock())
         try:
-            # Whoever comes while another request renews the same token need not wait for it.
+            # A request need not wait while another one renews the same token.
             if (verdict := self._recall(key, is_renewed=lock.locked())) is not None:
                 return verdict
             async with lock:
@@ -143,10 +143,12 @@ class TokenGuard:
             now = self._monotonic()
             if held is None or now >= held.until:
                 raise
-            log.info("reader not renewed %s", fields(user=held.user, left_s=round(held.until - now, 1), reason=error))
+            logger.info(
+                "reader not renewed %s", fields(user=held.user, left_s=round(held.until - now, 1), reason=error)
+            )
             return self._remember(key, replace(held, renew_at=min(now + _AGAIN_S, held.until)))
         if held is None and not verdict.problem:
-            log.info("reader let in %s", fields(user=verdict.user))
+            logger.info("reader let in %s", fields(user=verdict.user))
         return self._remember(key, verdict)
 
     async def _ask(self, token: str) -> ReviewedToken:
@@ -156,7 +158,7 @@ class TokenGuard:
                 return self._refusal("", "the API server does not know this token; it may have expired", known=False)
             answer = (await self._reviews.review_access(found.user)).status
         except GcushareError as error:
-            log.warning("token cannot be reviewed %s", fields(reason=error))
+            logger.warning("token cannot be reviewed %s", fields(reason=error))
             raise RetryableError(_why_not_asked(error)) from error
         name = found.user.username
         if not answer.allowed:
@@ -169,7 +171,7 @@ class TokenGuard:
         return ReviewedToken(name, "", True, now + RENEWED_S, now + ALLOWED_S)
 
     def _refusal(self, user: str, problem: str, *, known: bool) -> ReviewedToken:
-        log.info("reader refused %s", fields(user=user, reason=problem))
+        logger.info("reader refused %s", fields(user=user, reason=problem))
         until = self._monotonic() + _REFUSED_S
         return ReviewedToken(user, problem, known, until, until)
 

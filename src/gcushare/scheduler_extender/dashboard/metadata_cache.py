@@ -1,7 +1,7 @@
-"""What the page shows beyond the ledger: labels, readiness, corrections, owners, the scheduler's own words.
+"""What the page shows in addition to the ledger: labels, readiness, corrections, owners, the scheduler's messages.
 
-Fed by the same watches as the ledger, after it. Only nodes and pods that the ledger knows are kept, and of their
-labels only what people look for.
+The same watches update it as the ledger, after the ledger. It stores only nodes and pods that the ledger knows, and of
+their labels only those that people search for.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MetadataCache:
     # Nodes
 
     def on_node_update(self, node: Node) -> None:
-        """Take a node as it is now."""
+        """Update a node."""
         name = node.metadata.name
         holders = [state for state in self._states if name in state.ledger.nodes]
         if not holders:
@@ -75,13 +75,13 @@ class MetadataCache:
                 self._touch_node(state.vendor.name, name)
 
     def on_node_delete(self, name: str) -> None:
-        """Take note that a node is gone; the ledger notifies the readers."""
+        """Remove a node; the ledger notifies the readers."""
         self.nodes.pop(name, None)
 
     # Pods
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Take a pod as it is now."""
+        """Update a pod."""
         uid = pod.metadata.uid
         waiting = self._find_waiting(uid)
         holders = [state for state in self._states if uid in state.bound]
@@ -109,7 +109,7 @@ class MetadataCache:
         return next((state.waiting[uid] for state in self._states if uid in state.waiting), None)
 
     def _follow_moved(self, uids: Iterable[str]) -> None:
-        """Take note of pods that wait for us from now on, or no more, as nodes began or ceased to serve whole cards."""
+        """Update pods that began or ceased to wait for us, because nodes began or ceased to serve whole cards."""
         for uid in uids:
             if (waiting := self._find_waiting(uid)) is None:
                 self._waiting.pop(uid, None)
@@ -127,14 +127,14 @@ class MetadataCache:
             self._problems.pop(uid, None)
 
     def on_pod_delete(self, uid: str) -> None:
-        """Take note that a pod is gone, or holds nothing and waits for nothing; repeatable."""
+        """Remove a pod that is gone, or that neither holds cards nor waits for any; repeatable."""
         self.pods.pop(uid, None)
         self._problems.pop(uid, None)
         if self._waiting.pop(uid, None) is not None:
             self._touch_pod(uid)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
-        """Lose every pod that is not among ``uids``."""
+        """Remove every pod but ``uids``."""
         for uid in self.pods.keys() - uids:
             self.on_pod_delete(uid)
 
@@ -148,11 +148,11 @@ def _note_of(pod: Pod, *, waits: bool) -> PodMetadata:
         over_use=over_use_text(meta.annotations),
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
         ending=pod.is_being_deleted,
-        scheduler=_scheduler_words(pod) if waits else "",
+        scheduler=_scheduler_message(pod) if waits else "",
     )
 
 
-def _scheduler_words(pod: Pod) -> str:
+def _scheduler_message(pod: Pod) -> str:
     for each in pod.status.conditions:
         if each.type == "PodScheduled" and each.status == "False":
             return each.message[:_MAX_MESSAGE]

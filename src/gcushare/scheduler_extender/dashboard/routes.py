@@ -50,12 +50,12 @@ class Dashboard:
 
     @property
     def observers(self) -> list[MetadataCache]:
-        """Who wants to see Nodes and Pods, after the states."""
+        """The observers of Nodes and Pods, which must come after the states."""
         return [] if self.feed is None else [self.feed.metadata]
 
     @property
     def endpoints(self) -> list[tuple[str, str]]:
-        """What the extender's list of endpoints says of the page."""
+        """The page's lines in the extender's list of endpoints."""
         return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
 
     def routes(self, around: ReplicaContext) -> list[web.RouteDef]:
@@ -93,7 +93,7 @@ class _Pages:
         return handle
 
     async def _admit(self, request: web.Request) -> None:
-        """Let a caller pass whose token may read; without a guard, every one."""
+        """Admit a caller whose token may read; without a guard, every caller."""
         if self._guard is not None:
             await self._guard.admit(request)
 

@@ -44,7 +44,7 @@ class Streams:
         self._readers = 0
 
     async def serve(self, request: web.Request, admit: Callable[[], Awaitable[None]]) -> web.StreamResponse:
-        """Follow changes for one reader until it goes, is no longer admitted, or serving ends.
+        """Send changes to one reader until it disconnects, is no longer admitted, or serving ends.
 
         Raises:
             RetryableError: as many readers as the settings allow follow already.
@@ -65,7 +65,7 @@ class Streams:
     async def _send(
         self, request: web.Request, response: web.StreamResponse, events: AsyncGenerator[bytes, None]
     ) -> None:
-        # A reader that goes away is no failure of ours.
+        # A reader that disconnects is not an error.
         with suppress(ConnectionError):
             async with aclosing(events):
                 async for event in events:
@@ -81,7 +81,7 @@ class Streams:
             changes = None if mark is None else self._feed.changes(mark)
             end = self._feed.mark
             if changes is None:
-                # The reader's snapshot is of another process or too old: one word, and it reads a new one by itself.
+                # The reader's snapshot is of another process, or too old: on this event it reads a new one.
                 yield _event("reset", b"{}", end)
             else:
                 async with aclosing(_marked(changes, end)) as pieces:

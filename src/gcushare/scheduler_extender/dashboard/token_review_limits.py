@@ -1,6 +1,6 @@
-"""How many tokens the API server is asked about: little for each stranger, a bound for all, a share for known readers.
+"""Limit the token reviews at the API server: per unknown caller, for all of them, and a share for known readers.
 
-Pure: time is an argument. What is refused here costs the API server nothing.
+Pure: time is an argument. A token that is refused here costs the API server nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MAX_PEERS = 4096
 """Addresses remembered. The one idle longest starts again: the bound for all unknown callers makes that harmless."""
 
 _IPV6_SITE_BITS = 64
-"""What one site is given: whoever owns one IPv6 address can use all of its /64."""
+"""The prefix of one site: the owner of one IPv6 address can use all of its /64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ READERS = Rate(10.0, 20.0)
 
 
 class _Allowance:
-    """Refills at a rate up to a burst, and is taken from or not: no caller waits."""
+    """A token bucket without waiting: it refills at a rate, up to a burst."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -79,7 +79,7 @@ class TokenReviewLimit:
 
 
 def _take(now: float, *allowances: _Allowance) -> bool:
-    """Take one of each, or none of any: who is over their own budget spends nothing of what all share."""
+    """Take one of each, or none: a caller over its own limit spends nothing of the shared one."""
     if not all(each.has_one(now) for each in allowances):
         return False
     for each in allowances:
@@ -88,7 +88,7 @@ def _take(now: float, *allowances: _Allowance) -> bool:
 
 
 def site_of(address: str | None) -> str:
-    """Name who is behind an address: the IPv4 address itself, the /64 of an IPv6 address; "" where it is unknown."""
+    """The site of an address: the IPv4 address itself, or the /64 of an IPv6 address; empty if it is unknown."""
     try:
         parsed = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""FailedScheduling with numbers: an explanation in the log and as an Event on each pod that filter refused."""
+"""Explain each refused pod with numbers, in the log and in an Event on the pod."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.wire.objects import ObjectReference
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REFUSED_REASON = "InsufficientCardMemory"
 REFUSED_WHOLE_REASON = "InsufficientWholeCards"
-"""The reasons of the Event, beside kube-scheduler's own FailedScheduling."""
+"""The reasons of the Event, in addition to kube-scheduler's own FailedScheduling."""
 
 _MAX_REMEMBERED = 4096
 _MAX_QUEUED = 256
 
 NODES_PER_TOKEN = 50
 TOKENS_PER_S = 50.0
-"""So 2,500 nodes a second are looked at on average, about a tenth of a core: in a cluster of 5,000 nodes an explanation
+"""So 2,500 nodes a second are examined on average, about a tenth of a core: in a cluster of 5,000 nodes an explanation
 every two seconds, in one of 100 nodes 25 in a second."""
 BURST_TOKENS = 200
 """Two explanations of 5,000 nodes at once."""
@@ -37,29 +37,29 @@ _REPORTED_PER_TURN = 16
 
 
 class Events(Protocol):
-    """Where events go; ``kube.events.EventRecorder`` is one. Returns at once."""
+    """The port for events; ``kube.events.EventRecorder`` is an implementation."""
 
     def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Take an event."""
+        """Queue an event, and return at once."""
         ...
 
 
 @dataclass(slots=True)
 class RefusalCounters:
-    """What became of refused pods, for metrics."""
+    """The outcomes for refused pods, for metrics."""
 
     explained: int = 0
-    """Explanations sought; pods that ask alike share one."""
+    """Explanations computed; pods with the same question share one."""
     reported: int = 0
     dropped: int = 0
-    """Not taken because too many waited to be reported; the scheduler's next try takes them again."""
+    """Not queued because too many pods were queued; the scheduler's next try queues them."""
 
 
 class FailedSchedulingReporter:
-    """Reports, for pods that filter refused, the numbers: each pod at most once in ``interval_s``.
+    """Reports the pods that filter refused, each at most once in ``interval_s``.
 
-    ``note`` is called on the filter's path and only queues; ``run`` explains and reports. All pods that wait for the
-    same explanation are reported when it is found.
+    ``on_refused`` is called on filter's path and only queues; ``run`` explains and reports. All pods with the same
+    question are reported together.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class FailedSchedulingReporter:
         self._wake = asyncio.Event()
         self.counters = RefusalCounters()
 
-    def note(self, request: SchedulingRequest) -> None:
-        """Take a refused pod, unless it was reported within the interval; dropped when very many wait."""
+    def on_refused(self, request: SchedulingRequest) -> None:
+        """Queue a refused pod, unless it was reported within the interval. If the queue is full, drop it."""
         uid, now = request.pod.uid, self._clock.monotonic()
         reported = self._reported.get(uid)
         if reported is not None and now < reported + self._interval_s:
@@ -100,7 +100,7 @@ class FailedSchedulingReporter:
             self._wake.clear()
 
     async def _report_next(self) -> None:
-        """Explain the pod that waits longest, and report to it and to all with the same question."""
+        """Explain the pod that was queued first, and report it and all pods with the same question."""
         question = self._explains.question_of(next(iter(self._queue.values())))
         cost = self._explains.cost_of(question)
         for _ in range(-(-cost // NODES_PER_TOKEN)):
@@ -120,7 +120,7 @@ class FailedSchedulingReporter:
 
     def _report(self, request: SchedulingRequest, summary: str) -> None:
         pod, reason = request.pod, REFUSED_WHOLE_REASON if request.cards.whole else REFUSED_REASON
-        log.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
+        logger.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
         about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
         self._events.record(about, reason, summary, warning=True)
         self.counters.reported += 1

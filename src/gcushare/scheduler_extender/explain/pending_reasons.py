@@ -1,4 +1,4 @@
-"""Why the pods that wait do so, as counts for the metrics; a single pod's own reasons are ``service``'s."""
+"""Count the waiting pods by reason, for the metrics; ``service`` explains a single pod."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class PendingReason(enum.Enum):
 
 
 def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[PendingReason, int]:
-    """Count the waiting pods by reason, every reason included; pods whose binding is under way wait no more.
+    """Count the waiting pods by reason, with 0 for the others. Pods whose binding is under way do not wait.
 
-    Costs no look at any node for plain requests: a scrape must not hold the scheduler's calls up.
+    For plain requests no node is examined: a scrape must not delay the scheduler's calls.
     """
     counts = dict.fromkeys(PendingReason, 0)
     shapes: dict[Shape, Counter[tuple[frozenset[str] | None, frozenset[str]]]] = {}
@@ -102,7 +102,7 @@ def _evaluate_plain(shape: Shape, totals: list[UnitTotals]) -> PendingReason:
 
 
 class _Search:
-    """Looks into the indexes of the scheduler's own shapes, so far as one answer may take."""
+    """Searches the indexes of the shapes that the scheduler asked for, within the limits of one answer."""
 
     def __init__(self, state: VendorState) -> None:
         self._state = state
@@ -123,7 +123,7 @@ class _Search:
         return self._kept[key]
 
     def evaluate(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
-        """Why pods of a shape wait that the sums cannot tell of."""
+        """Why pods of a shape wait if the sums cannot tell."""
         self._shapes += 1
         request = shape.request
         index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None

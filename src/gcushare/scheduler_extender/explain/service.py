@@ -1,4 +1,4 @@
-"""explain: why this pod has no card, or which it has; among the nodes that kube-scheduler asked about, if it did."""
+"""Explain why a pod has no card, or which card it has, for the nodes that kube-scheduler asked about."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from gcushare.wire.documents.explain import (
 )
 
 _NODES_PER_TURN = 16
-"""Nodes looked at between two turns of others: less than half a millisecond with 8 cards each."""
+"""Nodes examined before other tasks get a turn: less than half a millisecond with 8 cards each."""
 
 _MAX_KEPT = 16
-"""Explanations kept until a node changes, with the names of the nodes asked about: up to a megabyte each."""
+"""Explanations that are cached until a node changes. Each has the names of the nodes asked about, up to a megabyte."""
 
 _MAX_UNREADABLE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What decides on an explanation: equal questions have one answer until a node changes.
+    """The inputs of an explanation: equal questions have one answer until a node changes.
 
-    ``asked``: the nodes that kube-scheduler asked about; None where it asked about none yet, or that was forgotten.
-    ``kept``: those whose room is kept for pods that preempt others.
+    ``asked``: the nodes that kube-scheduler asked about; None if it has not asked yet, or if they are not stored any
+    more. ``kept``: the nodes whose room is kept for pods that preempt others. No name of a pod is part of it.
     """
 
     shape: Shape
@@ -46,7 +46,7 @@ class Question:
 
 
 class ExplainService:
-    """Explains one vendor's pods, one after the other: explaining must not take a core from the scheduler's calls."""
+    """Explains the pods of one vendor, one after the other: the scheduler's calls come first."""
 
     def __init__(self, state: VendorState) -> None:
         self._state = state
@@ -54,7 +54,7 @@ class ExplainService:
         self._at_work = asyncio.Lock()
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
-        """Say where a pod is, or why it is nowhere.
+        """Explain where a pod is, or why it has no node.
 
         Raises:
             NotFoundError: no such pod asks for cards of this vendor.
@@ -80,20 +80,20 @@ class ExplainService:
         return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
 
     def waits(self, request: SchedulingRequest) -> bool:
-        """Whether a pod that was refused is still there, without cards."""
+        """Whether a pod that was refused still exists and has no cards."""
         uid = request.pod.uid
         return self._state.find_request(uid) is not None and self._state.ledger.assignment(uid) is None
 
     def question_of(self, request: SchedulingRequest) -> Question:
-        """What there is to explain about a pod now."""
+        """The question about a pod as things are now."""
         state = self._state
         kept = state.nominations.closed_to(request)
         return Question(request.shape, request.pod.priority, state.asked.get(request.pod.uid), kept)
 
     async def find_alike(self, question: Question, requests: Iterable[SchedulingRequest]) -> list[SchedulingRequest]:
-        """Those of the pods that have this question now; others get their turn each time that kept nodes were sought.
+        """The pods that have this question now.
 
-        Many nominees may be among them, and each has nodes of its own that are closed to it.
+        Other tasks get a turn after each computation of kept nodes: each of many nominees has kept nodes of its own.
         """
         state, turns = self._state, CooperativeYield(1)
         closed: dict[tuple[Shape, int, str], frozenset[str]] = {}
@@ -111,18 +111,18 @@ class ExplainService:
         return alike
 
     def cost_of(self, question: Question) -> int:
-        """How many nodes have to be looked at for it; 0 where the answer is known."""
+        """How many nodes must be examined for an answer; 0 if it is cached."""
         if self._recall(question) is not None:
             return 0
         return len(self._state.ledger.nodes) if question.asked is None else len(question.asked)
 
     async def gather(self, question: Question) -> Explanation:
-        """Look at the nodes, giving others their turn; or recall what was found, while nothing changed since."""
+        """Examine the nodes, with turns for other tasks; or return the cached answer if no node has changed since."""
         async with self._at_work:
             if (known := self._recall(question)) is not None:
                 return known
             position = self._state.changes.position
-            found = await self._look(question)
+            found = await self._examine(question)
             self._kept[question] = (position, found)
             if len(self._kept) > _MAX_KEPT:
                 self._kept.popitem(last=False)
@@ -135,19 +135,19 @@ class ExplainService:
         self._kept.move_to_end(question)
         return known[1]
 
-    async def _look(self, question: Question) -> Explanation:
+    async def _examine(self, question: Question) -> Explanation:
         nodes, request = self._state.ledger.nodes, question.shape.request
         asked = question.asked
         others = [] if asked is None else [n for n, node in nodes.items() if node.known and n not in asked]
-        looked_at: Collection[str] = asked if asked is not None and others else list(nodes)
+        examined: Collection[str] = asked if asked is not None and others else list(nodes)
         explainer, turns = Explainer(request, priority=question.priority), CooperativeYield(_NODES_PER_TURN)
-        for name in looked_at:
+        for name in examined:
             explainer.add(nodes.get(name) or NodeState(name), is_kept=name in question.kept)
             await turns.after()
         weighing = CooperativeYield(1)
         while explainer.weigh_next():
             await weighing.after()
-        return explainer.finish(self._describe_others(question, len(looked_at), others) if others else None)
+        return explainer.finish(self._describe_others(question, len(examined), others) if others else None)
 
     def _describe_others(self, question: Question, asked: int, others: list[str]) -> Asked:
         index = self._state.indexes.get(question.shape)

@@ -15,7 +15,7 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
-from gcushare.scheduler_extender.mutual_tls.settings import VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.verbs_settings import VerbsSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 

@@ -131,6 +131,20 @@ def test_a_flood_of_refused_pods_pushes_no_pod_of_another_namespace_out(attack: 
     assert sum(len(group.asked or ()) for group in refused.groups.values()) <= MAX_NAMES
 
 
+async def test_a_woken_pod_that_a_flood_pushes_out_of_memory_is_left_to_the_scheduler() -> None:
+    bench = Bench.filled()
+    async with bench.running():
+        bench.ask("first", 16, namespace="attacker", creationTimestamp=OLD)
+        bench.end("x")
+        assert await bench.pass_(SOON_S / 2) == ["first"]
+        bench.hold("y", 16)
+        for number in range(MAX_PODS):
+            bench.ask(f"pod-{number}", 16, namespace="attacker")
+        assert await bench.pass_(2 * ANSWER_S) == []
+        bench.end("y")
+        assert await bench.pass_(SOON_S / 2) == ["pod-0"]
+
+
 def test_pauses_of_pods_whose_bindings_fail_all_the_time_stay_bounded() -> None:
     bench = Bench(4)
     refused = RefusedPods()

@@ -242,7 +242,9 @@ class RoomWaker:
     def _check_attempt(self, attempt: WakeAttempt, now_s: float) -> None:
         """End an attempt whose pod is bound or gone, or whose time is over."""
         pod = attempt.pod
-        if self._state.find_request(pod.uid) is None:
+        if self._refused.pods.get(pod.uid) is not pod:
+            del self._attempts[pod.uid]  # It made room for others in memory.
+        elif self._state.find_request(pod.uid) is None:
             self._forget(pod.uid)
             self._unbound.record(pod.namespace, now_s, is_bound=pod.uid in self._state.bound)
         elif now_s >= attempt.until_s:

@@ -3,7 +3,7 @@
 A card is one device. Claims for memory name an amount and share the device. A claim for a whole card names none, so it
 consumes the default of the device's memory, which is the whole card. So one sum of memory keeps both uses apart. Two
 devices and a counter per card would say the same, but kube-scheduler 1.36 counts the counters of every pool for every
-node that it tries (ADR 45).
+node that it tries (ADR 38).
 
 The scheduler takes the first device that fits, in the order of the slices' names and of the devices in a slice. So
 cards are listed in the order in which the placement policy prefers them.

@@ -1,7 +1,7 @@
 """A worker process as its parent sees it: started, asked with a deadline, killed if it does not answer.
 
 It is started by exec, not by fork: no thread, lock or gRPC state of the parent reaches the vendor's library. It is no
-``multiprocessing`` process either: ``docs/adr/0046`` has the reasons.
+``multiprocessing`` process either: ``docs/adr/0039`` has the reasons.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A ``YamlText`` is a value: each edit returns a new one, parsed again, so its positions are always right. New text has
 the style of its surroundings: block or flow, CRLF or LF, the list's indentation. An edit that would change other values
-is refused with the reason. ADR 44 says why no library does this.
+is refused with the reason. ADR 37 says why no library does this.
 """
 
 from __future__ import annotations

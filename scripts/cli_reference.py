@@ -1,9 +1,10 @@
-"""Write docs/cli-reference.md and its Chinese twin from the programs themselves.
+"""Write docs/cli-reference.md from the programs themselves.
 
-    python -m scripts.cli_reference            write both files
-    python -m scripts.cli_reference --check    exit 1 and name the file that is not in step
+    python -m scripts.cli_reference            write the file
+    python -m scripts.cli_reference --check    exit 1 if the file is not in step
 
-Every command that the package installs is asked for its ``--help``, and so is every command that such a page lists.
+Every command that the package installs is asked for its ``--help``, and so is every command that such a page lists. The
+help is English, so the page exists once: its Chinese twin is written by hand, says how to read it and links to it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "cli-reference.md"
+HEAD = """\
+# Command line reference
+
+[中文](zh/cli-reference.md)
+
+Every command, its flags and their defaults, as `--help` prints them. Each setting is a flag, an environment variable
+and a key of the settings file, unless its text says 'on the command line alone'; `--print-config` shows the result and
+where each value came from. Examples of use are in the [user guide](user-guide.md) and the
+[admin guide](admin-guide.md).
+
+Generated from the programs by `python -m scripts.cli_reference`; do not edit.
+"""
 WIDTH = 100
 _OURS = ("gcushare.device_plugin.", "gcushare.scheduler_extender.")
 _KUBECTL = re.compile(r"^kubectl-inspect-")
@@ -42,52 +56,21 @@ class Page:
         return (self.text[: start.start()], self.text[start.start() :]) if start else (self.text, "")
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
-    """One of the two files: where it goes and what stands above the pages."""
-
-    path: Path
-    head: str
-
-
-LANGUAGES = (
-    Language(
-        ROOT / "docs" / "cli-reference.md",
-        "# Command line reference\n\n[中文](zh/cli-reference.md)\n\n"
-        "Generated from the programs by `python -m scripts.cli_reference`; do not edit. Every setting is a flag, an\n"
-        "environment variable and a key of the settings file, unless its text says 'on the command line alone';\n"
-        "`--print-config` shows the result.\n",
-    ),
-    Language(
-        ROOT / "docs" / "zh" / "cli-reference.md",
-        "# 命令行参考\n\n[English](../cli-reference.md)\n\n"
-        "由 `python -m scripts.cli_reference` 从程序生成,请勿手工修改;帮助文本为英文原文。\n"
-        "每个设置项都可以用命令行参数、环境变量或设置文件给出,\n"
-        "帮助文本注明 on the command line alone 的只能由命令行给出;"
-        "`--print-config` 显示最终值及其来源。\n",
-    ),
-)
-
-
 def main() -> int:
-    """Write the files, or compare them; return the exit code."""
-    pages = list(_read_pages())
-    stale = 0
-    for language in LANGUAGES:
-        text = render(language.head, pages)
-        if "--check" not in sys.argv[1:]:
-            language.path.parent.mkdir(parents=True, exist_ok=True)
-            language.path.write_text(text, encoding="utf-8")
-        elif not language.path.exists() or language.path.read_text(encoding="utf-8") != text:
-            stale += 1
-            sys.stderr.write(f"{language.path.relative_to(ROOT)} is not in step: run python -m scripts.cli_reference\n")
-    return 1 if stale else 0
+    """Write the file, or compare it; return the exit code."""
+    text = render(list(_read_pages()))
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(text, encoding="utf-8")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{PAGE.relative_to(ROOT)} is not in step: run python -m scripts.cli_reference\n")
+        return 1
+    return 0
 
 
-def render(head: str, pages: list[Page]) -> str:
-    """Write one file: its head, then each command's page below a heading; flags that stood above are not repeated."""
+def render(pages: list[Page]) -> str:
+    """Return the head, then each command's page below a heading; flags that stood above are not repeated."""
     described: dict[str, str] = {}
-    parts = [head]
+    parts = [HEAD]
     for page in pages:
         opening, settings = page.split()
         first = described.setdefault(_normalize(settings, page.command), page.command) if settings else page.command

@@ -15,6 +15,7 @@ GUIDES = tuple(sorted(path.name for path in DOCS.glob("*.md")))
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 _HEADING = re.compile(r"^(#{1,6}) (.+)$", re.MULTILINE)
+_ITEM = re.compile(r"^(?P<indent> *)- (?P<text>.+(?:\n +(?!- )\S.*)*)", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
@@ -87,9 +88,16 @@ class Document:
 
     def rows(self, heading: str) -> list[list[str]]:
         """The cells of the table's rows below the heading of this title, its own head left out."""
-        _, _, section = self.prose.partition(f"\n## {heading}\n")
-        lines = section.partition("\n## ")[0].splitlines()
+        lines = self._section(heading).splitlines()
         return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")][2:]
+
+    def items(self, heading: str) -> list[str]:
+        """The list items below the heading of this title, each on one line; two spaces of indentation per level."""
+        found = _ITEM.finditer(self._section(heading))
+        return [item["indent"] + " ".join(item["text"].split()) for item in found]
+
+    def _section(self, heading: str) -> str:
+        return self.prose.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def every_document() -> list[Document]:

@@ -33,6 +33,7 @@ RESOURCES: Mapping[str, Resource[dict[str, Any]]] = {
     "ResourceQuota": Resource("api/v1", "resourcequotas", dict),
 }
 ENDPOINT = re.compile(r"^`(GET|POST) (\S+)`$")
+METRIC = re.compile(r"`(\w+)` \((\w+)(?:; ([^)]+))?\): ")
 LISTED = re.compile(r"^(GET|POST) +(/[^\s,]*(?:, /[^\s,]+)*)")
 
 
@@ -133,10 +134,11 @@ ONLY_WITH_EVICTIONS = "gcushare_plugin_over_use_evictions_total"
 
 
 async def check_metrics(census: Census, heading: str, url: str) -> None:
-    """Compare a table of the API reference with what the program serves: every name, type and label, nothing more."""
+    """Compare a list of the API reference with what the program serves: every name, type and label, nothing more."""
     served = dict(served_metrics(await fetch(census, f"{url}/metrics")))
-    rows = guide("api-reference.md").rows(heading)
-    reported = {name.strip("`"): (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
+    found = [METRIC.match(item) for item in guide("api-reference.md").items(heading)]
+    reported = {each[1]: (each[2], set(re.findall(r"`(\w+)`", each[3] or ""))) for each in found if each is not None}
+    assert len(reported) == len(found)
     reported.pop(ONLY_WITH_EVICTIONS, None)
     assert {name: kind for name, (kind, _) in reported.items()} == {name: kind for name, (kind, _) in served.items()}
     for name, (_, labels) in served.items():

@@ -18,20 +18,20 @@ def packages(folder: Path) -> Iterator[Path]:
     return (each.parent for each in sorted(folder.rglob("__init__.py")))
 
 
-def table(document: Path) -> dict[str, str]:
-    rows = re.findall(r"^\| `([a-z_]+)` \| (.*) \|$", document.read_text(), re.MULTILINE)
-    return dict(rows)
+def house(document: Path) -> dict[str, str]:
+    items = re.findall(r"^- `([a-z_]+)`(?:: |：)(.*(?:\n {2}.*)*)", document.read_text(), re.MULTILINE)
+    return dict(items)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=["en", "zh"])
-def test_every_package_of_the_house_is_in_the_table(document: Path) -> None:
+def test_every_package_of_the_house_is_in_the_list(document: Path) -> None:
     there = {each.name for each in HOUSE.iterdir() if (each / "__init__.py").exists()}
-    assert set(table(document)) == there | {"playground"}
+    assert set(house(document)) == there | {"playground"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=["en", "zh"])
 def test_every_sub_package_is_named_with_its_package(document: Path) -> None:
-    rows = table(document)
+    rows = house(document)
     for package in packages(HOUSE):
         parts = package.relative_to(HOUSE).parts
         if len(parts) == 2 and parts[1] not in ("protos", "static"):
@@ -41,8 +41,8 @@ def test_every_sub_package_is_named_with_its_package(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=["en", "zh"])
 def test_every_module_of_a_journey_exists(document: Path) -> None:
     text = document.read_text()
-    # From the first module named to the next table.
-    journeys = text[text.index("`scheduler_extender/http/routes`") :].split("\n|---")[0]
+    # From the first module named to the next list.
+    journeys = text[text.index("`scheduler_extender/http/routes`") :].split("\n- ")[0]
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+)`", journeys)
     assert len(named) > 20
     everything = {str(each.relative_to(HOUSE).with_suffix("")) for each in HOUSE.rglob("*.py")}

@@ -23,11 +23,13 @@ from tests.charts import (
     pod_specs,
     rendered,
 )
+from tests.documents import Document
 
 pytestmark = [needs_helm, in_one_worker]
 
 DOCUMENT = ROOT / "docs/security.md"
 SECOND = "gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler"
+RIGHT = re.compile(r"  `(?P<what>[^`]+)` (?P<verbs>[a-z, ]+?)(?: \(`(?P<names>[^`]+)`\))?: .+")
 Row = tuple[str, str, str, frozenset[str], frozenset[str]]
 
 
@@ -36,12 +38,16 @@ def words(cell: str) -> frozenset[str]:
 
 
 def documented() -> set[Row]:
-    """The rows of the tables of rights."""
-    rows = set()
-    for line in DOCUMENT.read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if len(cells) == 6 and re.match(r"(Cluster)?Role ", cells[0]):
-            rows.add((cells[0], cells[1], cells[2], words(cells[3]), words(cells[4])))
+    """The list of rights: below each role `RESOURCE.GROUP` VERBS (`NAMES`): why."""
+    rows, role = set(), ""
+    for item in Document.read(DOCUMENT).items("Rights"):
+        if not item.startswith(" "):
+            role = item
+            continue
+        found = RIGHT.fullmatch(item)
+        assert found is not None, item
+        resource, _, group = found["what"].partition(".")
+        rows.add((role, group, resource, words(found["verbs"]), words(found["names"] or "")))
     return rows
 
 
@@ -92,7 +98,7 @@ def test_values_that_cannot_work_together_are_refused(values: tuple[str, ...], w
         rendered(PLUGIN_CHART, *values)
 
 
-def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_own_certificates() -> None:
+def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_certificates() -> None:
     for name, group, resource, verbs, names in documented():
         assert "*" not in f"{group}{resource}{''.join(verbs)}", name
         if resource == "secrets":

@@ -1,0 +1,73 @@
+"""The documents' form: narrow lines, a digest on top, decision records of a page, numbered without holes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
+
+WIDEST_LINE = 120
+"""Columns; a Chinese character takes two."""
+
+LONGEST_DIGEST = 10
+LONGEST_RECORD = 60
+RECORDS = sorted((DOCS / "adr").glob("*.md"))
+OUTPUT = re.compile(r"(?ms)^```text\b.*?^```$")
+"""Blocks that show what programs print, which does not wrap."""
+
+AFTER_DIGEST = re.compile(r"\n(?=## |```|- | {4})")
+"""Where the opening prose ends: at a heading, code or a list."""
+
+CHANGELOG = ROOT / "CHANGELOG.md"
+
+
+def columns(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
+
+
+def wide_lines(document: Document) -> list[str]:
+    lines = OUTPUT.sub("", document.text).splitlines()
+    return [line for line in lines if columns(line) > WIDEST_LINE]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [each for each in every_document() if each.path != CHANGELOG],
+    ids=lambda document: document.name,
+)
+def test_no_line_is_wider_than_a_terminal(document: Document) -> None:
+    assert wide_lines(document) == []
+
+
+def test_a_wide_line_is_found() -> None:
+    """The negative control: in prose, in tables and in commands, but not in what a program printed."""
+    wide = "x" * 121
+    text = f"{wide}\n| {wide} |\n{'卡' * 61}\n{'卡' * 60}\n```\n{wide}\n```\n```text\n{wide}\n```\n"
+    assert wide_lines(Document(DOCS / "page.md", text)) == [wide, f"| {wide} |", "卡" * 61, wide]
+
+
+@pytest.mark.parametrize("chinese", [False, True], ids=["en", "zh"])
+@pytest.mark.parametrize("name", GUIDES)
+def test_every_page_opens_with_a_digest(name: str, chinese: bool) -> None:
+    """What the page is for and where else to go, in a few lines above its first section."""
+    page = guide(name, chinese=chinese)
+    title, _, _, _, *rest = AFTER_DIGEST.split(page.text, maxsplit=1)[0].splitlines()
+    digest = [line for line in rest if line.strip()]
+    assert title.startswith("# ")
+    assert 2 <= len(digest) <= LONGEST_DIGEST
+    assert list(Document(page.path, "\n".join(digest)).links()) != []
+
+
+def test_decision_records_are_numbered_without_holes() -> None:
+    assert [int(path.name[:4]) for path in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_decision_record_is_one_page_and_says_its_number(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith(f"# {int(path.name[:4])}. ")
+    assert len(lines) <= LONGEST_RECORD

@@ -32,7 +32,7 @@ RESOURCES: Mapping[str, Resource[dict[str, Any]]] = {
     "Pod": POD_OBJECTS,
     "ResourceQuota": Resource("api/v1", "resourcequotas", dict),
 }
-ENDPOINT = re.compile(r"^`(GET|POST) (\S+)`$")
+ENDPOINT = re.compile(r"`(GET|POST) (\S+)`: ")
 METRIC = re.compile(r"`(\w+)` \((\w+)(?:; ([^)]+))?\): ")
 LISTED = re.compile(r"^(GET|POST) +(/[^\s,]*(?:, /[^\s,]+)*)")
 
@@ -162,9 +162,9 @@ async def check_endpoints(census: Census, environ: Mapping[str, str]) -> None:
         ("Endpoints of the scheduler extender", environ["EXTENDER"]),
         ("Endpoints of the device plugin", environ["PLUGIN"]),
     ):
-        for cell, _ in reference.rows(heading):
-            found = ENDPOINT.match(cell)
-            assert found is not None, cell
+        for item in reference.items(heading):
+            found = ENDPOINT.match(item)
+            assert found is not None, item
             method, path = found.groups()
             reported.add((method, path))
             real = path.replace("<node>", "node-1").replace("<namespace>", "default").replace("<pod>", "notebook")

@@ -266,7 +266,7 @@ async def test_a_server_that_is_away_exits_with_75_and_says_what_to_do(seen: Clu
         (("--extender-url", "h:1"), "'h:1' must be http://HOST:PORT or https://HOST:PORT"),
         (("--extender-url", "http://["), "'http://[' must be http://HOST:PORT or https://HOST:PORT"),
         (("--extender-url", "http://h:99999"), "'http://h:99999' must be http://HOST:PORT"),
-        (("--as-group", "ops"), "only with --as"),
+        (("--as-group", "ops"), "--as-group needs --as"),
         (("--nmespace", "x"), "--namespace"),
     ],
 )

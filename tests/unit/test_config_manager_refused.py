@@ -107,7 +107,7 @@ async def test_a_linked_manifest_is_refused_with_what_to_do(tmp_path: Path) -> N
 async def test_an_unknown_version_is_refused_with_the_accepted_ones(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.put(MANIFEST, corpus_text("kubeadm-1.29.yaml").replace(b":v1.29.14", b":v1.17.4"))
-    with pytest.raises(ConfigError, match=r"1\.17\.4.*accepted are 1\.18 to 1\.36 and later"):
+    with pytest.raises(ConfigError, match=r"1\.17\.4.*accepted are 1\.19 to 1\.36 and later"):
         await host.apply()
     host.put(MANIFEST, corpus_text("kubeadm-1.29.yaml").replace(b":v1.29.14", b":stable"))
     with pytest.raises(ConfigError, match="--scheduler-version"):

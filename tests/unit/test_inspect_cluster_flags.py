@@ -75,7 +75,7 @@ def test_a_server_alone_needs_no_kubeconfig(tmp_path: Path) -> None:
         (Overrides(cluster="nowhere"), "cluster 'nowhere' is not in"),
         (Overrides(cluster="nowhere", server="http://here:1"), "cluster 'nowhere' is not in"),
         (Overrides(user="stranger"), "user 'stranger' is not in .*; known: 'me', 'you'"),
-        (Overrides(impersonate_groups=("ops",)), "only with --as"),
+        (Overrides(impersonate_groups=("ops",)), "--as-group needs --as"),
     ],
 )
 def test_names_that_are_not_there_are_reported_with_those_that_are(

@@ -23,7 +23,7 @@ SAYINGS = {
     "admin-guide.md": (rf"between {OLDEST} and {NEWEST}", rf"在 {OLDEST} 到 {NEWEST} 之间"),
     "limits.md": (rf"clusters from {OLDEST} on", rf"从 {OLDEST} 起的集群"),
     "troubleshooting.md": (rf"^{OLDEST} to {NEWEST}\b", rf"^{OLDEST} 到 {NEWEST}\b"),
-    "doctor.md": (rf"`kubernetes-too-old` .* older than {OLDEST} ", rf"`kubernetes-too-old` .* 低于 {OLDEST} "),
+    "doctor.md": (rf"`kubernetes-too-old` .* older than {OLDEST}$", rf"`kubernetes-too-old`.*低于 {OLDEST}$"),
 }
 
 

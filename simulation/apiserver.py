@@ -38,7 +38,7 @@ class Target:
     def matches(self) -> Matches:
         """Whether an object is selected."""
         namespace, selector = self.namespace, self.query.get("fieldSelector", "")
-        name, _, value = selector.partition("=")
+        name, _, value = selector.partition(",")[0].partition("=")
         if name == "spec.nodeName":
             return lambda doc: doc["spec"].get("nodeName", "") == value
         if name == "metadata.name":

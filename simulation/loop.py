@@ -277,6 +277,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if process is not None and not process.is_alive:
             return
         error = context.get("exception")
+        if isinstance(error, asyncio.CancelledError):
+            return  # whoever waited for it was cancelled, and killed before it could go on
         who = "world" if process is None else process.name
         self._on_failure(f"{who}: {context.get('message')}: {type(error).__name__}: {error}")
 

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from simulation.claims_schedule import ClaimsSchedule
+from simulation.claims_world import ClaimsWorld
 from simulation.host_schedule import HostSchedule
 from simulation.hosts import HostsWorld
 from simulation.process import unwinding
@@ -17,7 +19,7 @@ from simulation.schedule import Schedule
 from simulation.violation import Violation
 from simulation.world import World
 
-AnySchedule: TypeAlias = Schedule | HostSchedule
+AnySchedule: TypeAlias = Schedule | HostSchedule | ClaimsSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Outcome:
     """What came of a run. ``digest`` is of everything that happened; equal ones mean equal runs."""
 
     world: str
-    """"cluster" or "hosts"."""
+    """"cluster", "hosts" or "claims"."""
     seed: int
     digest: str
     hours: float
@@ -46,8 +48,7 @@ def run(schedule: AnySchedule, *, keeps_history: bool = False) -> Outcome:
     was_enabled, was_disabled_for = gc.isenabled(), logging.root.manager.disable
     gc.disable()
     logging.disable(logging.ERROR)
-    is_of_hosts = isinstance(schedule, HostSchedule)
-    world = HostsWorld(schedule) if isinstance(schedule, HostSchedule) else World(schedule, keeps_history=keeps_history)
+    kind, world = _make_world(schedule, keeps_history=keeps_history)
     try:
         world.run()
     except Exception as error:
@@ -59,7 +60,7 @@ def run(schedule: AnySchedule, *, keeps_history: bool = False) -> Outcome:
         if was_enabled:
             gc.enable()
     outcome = Outcome(
-        world="hosts" if is_of_hosts else "cluster",
+        world=kind,
         seed=schedule.seed,
         digest=world.digest,
         hours=world.hours,
@@ -74,3 +75,13 @@ def run(schedule: AnySchedule, *, keeps_history: bool = False) -> Outcome:
     with unwinding():
         gc.collect()
     return outcome
+
+
+def _make_world(schedule: AnySchedule, *, keeps_history: bool) -> tuple[str, World | HostsWorld | ClaimsWorld]:
+    match schedule:
+        case HostSchedule():
+            return "hosts", HostsWorld(schedule)
+        case ClaimsSchedule():
+            return "claims", ClaimsWorld(schedule)
+        case Schedule():
+            return "cluster", World(schedule, keeps_history=keeps_history)

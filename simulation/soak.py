@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from simulation.bugs import BUGS
+from simulation.claims_schedule import CLAIM_BUGS, make_claims_schedule
 from simulation.drawing import make_schedule
 from simulation.host_schedule import HOST_BUGS, make_host_schedule
 from simulation.run import AnySchedule, Outcome, run
@@ -60,9 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
 def make_any_schedule(
     seed: int, *, rounds: int, quiet_hours: int, planted: str, lease: tuple[float, float, float] | None = None
 ) -> AnySchedule:
-    """The run of a seed: each fifth one is of the hosts, the others are of the cluster, with ``lease`` if given."""
+    """The run of a seed: of each five one is of the hosts, one of claims, and three of the cluster, with ``lease``."""
     if planted in HOST_BUGS or (not planted and seed % 5 == 4):
         return make_host_schedule(seed, rounds=rounds, quiet=quiet_hours > 0, planted=planted)
+    if planted in CLAIM_BUGS or (not planted and seed % 5 == 3):
+        return make_claims_schedule(seed, rounds=rounds, planted=planted)
     schedule = make_schedule(seed, rounds=rounds, quiet_hours=quiet_hours, planted=planted)
     return schedule if lease is None else replace(schedule, settings=replace(schedule.settings, lease=lease))
 
@@ -73,7 +76,7 @@ class Totals:
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.reported = self.started
-        self.hours = {"cluster": 0.0, "hosts": 0.0}
+        self.hours = {"cluster": 0.0, "hosts": 0.0, "claims": 0.0}
         self.runs: Counter[str] = Counter()
         self.steps, self.cpu_s = 0, 0.0
         self.faults: Counter[str] = Counter()
@@ -98,7 +101,8 @@ class Totals:
         """Where it stands."""
         minutes = (time.monotonic() - self.started) / 60
         return (
-            f"{minutes:.1f} min: {self.runs.total()} runs ({self.runs['hosts']} of hosts), "
+            f"{minutes:.1f} min: {self.runs.total()} runs ({self.runs['hosts']} of hosts, {self.runs['claims']} of "
+            f"claims), "
             f"{sum(self.hours.values()):.1f} simulated hours ({self.hours['hosts']:.1f}), {self.steps} steps, "
             f"{self.faults.total()} faults, {len(self.failed)} violations, {self.cpu_s:.0f} s of CPU"
         )
@@ -165,7 +169,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, help="a file to which each run's outcome is added, one JSON a line")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="how many at once")
     parser.add_argument(
-        "--bug", choices=sorted((*BUGS, *HOST_BUGS)), default="", help="a bug to put in, to see it found"
+        "--bug", choices=sorted((*BUGS, *HOST_BUGS, *CLAIM_BUGS)), default="", help="a bug to put in, to see it found"
     )
     parser.add_argument("--explain", type=int, default=1, help="how many failing seeds to shrink and show")
     options = parser.parse_args(arguments)

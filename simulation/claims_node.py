@@ -1,0 +1,242 @@
+"""The real claims driver of one node, with its services, on a disk that outlives it; and how the kubelet calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import msgspec
+
+from gcushare.cards.health import CardsSnapshot
+from gcushare.claims_driver.app import ApiClaims
+from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.node_agent import NodeAgent, Offer
+from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
+from gcushare.claims_driver.service import ClaimsService
+from gcushare.claims_driver.slice_plan import SlicePlan
+from gcushare.claims_driver.slice_publisher import SlicePublisher
+from gcushare.core.cards import Health, InventoryCard
+from gcushare.core.errors import DeviceError, RemoteContractError
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.kube.client import KubeClient
+from gcushare.kube.reflector import Reflector
+from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
+from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
+from gcushare.node.choices import NO_RESERVE, Strategy
+from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpoint, PreparedClaim
+from gcushare.wire.dra.slices import RESOURCE_SLICE
+from gcushare.wire.objects import NODE
+from gcushare.wire.protos import services
+from simulation.process import Process
+from simulation.program import CONFIG
+from simulation.transport import SimulatedTransport
+from simulation.weather import Weather
+
+if TYPE_CHECKING:
+    from simulation.claims_world import ClaimsWorld
+
+NAMES = ENFLAME.claims
+UNIT = parse_memory_unit("1")
+_NOWHERE = Path("/nonexistent")
+
+
+class NodeDisk:
+    """Checkpoint and CDI files. ``writes_to_live``: after so many writes the driver is killed; None for never."""
+
+    def __init__(self, planted: str) -> None:
+        self.planted = planted
+        self.checkpoint: bytes | None = None
+        self.files: dict[str, PreparedClaim] = {}
+        self.writes_to_live: int | None = None
+        self.process: Process | None = None
+
+    def write(self, change: Callable[[], None]) -> None:
+        """Write, unless the driver dies before it."""
+        if self.writes_to_live == 0 and self.process is not None:
+            self.process.steps_to_live = 1
+            raise DeviceError("the driver dies here")
+        change()
+        if self.writes_to_live is not None:
+            self.writes_to_live -= 1
+
+    @property
+    def claims(self) -> dict[str, PreparedClaim] | None:
+        """What the checkpoint says; None if it cannot be read."""
+        try:
+            return CHECKPOINT.read(self.checkpoint).claims if self.checkpoint is not None else {}
+        except RemoteContractError:
+            return None
+
+
+class _Checkpoint(CheckpointFile):
+    def __init__(self, disk: NodeDisk) -> None:
+        super().__init__(_NOWHERE)
+        self._disk = disk
+
+    def read(self) -> dict[str, PreparedClaim]:
+        return CHECKPOINT.read(self._disk.checkpoint).claims if self._disk.checkpoint is not None else {}
+
+    def write(self, claims: dict[str, PreparedClaim]) -> None:
+        content = msgspec.json.encode(Checkpoint(version=CHECKPOINT_VERSION, claims=claims))
+        if self._disk.planted != "forgets what it prepared" or len(claims) < 2:
+            self._disk.write(lambda: setattr(self._disk, "checkpoint", content))
+
+    def copy_aside(self) -> Path:
+        return self.path.with_name("aside")
+
+
+class _CdiFiles(ClaimCdiFiles):
+    def __init__(self, disk: NodeDisk) -> None:
+        super().__init__(_NOWHERE, NAMES.driver)
+        self._disk = disk
+
+    def write(self, claim: PreparedClaim) -> None:
+        if self._disk.files.get(claim.uid) != claim:
+            self._disk.write(lambda: self._disk.files.__setitem__(claim.uid, claim))
+
+    def remove(self, uid: str) -> None:
+        if uid in self._disk.files and self._disk.planted != "leaves files":
+            self._disk.write(lambda: self._disk.files.__delitem__(uid))
+
+    def remove_others(self, uids: Iterable[str]) -> int:
+        kept = set(uids)
+        stale = [uid for uid in self._disk.files if uid not in kept]
+        for uid in stale:
+            self.remove(uid)
+        return len(stale)
+
+
+class ClaimsNode:
+    """A node: its cards, its disk, and the driver that starts again whenever it was killed."""
+
+    def __init__(self, world: ClaimsWorld, number: int, sizes: tuple[int, ...]) -> None:
+        self.world = world
+        self.name = f"node-{number}"
+        self.rng = random.Random(f"claims/{world.seed}/{self.name}")
+        self.sizes = sizes
+        self.sick: set[int] = set()
+        self.disk = NodeDisk(world.schedule.planted)
+        self.weather = Weather(self.rng, world.faults)
+        self.process = Process(self.name)
+        self.process.is_alive = False
+        self.publisher: SlicePublisher | None = None
+        self.agent: NodeAgent | None = None
+        self._service: ClaimsService | None = None
+
+    def start(self) -> None:
+        """Start the driver, unless it runs."""
+        if self.process.is_alive:
+            return
+        process = self.process = Process(self.name, offset_s=self.rng.uniform(0, 1e5))
+        self.disk.process, self.disk.writes_to_live, self._service = process, None, None
+        process.on_end[0] = lambda: self._ended(process)
+        self.world.note(f"{self.name}: the driver starts")
+        self.world.loop.create_task(self._live(process), context=process.context)
+
+    def _ended(self, process: Process) -> None:
+        self.world.gateway.drop(process)
+        self._service = None
+        self.world.note(f"{self.name}: the driver was killed")
+        self.world.loop.call_world(self.rng.uniform(0.2, 20.0), self.start)
+
+    def update_cards(self) -> None:
+        """Have the driver poll its cards."""
+        if self.process.is_alive and self.agent is not None and self._service is not None:
+            self.process.context.run(self.agent.on_cards, self._cards())
+
+    def _cards(self) -> CardsSnapshot:
+        return CardsSnapshot(
+            tuple(
+                InventoryCard(
+                    index=index,
+                    uuid=f"{self.name}-{index}",
+                    memory_bytes=size * GIB,
+                    health=Health.UNHEALTHY if index in self.sick else Health.HEALTHY,
+                )
+                for index, size in enumerate(self.sizes)
+            )
+        )
+
+    async def _live(self, process: Process) -> None:
+        try:
+            await self._run(process)
+        except Exception as error:
+            if process.is_alive and self.disk.writes_to_live != 0:
+                self.world.fail("no process ends by any input", f"{self.name} ended: {type(error).__name__}: {error}")
+
+    async def _run(self, process: Process) -> None:
+        loop = self.world.loop
+        transport = SimulatedTransport(self.world.gateway, process, self.weather)
+        client = KubeClient(CONFIG, program="claims", transport=transport)
+        rng = random.Random(self.rng.getrandbits(64))
+        prepared = PreparedClaims(
+            GrantForm(ENFLAME, (Strategy.ENV,)), self.name, _Checkpoint(self.disk), _CdiFiles(self.disk)
+        )
+        health = HealthStream(self.name, loop.time)
+        self.publisher = SlicePublisher(client, NAMES.driver, self.name, rng)
+        cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
+        plan = SlicePlan(ENFLAME, self.name)
+        self.agent = NodeAgent(Offer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi)
+        if self.disk.planted == "counts nobody":
+            prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
+        claims = ApiClaims(client)
+        slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")
+        node = Selector(fields=f"metadata.name={self.name}")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.publisher.run())
+            tasks.create_task(Reflector(client, NODES, self.agent, decode=NODE.read, selector=node, rng=rng).run())
+            watch = Reflector(
+                client, RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices, rng=rng
+            )
+            tasks.create_task(watch.run())
+            await self._load(prepared, claims)
+            self.agent.on_cards(self._cards())
+            self.agent.on_plugin_pods(())
+            self._service = ClaimsService(
+                prepared,
+                claims,
+                health,
+                inventory=self.agent.inventory_to_grant,
+                pool=self.name,
+                clock=loop.time,
+                observe=lambda call, seconds, error: self.world.counts.update([f"{call} {error or 'ok'}"]),
+            )
+
+    async def _load(self, prepared: PreparedClaims, claims: ApiClaims) -> None:
+        while True:
+            try:
+                prepared.load()
+            except RemoteContractError:
+                try:
+                    prepared.rebuild(await claims.list_claims(NAMES.driver, self.name))
+                except Exception as error:
+                    self.world.note(f"{self.name}: not rebuilt: {error}")
+                    await asyncio.sleep(2.0)
+                    continue
+            return
+
+    def call(self, method: str, request: bytes, then: Callable[[bytes], None]) -> asyncio.Task[None] | None:
+        """Have the driver answer; None if it does not serve. Cancel the task to hang up, as gRPC does."""
+        if self._service is None or not self.process.is_alive:
+            return None
+        details = cast(grpc.HandlerCallDetails, _Details(f"/{services.DRA_SERVICES['v1.DRAPlugin']}/{method}"))
+        found: Any = next(filter(None, (each.service(details) for each in self._service.handlers())))
+        loop = self.world.loop
+
+        async def answer() -> None:
+            body = await found.unary_unary(request, None)
+            loop.call_world(self.rng.uniform(0.001, 0.2), then, body)
+
+        return loop.create_task(answer(), context=self.process.context)
+
+
+class _Details:
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.invocation_metadata = ()

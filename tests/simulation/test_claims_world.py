@@ -1,0 +1,42 @@
+"""The simulated nodes that serve claims: fixed seeds hold, a seed repeats, and each invariant bites."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.claims_schedule import CLAIM_BUGS, KINDS, make_claims_schedule
+from simulation.run import run
+from simulation.shrink import shrink
+
+BITES = {
+    "counts nobody": (3, "no card is given beyond its size"),
+    "forgets what it prepared": (5, "what runs has its share"),
+    "leaves files": (1, "no card is given beyond its size"),
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(6))
+def test_storms_leave_every_invariant_standing(seed: int) -> None:
+    outcome = run(make_claims_schedule(seed, rounds=2))
+    assert outcome.violation is None
+    assert outcome.counts["pods run"] > 10
+    assert outcome.counts["NodeUnprepareResources ok"] > 10
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("bug", CLAIM_BUGS)
+def test_an_invariant_bites_and_what_fails_is_shrunk(bug: str) -> None:
+    seed, invariant = BITES[bug]
+    schedule = make_claims_schedule(seed, rounds=1, planted=bug)
+    outcome = run(schedule)
+    assert outcome.violation is not None
+    assert outcome.violation.invariant == invariant
+    short, _ = shrink(schedule, outcome.violation, most_runs=40)
+    assert len(short.actions) < len(schedule.actions) / 2
+
+
+@pytest.mark.timeout(120)
+def test_a_seed_repeats_and_every_kind_of_action_is_drawn() -> None:
+    first, second = (run(make_claims_schedule(7, rounds=1)) for _ in range(2))
+    assert first == second
+    assert {action.kind for seed in range(5) for action in make_claims_schedule(seed).actions} == KINDS.keys()

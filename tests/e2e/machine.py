@@ -77,6 +77,7 @@ class Machine:
         for folder in (self.root, self.pod_logs, self.etc / "manifests", *self._made):
             folder.mkdir(parents=True, exist_ok=True)
         await self._start_containerd()
+        await self.import_image(await asyncio.to_thread(build_image, self.control_plane.root))
         await self.start_kubelet()
 
     async def _stop(self) -> None:
@@ -112,6 +113,11 @@ class Machine:
         """End the kubelet at once; its pods run on."""
         await self.control_plane.children.pop("kubelet").kill()
 
+    async def restart_containerd(self) -> None:
+        """Kill containerd and start it again; containers run on with their shims."""
+        await self.control_plane.children.pop("containerd").kill()
+        await self._start_containerd()
+
     def logs(self, pod: dict[str, object], container: str = "main") -> list[str]:
         """Read what a pod's container wrote."""
         metadata = pod["metadata"]
@@ -134,7 +140,6 @@ class Machine:
                 environ={"PATH": path},
             )
         )
-        await self.import_image(await asyncio.to_thread(build_image, self.control_plane.root))
 
     async def import_image(self, archive: Path) -> None:
         """Make an image known that a pod may then run."""

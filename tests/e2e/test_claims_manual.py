@@ -1,0 +1,123 @@
+"""The manual's pods, unchanged, on a cluster whose scheduler nothing was done to; and restarts under running claims."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from gcushare.core.units import GIB
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES
+from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import CLAIMS_CONTROLLER, SERVE_CLAIMS, SERVE_LABEL
+from gcushare_playground.picture import node_of
+from gcushare_playground.plans import NodePlan
+from tests.charts import needs_helm
+from tests.e2e.claims import install, install_controller
+from tests.e2e.claims_side import ClaimsSide, need_cdi, start_controllers
+from tests.e2e.control_plane import NODE
+from tests.e2e.installing import account_kubeconfig
+from tests.e2e.machine import Machine
+from tests.e2e.node_side import real_pod
+from tests.e2e.scheduling import Scheduling
+from tests.e2e.waiting import until
+
+pytestmark = needs_helm
+
+EIGHT = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 8)
+VARIABLES = ENFLAME.environment
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def side(machine: Machine) -> AsyncIterator[ClaimsSide]:
+    """A node of eight cards with everything that the claims chart installs; the scheduler has its defaults."""
+    need_cdi()
+    control_plane = machine.control_plane
+    async with Scheduling(control_plane) as scheduling:
+        await install(control_plane)
+        await install_controller(control_plane)
+        await start_controllers(control_plane)
+        labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
+        await control_plane.client.patch(NODES, NODE, Patch(PatchKind.MERGE, labels))
+        side = ClaimsSide(machine, scheduling, EIGHT)
+        side.set_health()
+        await side.start_driver()
+        kubeconfig = await account_kubeconfig(control_plane, CLAIMS_CONTROLLER)
+        await control_plane.start(
+            control_plane.command(
+                CLAIMS_CONTROLLER,
+                *(sys.executable, "-m", "gcushare.claims_controller", "--kubeconfig", str(kubeconfig)),
+                *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
+                *("--lease-namespace", "kube-system"),
+                ready=re.compile(r"(http://127\.0\.0\.1:\d+)"),
+            )
+        )
+        await control_plane.start_scheduler(None)
+        yield side
+
+
+@pytest_asyncio.fixture(loop_scope="module", autouse=True)
+async def emptied(side: ClaimsSide) -> AsyncIterator[None]:
+    """Delete a test's pods; nothing of theirs is left on the node."""
+    yield
+    await side.scheduling.delete_pods(grace_s=1)
+
+    async def left() -> str:
+        return ", ".join([*sorted(side.prepared()), *side.cdi_files()])
+
+    await until(left, "nothing is prepared any more")
+
+
+async def run_pod(side: ClaimsSide, name: str, units: int) -> str:
+    """Run a pod as the manual has it; returns the card that its container was given."""
+    await side.scheduling.create_pods([real_pod(name, units)])
+    await side.until_running(name)
+    environment = await side.seen(name)
+    assert environment[VARIABLES.container_units] == str(units)
+    return environment[VARIABLES.visible]
+
+
+async def test_the_manuals_four_pods_end_as_the_manual_says(side: ClaimsSide) -> None:
+    found = [await run_pod(side, name, units) for name, units in (("pod-1", 4), ("pod-2", 8), ("pod-3", 12))]
+    assert found == ["0", "0", "1"]
+    await side.scheduling.create_pods([real_pod("pod-4", 20)])
+    message = await side.scheduling.until_said("pod-4", "FailedScheduling")
+    assert "cannot allocate all claims" in message
+    assert node_of(side.scheduling.pod("pod-4")) == ""
+
+
+async def test_kubelet_driver_and_containerd_restart_under_running_claims(side: ClaimsSide) -> None:
+    assert await run_pod(side, "before", 4) == "0"
+    container = side.scheduling.pod("before")["status"]["containerStatuses"][0]["containerID"]
+    files, prepared = side.cdi_files(), side.prepared()
+    await side.driver.kill()
+    await side.machine.kill_kubelet()
+    await side.machine.restart_containerd()
+    await side.machine.start_kubelet()
+    await side.start_driver()
+    assert await run_pod(side, "after", 4) == "0"
+    status = side.scheduling.pod("before")["status"]["containerStatuses"][0]
+    assert (status["containerID"], status["restartCount"]) == (container, 0)
+    assert set(files) < set(side.cdi_files())
+    assert prepared < side.prepared()
+
+
+async def test_a_driver_that_is_away_for_long_loses_its_slices_and_no_share(side: ClaimsSide) -> None:
+    """The kubelet deletes the slices of a driver that has been away for half a minute."""
+    assert await run_pod(side, "before", 12) == "0"
+    prepared = side.prepared()
+    await side.driver.kill()
+
+    async def standing() -> str:
+        return "slices stand" if await side.slices() else ""
+
+    await until(standing, "the kubelet has deleted the slices", deadline_s=90)
+    await side.scheduling.create_pods([real_pod("waits", 12)])
+    await side.scheduling.until_said("waits", "FailedScheduling")
+    await side.start_driver()
+    await side.until_running("before", "waits")
+    assert (await side.seen("waits"))[VARIABLES.visible] == "1"
+    assert prepared < side.prepared()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gcushare.claims_controller.app import Controller
-from gcushare.claims_controller.settings import ControllerSettings, ElectionSettings, TemplateSettings
+from gcushare.claims_controller.claims_controller_settings import ControllerSettings, ElectionSettings, TemplateSettings
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.claims_controller.claims_controller_settings import PROGRAM
 from gcushare.claims_controller.node_order import MAX_LEVEL
-from gcushare.claims_controller.settings import PROGRAM
 from gcushare.core.claims import MAX_UNITS
 from gcushare.runtime.settings.declare import list_specs
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.claims_controller.settings import PROGRAM, ControllerSettings
+from gcushare.claims_controller.claims_controller_settings import PROGRAM, ControllerSettings
 from gcushare.runtime.entry import ProcessContext, run_program
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES
+from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
 from gcushare.node.choices import AUTO_UNIT, Strategy
-from gcushare.node.settings import CardSourceSettings, HealthSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings

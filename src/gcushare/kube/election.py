@@ -12,7 +12,15 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.kube.lease import LeaseTimes, Observation, first_lease, held_spec, observe, released_spec
+from gcushare.kube.lease import (
+    DEFAULT_LEASE_TIMES,
+    LeaseTimes,
+    Observation,
+    first_lease,
+    held_spec,
+    observe,
+    released_spec,
+)
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import LEASES
 from gcushare.wire.objects import Lease, LeaseSpec
@@ -95,7 +103,7 @@ class LeaderElector:
     ) -> None:
         self._lease = lease
         self.identity = identity
-        self._times = times or LeaseTimes()
+        self._times = times or DEFAULT_LEASE_TIMES
         self._listener = listener
         self._stands = stands
         self._clock = clock or SystemClock()

@@ -9,7 +9,7 @@ from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolationSettings
-from gcushare.node.settings import CardSourceSettings, HealthSettings
+from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
 
 
 def open_monitor(

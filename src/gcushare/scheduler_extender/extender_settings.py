@@ -20,7 +20,7 @@ from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 
 if TYPE_CHECKING:
-    from gcushare.kube.lease import LeaseTimes
+    from gcushare.kube.lease import DEFAULT_LEASE_TIMES, LeaseTimes
 
 NAME = EXTENDER
 BOTH = "both"
@@ -116,18 +116,20 @@ class ElectionSettings:
     )
     lease_duration: float = setting(
         parsers.duration_s(1, 600),
-        default=10.0,
+        default=DEFAULT_LEASE_TIMES.duration_s,
         help="How long the others wait after the leader's last renewal; whole seconds. A killed leader is followed by "
         "the next within this time and about three seconds.",
     )
     lease_renew_deadline: float = setting(
         parsers.duration_s(0.2, 600),
-        default=6.5,
+        default=DEFAULT_LEASE_TIMES.renew_deadline_s,
         help="How long a leader serves after its last renewal; the rest of the duration must exceed the time that one "
         "bind request may take (2s).",
     )
     lease_retry: float = setting(
-        parsers.duration_s(0.05, 60), default=1.0, help="Time between two attempts to renew or to take the Lease."
+        parsers.duration_s(0.05, 60),
+        default=DEFAULT_LEASE_TIMES.retry_s,
+        help="Time between two attempts to renew or to take the Lease.",
     )
 
     def times(self) -> LeaseTimes:

@@ -23,7 +23,7 @@ from gcushare.cards.errors import (
     LibraryNotOpenError,
     WorkerLostError,
 )
-from gcushare.cards.libraries import LibrarySpec
+from gcushare.cards.libraries import DEFAULT_CALL_TIMEOUT_S, LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_left_out, sanitize_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.backoffs import Backoffs
@@ -52,8 +52,8 @@ class IsolationSettings:
 
     open_timeout_s: float = 60.0
     """Opening the library: a driver without persistence mode first wakes every card, which takes seconds per card."""
-    call_timeout_s: float = 5.0
-    """Any other call. They read memory or a register; a second would be long."""
+    call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S
+    """Any other call."""
     first_rest_s: float = 10.0
     """The pause of a card's calls after the first that hung or crashed; doubles with each further one."""
     first_restart_s: float = 1.0

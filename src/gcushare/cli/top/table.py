@@ -1,4 +1,4 @@
-"""``top``: memory granted and in use, by card and by pod; those that use more than granted come first."""
+"""``top``: memory granted and in use, by card or by pod, ordered by node, card and name."""
 
 from __future__ import annotations
 

@@ -55,6 +55,9 @@ _WRITES_AT_ONCE = 8
 _WRITE_S = 2.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
+_ATTEMPT_S = 60.0
+"""How long an attempt may last before its write. Its room is free for others afterwards."""
+_WARN_EVERY_S = 60.0
 _MAX_ATTEMPTS = 64
 """Pods whose room is kept at the same time."""
 _NODES_PER_TURN = 512
@@ -314,7 +317,7 @@ class RoomWaker:
         pod, group, node = choice
         self._advance(pod, PodEvent.CHOSEN)
         had_room = frozenset(group.room | group.ignored)
-        attempt = self._attempts[pod.uid] = WakeAttempt(pod, node, group.asked, had_room, now_s + _LONGEST_PAUSE_S)
+        attempt = self._attempts[pod.uid] = WakeAttempt(pod, node, group.asked, had_room, now_s + _ATTEMPT_S)
         return attempt
 
     def _ready_s(self, pod: RefusedPod, group: RefusedGroup) -> float:
@@ -347,7 +350,7 @@ class RoomWaker:
     def _on_write_failed(self, attempt: WakeAttempt, error: GcushareError) -> None:
         self.counters.failed += 1
         if (now := self._clock.monotonic()) >= self._warn_at_s:
-            self._warn_at_s = now + _LONGEST_PAUSE_S
+            self._warn_at_s = now + _WARN_EVERY_S
             logger.warning(
                 "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
                 fields(pod=attempt.pod.request.pod, node=attempt.node, reason=error),

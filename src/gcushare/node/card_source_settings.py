@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
+from gcushare.cards.libraries import DEFAULT_CALL_TIMEOUT_S, LIBRARY_FORMS, SOURCES
 from gcushare.node.choices import NO_RESERVE, Reserve
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
@@ -108,7 +108,7 @@ class HealthSettings:
     )
     card_call_timeout: float = setting(
         parsers.duration_s(0.1, 300),
-        default=5.0,
+        default=DEFAULT_CALL_TIMEOUT_S,
         help="How long one call into the vendor's library may take before it counts as hanging, which makes its card "
         "sick. Such calls read a register; a second would be long already.",
     )

@@ -21,6 +21,8 @@ SERVES_MEMORY = "memory"
 SERVES_WHOLE = "whole"
 BOTH_MODES = (SERVES_MEMORY, SERVES_WHOLE)
 """What a node's plugin may hand out: memory units, whole cards, or both."""
+SERVES_CLAIMS = "claims"
+"""The one mode of a node that gives its cards as ResourceClaims: it offers no resources."""
 
 
 class Health(enum.Enum):
@@ -122,8 +124,8 @@ class LeftOutCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Inventory:
     """The cards of one node, ordered by index, and the unit in which they are granted. Cards of one node may differ.
 
-    ``modes`` is what the plugin hands out: ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both. ``unrecorded`` are the pods
-    that hold cards without a record of their own.
+    ``modes`` is what the plugin hands out: ``SERVES_MEMORY``, ``SERVES_WHOLE`` or both; ``SERVES_CLAIMS`` on a node
+    that serves claims. ``unrecorded`` are the pods that hold cards without a record of their own.
     """
 
     unit: MemoryUnit

@@ -279,6 +279,8 @@ def _parked_key(uid: str, node_name: str) -> str:
 
 def describe_shortage(node: NodeState, request: CardRequest) -> str:
     """Say with numbers why a request does not fit a node."""
+    if node.serves_claims:
+        return f"node {node.name} gives its cards as claims, which the scheduler extender does not place"
     if not node.serves(request):
         wanted, served = ("whole cards", "memory") if request.whole else ("card memory", "whole cards")
         return f"node {node.name} serves no {wanted}: its device plugin hands out {served} only (--mode)"

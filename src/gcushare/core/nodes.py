@@ -6,7 +6,7 @@ import enum
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import MemoryUnit
 
@@ -176,8 +176,8 @@ class NodeState:
 
     ``largest_free`` is the most units that one card can grant, ``largest_shared_free`` the same among cards in shared
     use, ``empty_cards`` the number of cards that can be granted whole. Every change updates them, so reading them costs
-    a lookup. ``serves_memory`` and ``serves_whole`` say what the node's plugin offers. A pod that got its cards under
-    another mode of the plugin stays counted.
+    a lookup. ``serves_memory`` and ``serves_whole`` say what the node's plugin offers; a node that ``serves_claims``
+    offers neither. A pod that got its cards under another mode stays counted.
     """
 
     __slots__ = (
@@ -189,6 +189,7 @@ class NodeState:
         "largest_free",
         "largest_shared_free",
         "name",
+        "serves_claims",
         "serves_memory",
         "serves_whole",
         "total",
@@ -202,6 +203,7 @@ class NodeState:
         self.known = False
         self.is_unconfirmed = False
         self.serves_memory = self.serves_whole = True
+        self.serves_claims = False
         self.unit: MemoryUnit | None = None
         self.cards: dict[int, CardState] = {}
         self.assignments: dict[str, Assignment] = {}
@@ -214,6 +216,7 @@ class NodeState:
     ) -> None:
         """Replace the node's cards. What pods hold stays counted, even on cards that are gone."""
         self.serves_memory, self.serves_whole = SERVES_MEMORY in modes, SERVES_WHOLE in modes
+        self.serves_claims = SERVES_CLAIMS in modes
         offered = {card.index: card for card in cards}
         for index in offered.keys() - self.cards.keys():
             self.cards[index] = CardState(index)
@@ -297,14 +300,25 @@ class NodeState:
         twin._refresh()
         return twin
 
+    def as_offered_to_claims(self) -> NodeState:
+        """A copy of a node that serves claims, with which to evaluate what a claim asks for: memory or whole cards."""
+        twin = self.copy()
+        cards = [state.card for state in self.cards.values() if state.card is not None]
+        twin.set_cards(cards, self.unit, BOTH_MODES)
+        return twin
+
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin offers what the request is for: memory or whole cards."""
         return self.serves_whole if request.whole else self.serves_memory
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """What the node's plugin offers, as the inventory writes it."""
-        served = ((SERVES_MEMORY, self.serves_memory), (SERVES_WHOLE, self.serves_whole))
+        """What the node offers, as the inventory writes it."""
+        served = (
+            (SERVES_MEMORY, self.serves_memory),
+            (SERVES_WHOLE, self.serves_whole),
+            (SERVES_CLAIMS, self.serves_claims),
+        )
         return tuple(mode for mode, is_served in served if is_served)
 
     def is_void(self) -> bool:

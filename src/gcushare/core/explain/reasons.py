@@ -47,6 +47,7 @@ class Verdict(enum.Enum):
     TOO_FEW = "fewer cards than the pod asks for"
     NO_WHOLE_CARDS = "no whole cards are served there (--mode of its device plugin)"
     NO_MEMORY = "only whole cards are served there (--mode of its device plugin)"
+    CLAIMS_ONLY = "its cards are given as claims (label gcushare.io/serve)"
     NO_CARDS = "no cards, or none that can be read"
 
 
@@ -319,6 +320,8 @@ class _CardScan:
             return Verdict.NO_CARDS
         if node.fits(request):
             return Verdict.FITS
+        if node.serves_claims:
+            return Verdict.CLAIMS_ONLY
         if not node.serves(request):
             return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
         if self.allowed < request.cards:

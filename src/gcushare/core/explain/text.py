@@ -105,6 +105,11 @@ def _describe_remedy(remedy: Remedy) -> str:
 
 def _describe_impossible(explanation: Explanation) -> str:
     request, ever = explanation.request, explanation.largest_ever
+    if not ever and any(each.verdict is Verdict.CLAIMS_ONLY for each in explanation.classes):
+        return (
+            "it can never fit: the nodes with cards give them as claims; label its namespace "
+            "gcushare.io/claims=enabled and create the pod again"
+        )
     if not ever and any(each.verdict in (Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY) for each in explanation.classes):
         wanted, mode = ("whole cards", "whole") if request.whole else ("card memory", "memory")
         return (

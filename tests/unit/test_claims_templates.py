@@ -20,12 +20,11 @@ from gcushare.wire.dra.templates import (
     RESOURCE_CLAIM_TEMPLATE,
     ClaimingPod,
     ClaimingPodSpec,
-    PodResourceClaim,
     ResourceClaimTemplate,
     new_template,
     template_spec,
 )
-from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.objects import ObjectMeta, PodResourceClaim
 
 FIVE = TemplateKey("team", "gcu-memory-5")
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,8 @@ from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.reflector import Reflector
-from gcushare.kube.resources import NODES, PODS
+from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
+from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 PAUSE_S = 0.25
@@ -81,16 +83,17 @@ async def follow(
             await snapshots.aclose()
         return
     # A list that fails is an error at once; a reflector would try again without end.
-    await gather(Reader(api), replace(request, figures=SourceFlags(source=SourceChoice.API)))
+    first = await gather(Reader(api), replace(request, figures=SourceFlags(source=SourceChoice.API)))
     snapshot = ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
     snapshot.source = Source("api", "the API server's watches")
     nodes, pods = _reflectors(api, request, snapshot, connection.changed)
+    watches: dict[str, Reflector[Any]] = {"nodes": nodes, "pods": pods}
+    if first.needs_claims:
+        handler = _ClaimHandler(snapshot, connection.changed)
+        watches["claims"] = Reflector(api, RESOURCE_CLAIMS, handler, decode=RESOURCE_CLAIM.read)
     async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(nodes.run(), name="follow the nodes"),
-            group.create_task(pods.run(), name="follow the pods"),
-        ]
-        snapshots = _after_changes(snapshot, connection, (nodes.synced, pods.synced))
+        tasks = [group.create_task(watch.run(), name=f"follow the {name}") for name, watch in watches.items()]
+        snapshots = _after_changes(snapshot, connection, tuple(watch.synced for watch in watches.values()))
         try:
             yield snapshots
         finally:
@@ -193,4 +196,24 @@ class _PodHandler:
     def retained(self, uids: frozenset[str], version: str) -> None:
         for uid in self._snapshot.pods.keys() - uids:
             self._snapshot.remove_pod(uid)
+        self._changed.set()
+
+
+class _ClaimHandler:
+    """Keeps the snapshot's claims."""
+
+    def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
+        self._snapshot = snapshot
+        self._changed = changed
+
+    def applied(self, obj: ResourceClaim) -> None:
+        self._snapshot.update_claim(obj)
+        self._changed.set()
+
+    def deleted(self, obj: ResourceClaim) -> None:
+        self._snapshot.remove_claim(obj.metadata.uid)
+        self._changed.set()
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        self._snapshot.retain_claims(uids)
         self._changed.set()

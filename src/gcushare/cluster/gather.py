@@ -38,6 +38,7 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     if choice is SourceChoice.API:
         nodes, pods = await asyncio.gather(*reads)
         snapshot.count(_raised(nodes), _raised(pods))
+        await _count_claims(reader, snapshot)
         return snapshot
     timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
     async with open_extender(request.figures, vendor, reader.client, timeout_s=timeout_s) as extender:
@@ -48,6 +49,7 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
         if choice is SourceChoice.EXTENDER:
             raise document
         snapshot.count(_raised(nodes), _raised(pods))
+        await _count_claims(reader, snapshot)
         snapshot.source = Source("api", "the API server alone", f"{extender.words} was not used: {document}")
         return snapshot
     if isinstance(nodes, GcushareError):
@@ -63,6 +65,20 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     adopt_document(snapshot, document)
     snapshot.source = Source("extender", extender.words)
     return snapshot
+
+
+async def _count_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
+    """Count what claims hold, if any node serves claims; a cluster without such nodes is not asked for them."""
+    if not snapshot.needs_claims:
+        return
+    try:
+        claims = await reader.list_claims(snapshot.vendor)
+    except GcushareError as error:
+        snapshot.problems.append(f"what claims hold is missing: {error}")
+        return
+    for claim in claims:
+        snapshot.update_claim(claim)
+    snapshot.problems.extend(snapshot.claims.problems.values())
 
 
 def _raised(found: T | GcushareError) -> T:

@@ -20,8 +20,9 @@ from gcushare.cluster.rights import Area, Right, Unread
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, RESOURCE_CLAIMS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
@@ -112,6 +113,15 @@ class Reader:
             GcushareError: they cannot be listed.
         """
         return await self.list_objects(PODS, POD, selector=scope.selectors()[1], words=asking_words(vendor))
+
+    async def list_claims(self, vendor: Vendor) -> list[ResourceClaim]:
+        """List the claims that are allocated devices of this vendor, of all nodes: no selector knows the node.
+
+        Raises:
+            GcushareError: they cannot be listed.
+        """
+        words = (vendor.claims.driver.encode(),)
+        return await self.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM, words=words)
 
     async def list_objects(
         self,

@@ -16,6 +16,9 @@ from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.annotations.over_use import over_use_text, over_used_cards
+from gcushare.wire.dra.claim_holders import ClaimHolders
+from gcushare.wire.dra.claimed_pods import claimed_request
+from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import NO_OPTIONS, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment
@@ -107,6 +110,11 @@ class ClusterSnapshot:
     is_partial: bool = False
     """Whether only some nodes were asked for: pods of others do not matter then."""
     source: Source = field(default=Source("api", "the API server"))
+    claims: ClaimHolders = field(init=False)
+    """The allocated claims; see ``update_claim``."""
+
+    def __post_init__(self) -> None:
+        self.claims = ClaimHolders(self.vendor, self.ledger.nodes.get)
 
     def count(self, nodes: Iterable[Node], pods: Iterable[Pod], *, is_counted: bool = True) -> None:
         """Update all nodes and pods of a list; pods of nodes outside a partial snapshot are left out.
@@ -118,6 +126,34 @@ class ClusterSnapshot:
         for pod in pods:
             if not (self.is_partial and pod.is_bound and pod.spec.node_name not in self.nodes):
                 self.update_pod(pod, is_counted=is_counted)
+
+    @property
+    def needs_claims(self) -> bool:
+        """Whether a node serves claims, so that claims say what its pods hold."""
+        return any(node.serves_claims for node in self.ledger.nodes.values())
+
+    def update_claim(self, claim: ResourceClaim) -> None:
+        """Update a claim; one that is allocated counts like a pod with a record."""
+        self._count_claims(self.claims.update(claim))
+
+    def remove_claim(self, uid: str) -> None:
+        """Remove a claim that is gone."""
+        self._count_claims(self.claims.remove(uid))
+
+    def retain_claims(self, uids: frozenset[str]) -> None:
+        """Remove every claim but these."""
+        self._count_claims(self.claims.retain(uids))
+
+    def _count_claims(self, holders: Iterable[str]) -> None:
+        for uid in holders:
+            assignment = self.claims.find(uid)
+            if assignment is None:
+                self.ledger.forget(uid)
+                continue
+            if (facts := self.pods.get(uid)) is not None:
+                assignment = replace(assignment, pod=facts.ref)
+            if not (self.is_partial and assignment.node not in self.nodes):
+                self.ledger.apply(assignment)
 
     def update_node(self, node: Node) -> None:
         """Update a node; one without cards of this vendor is removed."""
@@ -141,6 +177,7 @@ class ClusterSnapshot:
             is_unschedulable=node.spec.unschedulable,
             problem=problem,
         )
+        self._count_claims(self.claims.on_node(name))
 
     def remove_node(self, name: str) -> None:
         """Remove a node that is gone."""
@@ -150,6 +187,9 @@ class ClusterSnapshot:
     def update_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
         """Update a pod; one that asks for nothing of this vendor, or has ended, is removed."""
         uid, problem = pod.metadata.uid, ""
+        if self.claims.holds(uid) or claimed_request(pod, self.vendor) is not None:
+            self._update_claiming_pod(pod)
+            return
         assignment, request = None, None
         try:
             assignment = pod_assignment(pod, self.vendor)
@@ -174,10 +214,22 @@ class ClusterSnapshot:
         unplaced = assignment.unplaced if assignment is not None else 0
         self.pods[uid] = replace(facts, problem=problem, unplaced=unplaced)
 
+    def _update_claiming_pod(self, pod: Pod) -> None:
+        """Update a pod that has cards by a claim: the claim says which it holds, the pod what it asked for."""
+        uid = pod.metadata.uid
+        if is_finished(pod):
+            self.pods.pop(uid, None)
+            return
+        request = claimed_request(pod, self.vendor)
+        facts = _pod_facts(pod, self.claims.find(uid), request)
+        self.pods[uid] = replace(facts, ref=pod_ref(pod))
+        self._count_claims((uid,) if self.claims.holds(uid) else ())
+
     def remove_pod(self, uid: str) -> None:
-        """Remove a pod that is gone or has ended."""
+        """Remove a pod that is gone or has ended; its claim counts until it is deallocated."""
         self.pods.pop(uid, None)
-        self.ledger.forget(uid)
+        if not self.claims.holds(uid):
+            self.ledger.forget(uid)
 
     # Questions
 

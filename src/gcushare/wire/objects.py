@@ -76,6 +76,13 @@ class Container(_Object, frozen=True):
     restart_policy: str | None = None
 
 
+class PodResourceClaim(_Object, frozen=True):
+    """An entry of a pod's ``resourceClaims``."""
+
+    name: str = ""
+    resource_claim_template_name: str = ""
+
+
 class PodSpec(_Object, frozen=True):
     """Where a pod runs, which scheduler places it and what its containers request."""
 
@@ -85,6 +92,7 @@ class PodSpec(_Object, frozen=True):
     termination_grace_period_seconds: Int | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class ContainerTerminated(_Object, frozen=True):

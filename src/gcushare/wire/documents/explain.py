@@ -181,6 +181,16 @@ def explain_waiting(
     )
 
 
+def explain_claiming(pod: PodRef, request: RequestDocument, found: Explanation) -> ExplainDocument:
+    """Describe a pod that waits for memory by a claim; only nodes that serve claims are explained."""
+    document = explain_waiting(pod, request, found, {})
+    if not found.classes:
+        help_ = "no node with cards serves claims; label one gcushare.io/serve=claims"
+        summary = f"{describe_request(found.request)} by a claim; {help_}"
+        return msgspec.structs.replace(document, summary=summary)
+    return msgspec.structs.replace(document, summary=f"by a claim, {document.summary}")
+
+
 def without_uid(document: ExplainDocument) -> ExplainDocument:
     """Remove the uid, for a caller who is not authenticated."""
     return msgspec.structs.replace(document, uid="")
@@ -217,7 +227,8 @@ def render_explanation(document: ExplainDocument) -> str:
     if document.request is not None:
         request = document.request
         whole = f", whole-card policy {request.whole_card_policy}" if request.whole_card_policy else ""
-        lines.append(f"  node policy {request.node_policy}, card policy {request.card_policy}{whole}")
+        if request.node_policy:  # A claim has none: kube-scheduler places it.
+            lines.append(f"  node policy {request.node_policy}, card policy {request.card_policy}{whole}")
     for each in document.classes:
         lines += ["", *_render_class(each)]
     for name, problem in sorted(document.unreadable_nodes.items()):

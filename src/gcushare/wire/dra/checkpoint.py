@@ -1,7 +1,4 @@
-"""The claims driver's own record of what it has prepared on its node, as a file beside its socket.
-
-The device plugin reads it too: it offers nothing while claims hold the node's cards.
-"""
+"""The claims driver's own record of what it has prepared on its node, as a file beside its socket."""
 
 from __future__ import annotations
 

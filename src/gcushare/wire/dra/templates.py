@@ -15,7 +15,7 @@ from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
 from gcushare.wire.dra import API_VERSION, DraObject
 from gcushare.wire.dra.slices import MEMORY, quantity
-from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.objects import ObjectMeta, PodResourceClaim
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 REQUEST_NAME = "card"
@@ -82,13 +82,6 @@ class ResourceClaimTemplate(DraObject, frozen=True):
     spec: TemplateSpec = TemplateSpec()
     api_version: str = ""
     kind: str = ""
-
-
-class PodResourceClaim(DraObject, frozen=True):
-    """An entry of a pod's ``resourceClaims``."""
-
-    name: str = ""
-    resource_claim_template_name: str = ""
 
 
 class ClaimingPodSpec(DraObject, frozen=True):

@@ -1,0 +1,121 @@
+"""Allocated claims become assignments: whom they count under, how many units, and when they stop counting."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gcushare.core.nodes import CardGrant, NodeState
+from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.claim_holders import ClaimHolders
+from gcushare.wire.dra.claims import AllocationResult, ClaimStatus, ConsumerReference, ResourceClaim
+from tests.unit.claims_driver_values import NODE, a_claim, a_result, an_inventory, whole_result
+
+
+def holders_on(*sizes: int, unit: str = "1") -> ClaimHolders:
+    """Claims of a cluster with one node."""
+    inventory = an_inventory(*sizes, unit=unit)
+    node = NodeState(NODE)
+    node.set_cards(inventory.cards, inventory.unit)
+    return ClaimHolders(ENFLAME, {NODE: node}.get)
+
+
+def reserved_for(claim: ResourceClaim, *pods: str) -> ResourceClaim:
+    users = tuple(ConsumerReference(resource="pods", name=pod, uid=f"uid-{pod}") for pod in pods)
+    status = msgspec.structs.replace(claim.status, reserved_for=users)
+    return msgspec.structs.replace(claim, status=status)
+
+
+def grants(holders: ClaimHolders, uid: str) -> tuple[CardGrant, ...]:
+    found = holders.find(uid)
+    assert found is not None
+    assert found.assigned
+    return found.grants
+
+
+def test_memory_and_whole_cards_count_in_the_nodes_unit() -> None:
+    holders = holders_on(16, 32)
+    assert holders.update(a_claim("one", a_result("card-0", 4), a_result("card-1", 4))) == {"one"}
+    assert holders.update(a_claim("two", whole_result("card-1", 32))) == {"two"}
+    assert grants(holders, "one") == (CardGrant(0, 4), CardGrant(1, 4))
+    assert grants(holders, "two") == (CardGrant(1, 32, whole=True),)
+
+
+def test_a_part_of_a_unit_counts_as_a_unit() -> None:
+    holders = holders_on(16)
+    claim = a_claim("one", msgspec.structs.replace(a_result("card-0"), consumed_capacity={"memory": "1025Mi"}))
+    holders.update(claim)
+    assert grants(holders, "one") == (CardGrant(0, 2),)
+
+
+def test_a_claim_that_several_pods_share_counts_once_under_the_first() -> None:
+    holders = holders_on(16)
+    claim = a_claim("shared", a_result("card-0", 4))
+    assert holders.update(reserved_for(claim, "first", "second")) == {"uid-first"}
+    assert holders.find("uid-second") is None
+    assert holders.update(reserved_for(claim, "second")) == {"uid-first", "uid-second"}
+    assert holders.find("uid-first") is None
+    assert grants(holders, "uid-second") == (CardGrant(0, 4),)
+
+
+def test_the_claims_of_one_pod_are_one_assignment() -> None:
+    holders = holders_on(16, 16)
+    holders.update(reserved_for(a_claim("a", a_result("card-0", 4)), "pod"))
+    holders.update(reserved_for(a_claim("b", a_result("card-0", 2)), "pod"))
+    assert grants(holders, "uid-pod") == (CardGrant(0, 6),)
+    assert holders.remove("a") == {"uid-pod"}
+    assert grants(holders, "uid-pod") == (CardGrant(0, 2),)
+
+
+def test_a_claim_without_a_pod_counts_under_its_own_name_until_it_is_deallocated() -> None:
+    holders = holders_on(16)
+    claim = reserved_for(a_claim("left", a_result("card-0", 4)))
+    holders.update(claim)
+    found = holders.find("left")
+    assert found is not None
+    assert str(found.pod) == "default/left"
+    assert holders.update(msgspec.structs.replace(claim, status=ClaimStatus())) == {"left"}
+    assert holders.find("left") is None
+
+
+def test_a_list_forgets_claims_that_are_gone_and_an_equal_state_changes_nothing() -> None:
+    holders = holders_on(16)
+    claim = a_claim("one", a_result("card-0", 4))
+    holders.update(claim)
+    assert holders.update(claim) == frozenset()
+    assert holders.retain({"one"}) == frozenset()
+    assert holders.retain(()) == {"one"}
+    assert not holders.holds("one")
+
+
+def test_claims_of_other_drivers_are_not_stored() -> None:
+    holders = holders_on(16)
+    other = AllocationResult(request="card", driver="gpu.nvidia.com", pool=NODE, device="gpu-0")
+    assert holders.update(a_claim("one", other)) == frozenset()
+
+
+def test_access_for_administrators_takes_nothing() -> None:
+    holders = holders_on(16)
+    inspecting = msgspec.structs.replace(a_result("card-0"), admin_access=True)
+    assert holders.update(a_claim("one", inspecting)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [
+        pytest.param((a_result("gpu-0", 4),), "device 'gpu-0' cannot be read; expected card-N", id="device"),
+        pytest.param(
+            (a_result("card-0", 4), a_result("card-0", 4, pool="node-2")),
+            "the claim has devices of several nodes: node-1, node-2",
+            id="nodes",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_reported_and_counts_for_nothing(
+    results: tuple[AllocationResult, ...], words: str
+) -> None:
+    holders = holders_on(16)
+    holders.update(a_claim("odd", *results))
+    assert holders.problems == {"odd": f"claim default/odd cannot be read: {words}"}
+    holders.update(a_claim("odd", a_result("card-0", 4)))
+    assert holders.problems == {}

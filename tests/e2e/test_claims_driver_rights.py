@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gcushare.claims_driver.slice_publisher import slice_name
+from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_DRIVER
 from tests.charts import CLAIMS_CHART, NAMESPACE, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane
@@ -15,6 +16,7 @@ from tests.e2e.waiting import until
 pytestmark = needs_helm
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+OWN_INVENTORY = "gcushare-claims-own-inventory"
 PATHS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -45,7 +47,7 @@ async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane:
 
     problems: list[str] = []
     for each in of_kind(rendered(CLAIMS_CHART), *PATHS):
-        if each["metadata"]["name"] in (CLAIMS_DRIVER, "gcushare-claims-own-slices"):
+        if each["metadata"]["name"] in (CLAIMS_DRIVER, "gcushare-claims-own-slices", OWN_INVENTORY):
             assert await send("POST", PATHS[each["kind"]], each) == 201, problems[-1]
 
     async def is_refused() -> str:
@@ -73,3 +75,30 @@ async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane:
 async def test_the_driver_may_list_what_it_follows(control_plane: ControlPlane, path: str) -> None:
     async with control_plane.http.get(control_plane.url + path, headers=driver_on("node-1")) as answer:
         assert answer.status == 200, await answer.text()
+
+
+async def test_the_driver_writes_the_inventory_of_its_own_node_and_nothing_else(control_plane: ControlPlane) -> None:
+    http, url = control_plane.http, control_plane.url
+    nodes = f"{url}/api/v1/nodes"
+    for name in ("node-1", "node-2"):
+        node = {"metadata": {"name": name, "annotations": {"kept": "1"}, "labels": {"kept": "1"}}}
+        async with http.post(nodes, json=node) as made:
+            assert made.status == 201, await made.text()
+
+    async def patch(node: str, metadata: object, acting_on: str = "node-1") -> str:
+        headers = driver_on(acting_on) | {"Content-Type": "application/merge-patch+json"}
+        async with http.patch(f"{nodes}/{node}", json={"metadata": metadata}, headers=headers) as answer:
+            return "" if answer.status == 200 else await answer.text()
+
+    written = {"annotations": {ENFLAME.inventory_annotation: "{}"}}
+
+    async def is_refused() -> str:
+        problem = await patch("node-2", written)
+        return "" if "writes the inventory of that node alone, not of node-2" in problem else problem or "accepted"
+
+    await until(is_refused, "the policy is in force")
+    assert await patch("node-1", written) == ""
+    alone = "the claims driver writes only the inventory annotation of its node"
+    for other in ({"annotations": {"kept": None}}, {"annotations": {"kept": "2"}}, {"labels": {"new": "1"}}):
+        assert alone in await patch("node-1", other)
+    assert await patch("node-1", {"annotations": {ENFLAME.inventory_annotation: None}}) == ""

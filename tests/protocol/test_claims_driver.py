@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from gcushare.claims_driver.slice_publisher import slice_name
+from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare_playground.apiserver import Deletion
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
@@ -168,6 +170,58 @@ async def test_nothing_is_offered_while_pods_hold_the_device_plugins_units() -> 
         assert "hold units of enflame.com/gcu-memory" in refused, "a claim allocated before does not get them either"
         rig.plugin_pods = []
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
+
+
+async def test_the_node_gets_the_inventory_that_all_readers_know(rig: ClaimsRig) -> None:
+    def published() -> Inventory | None:
+        node = rig.api.store.get("nodes", NODE, "")
+        text = (node or {})["metadata"].get("annotations", {}).get(ENFLAME.inventory_annotation)
+        return decode_inventory(text) if text is not None else None
+
+    await rig.until(lambda: published() is not None, "the annotation is there")
+    found = published()
+    assert found is not None
+    assert (found.modes, found.units_by_card) == ((SERVES_CLAIMS,), {0: 16, 1: 16})
+    rig.write_cards({1: "it smokes"})
+    await rig.until(lambda: (read := published()) is not None and not read.cards[1].is_usable, "card 1 is sick")
+    gone = {"metadata": {"annotations": {ENFLAME.inventory_annotation: None}}}
+    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, gone))
+    await rig.until(lambda: published() is not None, "it is written again")
+
+
+def offers(rig: ClaimsRig, units: str) -> None:
+    """Have the kubelet count so many units of the device plugin on the Node."""
+    status = {"status": {"allocatable": {ENFLAME.memory_resource: units}}}
+    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, status), status_only=True)
+
+
+async def test_nothing_is_offered_while_a_device_plugin_is_registered_even_if_no_pod_has_its_units() -> None:
+    """A pod could be given units at any moment: the node has to stop counting them first."""
+    async with ClaimsRig() as rig:
+        plugins_own = "what the plugin wrote"
+        before = {"metadata": {"annotations": {ENFLAME.inventory_annotation: plugins_own}}}
+        rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, before))
+        offers(rig, "32")
+        await rig.start(until_published=False)
+        problems = rig.app.observed.problems
+        await rig.until(lambda: "still offers enflame.com/gcu-memory" in problems().get("cards", ""), "it says so")
+        assert rig.api.store.list(SLICES) == []
+        rig.plugin_pods = ["late-pod"]
+        offers(rig, "0")
+        await rig.until(lambda: "default/late-pod" in problems().get("cards", ""), "the kubelet is asked again")
+        assert rig.api.store.list(SLICES) == []
+        node = rig.api.store.get("nodes", NODE, "")
+        assert node is not None
+        assert node["metadata"]["annotations"][ENFLAME.inventory_annotation] == plugins_own, "it has its pods' unit"
+        rig.plugin_pods = []
+        await rig.until(lambda: bool(rig.slices()), "the slices are published")
+
+
+async def test_the_slices_go_if_a_device_plugin_registers_beside_the_driver(rig: ClaimsRig) -> None:
+    offers(rig, "32")
+    await rig.until(lambda: rig.slices() == [], "the slices are gone")
+    offers(rig, "0")
+    await rig.until(lambda: bool(rig.slices()), "they are back")
 
 
 async def test_an_unreadable_checkpoint_is_made_of_the_claims_in_the_cluster(rig: ClaimsRig) -> None:

@@ -10,7 +10,7 @@ from gcushare.claims_driver.claims_driver_settings import CARD_POLICIES, ClaimsD
 from gcushare.claims_driver.command_line import PROGRAM
 from gcushare.node.choices import Strategy
 from gcushare.runtime.settings.loading import load_settings
-from gcushare.vendors import VENDORS
+from gcushare.vendors import ENFLAME, VENDORS
 from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
 from tests.charts import CLAIMS_CHART, PLUGIN_CHART, containers, in_one_worker, needs_helm, one, rendered
 
@@ -76,9 +76,9 @@ def rights() -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def test_the_driver_writes_slices_and_events_alone() -> None:
+def test_the_driver_writes_slices_events_and_its_nodes_inventory_alone() -> None:
     assert rights() == {
-        ("", "nodes"): ["list", "watch"],
+        ("", "nodes"): ["list", "watch", "patch"],
         ("resource.k8s.io", "resourceslices"): ["list", "watch", "create", "patch", "delete"],
         ("resource.k8s.io", "resourceclaims"): ["get", "list"],
         ("", "events"): ["create", "patch"],
@@ -91,6 +91,14 @@ def test_a_policy_limits_it_to_its_own_nodes_slices() -> None:
     assert condition["expression"].endswith(f":kube-system:{CLAIMS_DRIVER}'")
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["resourceslices"], ["CREATE", "UPDATE", "DELETE"])
+
+
+def test_a_policy_limits_it_to_the_inventory_of_its_own_node() -> None:
+    policy: dict[str, Any] = one(rendered(CLAIMS_CHART), "ValidatingAdmissionPolicy", "gcushare-claims-own-inventory")
+    (condition,) = policy["spec"]["matchConditions"]
+    assert condition["expression"].endswith(f":kube-system:{CLAIMS_DRIVER}'")
+    written = {each["name"]: each["expression"] for each in policy["spec"]["variables"]}["inventories"]
+    assert written == f"['{ENFLAME.inventory_annotation}']"
 
 
 def test_simulated_cards_reach_the_driver_by_a_config_map() -> None:

@@ -17,8 +17,9 @@ from gcushare.cards.pci import PciBus
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
 from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
-from gcushare.claims_driver.plugin_holdings import wait_until_free
+from gcushare.claims_driver.plugin_holdings import follow_plugin_pods
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.reporting import POLL_GRACE_S, DriverMetrics, Observed, describe, make_health
@@ -97,6 +98,7 @@ class ClaimsDriverApp:
         self._health = HealthStream(node, time.time)
         wants_cdi = Strategy.CDI in settings.node.device_list_strategy
         self._cdi = CdiSpecPublisher(CdiSpecFile(settings.node.cdi_dir, vendor), is_wanted=wants_cdi)
+        self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
         self._agent = NodeAgent(
             Offer(_unit_of(settings), settings.cards.reserve, settings.cards.card_policy),
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
@@ -104,6 +106,7 @@ class ClaimsDriverApp:
             self._publisher,
             self._health,
             self._cdi,
+            self._writer,
         )
         self._monitor = open_monitor(settings.cards, settings.health, self._agent.on_cards, time.monotonic)
         service = ClaimsService(
@@ -135,6 +138,7 @@ class ClaimsDriverApp:
             agent=self._agent,
             prepared=self._prepared,
             publisher=self._publisher,
+            writer=self._writer,
             registration=self._registration,
             cdi=self._cdi,
             cards=lambda: self._monitor.snapshot,
@@ -158,6 +162,7 @@ class ClaimsDriverApp:
         tasks.start("node watch", self._node_watch.run())
         tasks.start("slice watch", self._slice_watch.run())
         tasks.start("slices", self._publisher.run())
+        tasks.start("inventory", self._writer.run())
         tasks.start("events", self._recorder.run())
         tasks.start("last events", self._drain(shutdown), drains=True)
         tasks.start("driver", self._serve_claims())
@@ -178,7 +183,7 @@ class ClaimsDriverApp:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._monitor.run(), name="cards")
             group.create_task(self._registration.run(), name="registration")
-            group.create_task(self._wait_for_plugin_pods(), name="plugin's holdings")
+            group.create_task(self._follow_plugin_pods(), name="plugin's holdings")
 
     async def _load_checkpoint(self) -> None:
         """Read the checkpoint, or rebuild an unreadable one from the API server's claims, however long that takes.
@@ -211,15 +216,19 @@ class ClaimsDriverApp:
                 fields(reason=error, copy=aside, claims=len(self._prepared.claims)),
             )
 
-    async def _wait_for_plugin_pods(self) -> None:
+    async def _follow_plugin_pods(self) -> None:
         socket = self._kubelet_dir / "pod-resources" / "kubelet.sock"
+        announced: Sequence[str] = ()
 
-        def on_read(pods: Sequence[str]) -> None:
+        def on_read(pods: Sequence[str]) -> bool:
+            nonlocal announced
             self._agent.on_plugin_pods(pods)
-            if pods:
+            if pods and pods != announced:
                 self._announce("DevicePluginPodsRunning", self._agent.problem)
+            announced = pods
+            return not self._agent.problem
 
-        await wait_until_free(socket, self._vendor, on_read)
+        await follow_plugin_pods(socket, self._vendor, on_read)
 
     def _announce(self, reason: str, message: str) -> None:
         # The kubelet's own events name a node by its name in place of the uid; `kubectl describe node` finds these.

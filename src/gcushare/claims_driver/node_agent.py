@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
 from gcushare.claims_driver.slice_publisher import SlicePublisher
-from gcushare.core.cards import BOTH_MODES, Inventory
+from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -47,6 +48,7 @@ class NodeAgent:
         publisher: SlicePublisher,
         health: HealthStream,
         cdi: CdiSpecPublisher,
+        writer: InventoryWriter,
     ) -> None:
         self._offer = offer
         self._plan = plan
@@ -54,6 +56,7 @@ class NodeAgent:
         self._publisher = publisher
         self._health = health
         self._cdi = cdi
+        self._writer = writer
         self._cards: CardsSnapshot | None = None
         self._node: Node | None = None
         self._plugin_pods: Sequence[str] | None = None
@@ -68,12 +71,18 @@ class NodeAgent:
 
     def on_plugin_pods(self, pods: Sequence[str]) -> None:
         """Use what the kubelet's record says of pods that hold the device plugin's units."""
-        self._plugin_pods = pods
-        self._update()
+        if pods != self._plugin_pods:
+            self._plugin_pods = pods
+            self._update()
 
     def applied(self, obj: Node) -> None:
-        """Use the Node's newest state: its uid and its cordons."""
+        """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""
+        was_offered = bool(self._offered())
         self._node = obj
+        if was_offered and not self._offered():
+            # A pod may have been given units in the meantime: the kubelet's record has to be read again.
+            self._plugin_pods = None
+        self._writer.on_node_update(obj.metadata.annotations.get(self._plan.vendor.inventory_annotation))
         self._update()
 
     def deleted(self, obj: Node) -> None:
@@ -81,6 +90,13 @@ class NodeAgent:
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Nothing else is watched."""
+
+    def _offered(self) -> tuple[str, ...]:
+        """The resources of these cards that the Node still counts, because a device plugin offers them."""
+        if self._node is None:
+            return ()
+        names = (self._plan.vendor.memory_resource, self._plan.vendor.whole_card_resource)
+        return tuple(name for name in names if self._node.status.allocatable.get(name, "0") != "0")
 
     @property
     def problem(self) -> str:
@@ -90,6 +106,11 @@ class NodeAgent:
             return self._cards.problem or "this node has no card"
         if self._node is None:
             return "the Node was not read yet; see the log for the API server's answer"
+        if offered := self._offered():
+            return (
+                f"a device plugin still offers {' and '.join(offered)} on this node: its cards are offered to claims "
+                "once the kubelet has dropped that; remove the plugin's pod if it stays"
+            )
         if self._plugin_pods is None:
             return "the kubelet's record of pods that hold the device plugin's units was not read yet"
         if self._plugin_pods:
@@ -118,11 +139,15 @@ class NodeAgent:
         self._health.offer(self.inventory)
         self._cdi.update_holders(len(self._prepared.claims))
         self._cdi.offer(self.inventory)
-        if self._node is None or self._plugin_pods is None:
+        is_taken = bool(self._offered() or self._plugin_pods)
+        if self._node is None or (self._plugin_pods is None and not is_taken):
             return
         self.order = order_cards(self.inventory, self._prepared.assignments(self.inventory), self._offer.card_policy)
-        specs = () if self._plugin_pods else self._plan.build(self.inventory, self.order)
+        specs = () if is_taken else self._plan.build(self.inventory, self.order)
         self._publisher.publish(specs, self._node.metadata.uid)
+        if not is_taken:
+            # Before, the plugin's own inventory says in which unit its pods hold memory.
+            self._writer.publish(self.inventory)
 
     def _count(self, cards: CardsSnapshot) -> Inventory:
         cordoned: frozenset[str] = frozenset()
@@ -135,4 +160,4 @@ class NodeAgent:
         for card in offered:
             if card.index in before and before[card.index].cordoned != card.cordoned:
                 logger.info("card %s %s", "cordoned" if card.cordoned else "uncordoned", fields(card=card.index))
-        return Inventory(unit=unit, cards=offered, driver=cards.driver, left_out=cards.left_out, modes=BOTH_MODES)
+        return Inventory(unit=unit, cards=offered, driver=cards.driver, left_out=cards.left_out, modes=(SERVES_CLAIMS,))

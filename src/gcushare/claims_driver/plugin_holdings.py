@@ -16,16 +16,18 @@ from gcushare.wire.kubelet.pod_resources import decode_holdings
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0
+FREE_POLL_S = 10.0
+"""While nothing is in the way: an admin may start a plugin on this node at any time."""
 
 
-async def wait_until_free(socket: Path, vendor: Vendor, on_read: Callable[[Sequence[str]], None]) -> None:
-    """Report the holding pods, ``namespace/name``, at each change until there are none.
+async def follow_plugin_pods(socket: Path, vendor: Vendor, on_read: Callable[[Sequence[str]], bool]) -> None:
+    """Report the holding pods, ``namespace/name``, at each poll, until cancelled.
 
-    The device plugin offers nothing on a node that serves claims, so once there are none none come back.
+    ``on_read`` returns whether the cards are free for claims, so that the next poll may wait.
     """
-    before: Sequence[str] | None = None
     failure = ""
     while True:
+        is_free = False
         try:
             body = await list_pod_resources(socket)
             found = decode_holdings(body, vendor.memory_resource, vendor.whole_card_resource)
@@ -34,10 +36,6 @@ async def wait_until_free(socket: Path, vendor: Vendor, on_read: Callable[[Seque
                 logger.warning("the kubelet's record cannot be read; will retry %s", fields(reason=error))
             failure = str(error)
         else:
-            pods = tuple(sorted({holding.pod for holding in found}))
-            if pods != before:
-                on_read(pods)
-            before, failure = pods, ""
-            if not pods:
-                return
-        await asyncio.sleep(POLL_S)
+            failure = ""
+            is_free = on_read(tuple(sorted({holding.pod for holding in found})))
+        await asyncio.sleep(FREE_POLL_S if is_free else POLL_S)

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
+from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent
 from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.claims_driver.registration import Registration
@@ -40,6 +41,7 @@ class Observed:
     agent: NodeAgent
     prepared: PreparedClaims
     publisher: SlicePublisher
+    writer: InventoryWriter
     registration: Registration
     cdi: CdiSpecPublisher
     cards: Callable[[], CardsSnapshot]
@@ -51,6 +53,7 @@ class Observed:
             "checkpoint": self.recovery(),
             "cards": self.agent.problem,
             "slices": self.publisher.problem,
+            "inventory": self.writer.problem,
             "registration": self.registration.problem,
             "cdi": self.cdi.problem,
         }

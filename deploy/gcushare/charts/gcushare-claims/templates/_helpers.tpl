@@ -21,6 +21,16 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The annotations in which nodes have their cards, quoted and comma-separated. */}}
+{{- define "gcushare-claims.inventories" -}}
+{{- $words := (include "gcushare-claims.words" . | fromJson).vendors -}}
+{{- $keys := list -}}
+{{- range include "gcushare-claims.vendors" . | splitList "," -}}
+{{- $keys = append $keys (printf "'%s'" (get $words .).inventory) -}}
+{{- end -}}
+{{- join ", " $keys -}}
+{{- end -}}
+
 {{- define "gcushare-claims.image" -}}
 {{- $image := .image -}}
 {{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .root.Chart.AppVersion) | toString) -}}

@@ -11,12 +11,17 @@ import grpc
 import grpc.aio
 import pytest
 
-from gcushare.device_plugin.kubelet.claims_conflict import QUIET_S, ClaimsConflict
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
+from gcushare.device_plugin.kubelet.claims_conflict import QUIET_S, UNKNOWN_S, ClaimsConflict
+from gcushare.device_plugin.reporting.status import problems
 from gcushare.vendors import ENFLAME
 from gcushare.wire.protos import podresources_pb2, services
 from tests.manual_clock import ManualClock
+from tests.protocol.claims_rig import ClaimsRig
+from tests.protocol.plugin_rig import PluginRig
 
 DRIVER = ENFLAME.claims.driver
+INVENTORY = ENFLAME.inventory_annotation
 
 
 @asynccontextmanager
@@ -86,3 +91,60 @@ async def test_a_kubelet_that_stops_answering_keeps_the_plugin_waiting_only_if_t
 
 async def test_a_kubelet_without_podresources_has_no_claims(tmp_path: Path) -> None:
     assert await conflict_on(tmp_path / "none.sock", ManualClock()).find() == ""
+
+
+async def test_a_node_that_served_claims_waits_a_minute_even_if_the_kubelet_lists_no_claim() -> None:
+    clock = ManualClock()
+    async with pod_resources(lambda: b"") as socket:
+        conflict = ClaimsConflict(socket, DRIVER, ENFLAME.memory_resource, clock=clock, served_claims=lambda: True)
+        assert "none is listed, but the node served claims until now" in await conflict.find()
+        clock.advance(QUIET_S)
+        assert await conflict.find() == ""
+
+
+async def test_it_waits_a_moment_for_the_node_and_serves_without_the_api_server() -> None:
+    clock = ManualClock()
+    async with pod_resources(lambda: b"") as socket:
+        conflict = ClaimsConflict(socket, DRIVER, ENFLAME.memory_resource, clock=clock, served_claims=lambda: None)
+        assert (await conflict.find()).startswith("the Node was not read yet")
+        clock.advance(UNKNOWN_S)
+        assert await conflict.find() == ""
+
+
+async def test_a_node_moves_to_claims_only_once_the_plugin_and_its_pods_are_gone() -> None:
+    """Both programs on one node: at no moment do both offer its cards."""
+    async with PluginRig(cards=(16, 16)) as plugin:
+        plugin.bind("old", 4, card=0)
+        await plugin.until_recorded("old")
+        claims = ClaimsRig()
+        claims.root, claims.api = plugin.root, plugin.api
+        try:
+            await claims.start(until_published=False)
+            waits = claims.app.observed.problems
+            await claims.until(lambda: "still offers" in waits().get("cards", ""), "it waits for the plugin")
+            assert claims.slices() == []
+            await plugin.end_plugin()
+            await claims.until(lambda: "default/old" in waits().get("cards", ""), "it waits for the plugin's pod")
+            assert claims.slices() == []
+            assert plugin.published().modes == (SERVES_MEMORY,), "the plugin's pods are counted in its unit"
+            await plugin.finish("old")
+            await claims.until(lambda: bool(claims.slices()), "its cards are offered to claims")
+            await claims.until(lambda: plugin.published().modes == (SERVES_CLAIMS,), "every reader learns it")
+        finally:
+            await claims.stop()
+
+
+async def test_a_plugin_that_follows_a_claims_driver_registers_nothing_at_first() -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False) as plugin:
+        claims = ClaimsRig()
+        claims.root, claims.api = plugin.root, plugin.api
+        try:
+            await claims.start(until_published=False)
+            await claims.until(lambda: bool(claims.slices()), "its cards are offered to claims")
+            await claims.until(lambda: INVENTORY in plugin.node()["metadata"].get("annotations", {}), "published")
+        finally:
+            await claims.stop()
+        await plugin.start_plugin()
+        waits = "the node served claims until now"
+        await plugin.until(lambda: waits in str(problems(plugin.app.observed)), "it waits")
+        assert plugin.kubelet.counts().get(ENFLAME.memory_resource) is None

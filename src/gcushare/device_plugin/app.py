@@ -170,6 +170,7 @@ class PluginApp:
                 vendor.claims.driver,
                 resource,
                 clock=self._adapters.clock.monotonic,
+                served_claims=parts.publisher.served_claims,
                 then=conflicts.find if conflicts is not None else None,
             ).find,
             on_registered=parts.reconciler.check_soon,

@@ -15,11 +15,17 @@ logger = logging.getLogger(__name__)
 
 QUIET_S = 60.0
 """How long no claim must have been seen: a kubelet that starts lists no pod for some seconds."""
+UNKNOWN_S = 5.0
 _MAX_NAMES = 5
 
 
 class ClaimsConflict:
-    """Asks the kubelet for pods whose claims ``driver`` prepared; ``then`` is asked if there are none."""
+    """Asks the kubelet for pods whose claims ``driver`` prepared; ``then`` is asked if there are none.
+
+    ``served_claims`` answers whether the node served claims before this plugin started; None if that is not known yet.
+    If it did, nothing is registered for ``QUIET_S`` in any case: a kubelet that starts at the same time would list none
+    of their pods. The plugin waits ``UNKNOWN_S`` for that answer: without the API server it serves all the same.
+    """
 
     def __init__(
         self,
@@ -28,15 +34,18 @@ class ClaimsConflict:
         resource: str,
         *,
         clock: Callable[[], float],
+        served_claims: Callable[[], bool | None] = lambda: False,
         then: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._socket = socket
         self._driver = driver
         self._resource = resource
         self._clock = clock
+        self._served_claims = served_claims
         self._then = then
         self._seen_at: float | None = None
-        self._holders = ""
+        self._asked_at: float | None = None
+        self._holders = "none is listed, but the node served claims until now"
 
     async def find(self) -> str:
         """Say which pods hold claims, and what to do; "" if none does.
@@ -51,6 +60,13 @@ class ClaimsConflict:
         else:
             if pods:
                 self._seen_at, self._holders = self._clock(), some_names(pods, _MAX_NAMES)
+        if self._asked_at is None:
+            self._asked_at = self._clock()
+        served = self._served_claims()
+        if served is None and self._clock() - self._asked_at < UNKNOWN_S:
+            return "the Node was not read yet: whether it served claims until now is not known"
+        if served and self._seen_at is None:
+            self._seen_at = self._clock()
         if self._seen_at is not None and self._clock() - self._seen_at < QUIET_S:
             return (
                 f"pods hold claims of {self._driver} on this node's cards ({self._holders}): {self._resource} is "

@@ -13,6 +13,7 @@ import pytest
 
 from gcushare.core.cards import (
     BOTH_MODES,
+    SERVES_CLAIMS,
     SERVES_MEMORY,
     SERVES_WHOLE,
     Closure,
@@ -24,6 +25,7 @@ from gcushare.core.cards import (
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.apiserver import DropBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
@@ -294,6 +296,17 @@ async def test_a_cluster_of_whole_cards_alone_needs_no_extender(rig: DoctorRig) 
     rig.set_units("32")
     rig.set_units("32", "allocatable")
     assert (ERROR, "extender-missing") in (await rig.examine()).kinds
+
+
+async def test_a_node_that_serves_claims_needs_no_plugin_and_a_cluster_of_them_no_extender(rig: DoctorRig) -> None:
+    serve(rig, SERVES_CLAIMS, counted="0")
+    rig.delete("pods", PLUGIN, SYSTEM)
+    assert (ERROR, "node-without-plugin") in (await rig.examine()).kinds, "its label says resources"
+    rig.change_node(lambda node: node["metadata"]["labels"].update({SERVE_LABEL: SERVE_CLAIMS}))
+    assert (await rig.examine()).kinds == set()
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.delete("services", SERVICE, SYSTEM)
+    assert (await rig.examine()).kinds == set()
 
 
 async def test_round_counts_are_read_as_kubernetes_writes_them(rig: DoctorRig) -> None:

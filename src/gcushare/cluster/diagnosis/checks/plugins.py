@@ -27,7 +27,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             yield from _check_pod(each.plugin)
             if each.plugin.pod.status.phase == "Running":
                 yield from _check_registration(each)
-        elif facts.knows(Area.PODS):
+        elif facts.knows(Area.PODS) and not each.serves_claims:
             yield _without_plugin(each)
 
 

@@ -12,6 +12,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node
 from gcushare.wire.pods import current_request, is_finished
 
@@ -54,6 +55,11 @@ class VendorNode:
     def modes(self) -> tuple[str, ...]:
         """What its plugin serves, as far as the inventory says."""
         return self.inventory.modes if self.inventory is not None else ()
+
+    @property
+    def serves_claims(self) -> bool:
+        """Whether its admin has the claims driver run there instead of the plugin."""
+        return self.node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS
 
     @property
     def plugin_problems(self) -> Mapping[str, str]:
@@ -100,10 +106,16 @@ def requesting_pods(facts: Facts, vendor: Vendor) -> Iterator[RequestingPod]:
 
 
 def needs_extender(facts: Facts) -> bool:
-    """Whether pods need an extender: not if every node serves whole cards alone and no extender is installed."""
+    """Whether pods need an extender: not if none is installed and every node serves whole cards alone, or claims."""
     if facts.extender.replicas:
         return True
-    ours = [each for each in vendor_nodes(facts) if each.is_labelled or has_trace(each.node, each.vendor)]
+    ours = [
+        each
+        for each in vendor_nodes(facts)
+        if not each.serves_claims and (each.is_labelled or has_trace(each.node, each.vendor))
+    ]
+    if not ours and any(each.serves_claims for each in vendor_nodes(facts)):
+        return False
     return not ours or any(each.inventory is None or SERVES_MEMORY in each.modes for each in ours)
 
 

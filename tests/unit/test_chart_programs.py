@@ -118,6 +118,7 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
             id="config-manager",
         ),
         pytest.param(EXTENDER_CHART, ("scheduler.mode=none", "placement.filterAnswer=all"), 1, id="none"),
+        pytest.param(EXTENDER_CHART, ("scheduler.mode=none", "scheduler.verbs=off"), 1, id="no-verbs"),
         pytest.param(
             EXTENDER_CHART, ("vendor=both", "wholeCards=true", "placement.wholeCardPolicy=loose"), 3, id="whole-cards"
         ),

@@ -98,6 +98,16 @@ def test_values_that_cannot_work_together_are_refused(values: tuple[str, ...], w
         rendered(PLUGIN_CHART, *values)
 
 
+def test_an_extender_without_verbs_only_reads() -> None:
+    values = ("scheduler.mode=none", "scheduler.verbs=off")
+    found = [
+        right for right in granted(rendered(EXTENDER_CHART, *values)) if right[0].startswith("ClusterRole gcushare-s")
+    ]
+    assert {resource for _, _, resource, _, _ in found} == {"nodes", "pods", "tokenreviews", "subjectaccessreviews"}
+    with pytest.raises(AssertionError, match="a scheduler that calls the extender would find no answer"):
+        rendered(EXTENDER_CHART, "scheduler.verbs=off")
+
+
 def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_certificates() -> None:
     for name, group, resource, verbs, names in documented():
         assert "*" not in f"{group}{resource}{''.join(verbs)}", name

@@ -20,7 +20,7 @@ from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS
+from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
@@ -61,7 +61,14 @@ from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler, decode_node, decode_pod
+from gcushare.scheduler_extender.state.watch_handlers import (
+    ClaimHandler,
+    NodeHandler,
+    PodHandler,
+    decode_claim,
+    decode_node,
+    decode_pod,
+)
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Services
@@ -69,6 +76,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import VENDORS
+from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
@@ -87,13 +95,20 @@ Serve = Callable[[web.Application, ServeSettings], Awaitable[RunningServer]]
 
 @dataclass(frozen=True, slots=True)
 class Followers:
-    """The two watches."""
+    """The watches. Claims are watched once a node serves claims; no verb depends on them, so nothing waits for them."""
 
     nodes: Reflector[Node]
     pods: Reflector[Pod]
+    claims: Reflector[ResourceClaim]
+    serves_claims: asyncio.Event
+
+    async def watch_claims(self) -> None:
+        """Watch the claims as soon as a node serves claims."""
+        await self.serves_claims.wait()
+        await self.claims.run()
 
     async def wait_synced(self) -> None:
-        """Wait until both watch caches are complete."""
+        """Wait until the watch caches of nodes and pods are complete."""
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
 
@@ -187,7 +202,7 @@ class Extender:
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
-        add_verbs(app, self.verbs.first_port.guard(self._find_verbs()))
+        add_verbs(app, self.verbs.on_first_port(self._find_verbs()))
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
@@ -246,6 +261,7 @@ class Extender:
         self.verbs.start_loops(tasks, self.followers.wait_synced)
         tasks.start("watch nodes", self.followers.nodes.run())
         tasks.start("watch pods", self.followers.pods.run())
+        tasks.start("watch claims", self.followers.watch_claims())
         tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
         for state, reporter in zip(self.states, self._reporters, strict=True):
@@ -342,9 +358,16 @@ class Extender:
         ]
         pods = PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])])
         nodes = NodeHandler([*observers, self.verbs.nodes])
+        claims, serves_claims = ClaimHandler(self.states), asyncio.Event()
+        for state in self.states:
+            state.on_claims_node = serves_claims.set
         return Followers(
             Reflector(client, NODES, nodes, decode=decode_node, settings=how, clock=self._clock, rng=self._rng),
             Reflector(client, PODS, pods, decode=decode_pod, settings=how, clock=self._clock, rng=self._rng),
+            Reflector(
+                client, RESOURCE_CLAIMS, claims, decode=decode_claim, settings=how, clock=self._clock, rng=self._rng
+            ),
+            serves_claims,
         )
 
     def _make_services(self, state: VendorState) -> Services:

@@ -89,7 +89,7 @@ class VendorCollector(Collector):
         yield self._reasons()
         state, binds = self._state, self._binds
         for name, text, value in (
-            ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting)),
+            ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting) + len(state.claiming)),
             (
                 "nodes_without_units",
                 "Nodes with cards of which the kubelet counts none of a resource that they serve.",

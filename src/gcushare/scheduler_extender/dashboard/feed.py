@@ -170,7 +170,7 @@ class Feed:
 
     def _encode_pod(self, uid: str) -> bytes | None:
         for state in self._states.values():
-            if (waiting := state.waiting.get(uid)) is not None:
+            if (waiting := state.waiting.get(uid) or state.claiming.get(uid)) is not None:
                 note = self.metadata.pods.get(uid, NO_POD_METADATA)
                 return _encoder.encode(waiting_document(state.vendor, waiting, note))
         return None
@@ -183,7 +183,7 @@ class Feed:
         ]
 
     def _pod_keys(self) -> list[str]:
-        return [f"{_POD}/{uid}" for state in self._states.values() for uid in state.waiting]
+        return [f"{_POD}/{uid}" for state in self._states.values() for uid in (*state.waiting, *state.claiming)]
 
 
 def _is_shown(node: NodeState) -> bool:

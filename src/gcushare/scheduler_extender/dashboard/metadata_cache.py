@@ -106,7 +106,8 @@ class MetadataCache:
             self._follow_holder(state, uid, is_new=is_new or was_waiting)
 
     def _find_waiting(self, uid: str) -> WaitingPod | None:
-        return next((state.waiting[uid] for state in self._states if uid in state.waiting), None)
+        found = (state.waiting.get(uid) or state.claiming.get(uid) for state in self._states)
+        return next((waiting for waiting in found if waiting is not None), None)
 
     def _follow_moved(self, uids: Iterable[str]) -> None:
         """Update pods that began or ceased to wait for us, because nodes began or ceased to serve whole cards."""

@@ -39,6 +39,8 @@ class PendingReason(enum.Enum):
     """No node could hold it even if every pod ended."""
     UNREADABLE = "unreadable"
     """The request is malformed, or asks for what cannot be granted."""
+    CLAIM = "claim"
+    """It waits for a claim, which kube-scheduler allocates; explain says what keeps it."""
     UNKNOWN = "unknown"
     """It is choosy or wants several cards, which only the scheduler's own indexes can tell, and has none lately."""
 
@@ -49,6 +51,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
     For plain requests no node is examined: a scrape must not delay the scheduler's calls.
     """
     counts = dict.fromkeys(PendingReason, 0)
+    counts[PendingReason.CLAIM] = len(state.claiming)
     shapes: dict[Shape, Counter[tuple[frozenset[str] | None, frozenset[str]]]] = {}
     sums, search, reserved = list(totals), _Search(state), state.ledger.reserved
     for uid, waiting in state.waiting.items():

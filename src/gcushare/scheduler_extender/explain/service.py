@@ -18,6 +18,7 @@ from gcushare.wire.documents.explain import (
     ExplainDocument,
     RequestDocument,
     explain_bound,
+    explain_claiming,
     explain_refused,
     explain_waiting,
 )
@@ -62,6 +63,8 @@ class ExplainService:
         waiting = self._find_waiting(namespace, name)
         if waiting is not None:
             return await self._explain_waiting(waiting)
+        if (claiming := self._find_claiming(namespace, name)) is not None:
+            return await self._explain_claiming(claiming)
         holding = self._find_holding(namespace, name)
         if holding is None:
             vendor = self._state.vendor
@@ -77,7 +80,8 @@ class ExplainService:
 
     def knows(self, namespace: str, name: str) -> bool:
         """Whether there is such a pod."""
-        return self._find_waiting(namespace, name) is not None or self._find_holding(namespace, name) is not None
+        finders = (self._find_waiting, self._find_claiming, self._find_holding)
+        return any(find(namespace, name) is not None for find in finders)
 
     def waits(self, request: SchedulingRequest) -> bool:
         """Whether a pod that was refused still exists and has no cards."""
@@ -142,7 +146,10 @@ class ExplainService:
         examined: Collection[str] = asked if asked is not None and others else list(nodes)
         explainer, turns = Explainer(request, priority=question.priority), CooperativeYield(_NODES_PER_TURN)
         for name in examined:
-            explainer.add(nodes.get(name) or NodeState(name), is_kept=name in question.kept)
+            node = nodes.get(name) or NodeState(name)
+            if request.whole and node.serves_claims:
+                node = node.as_offered_to_claims()  # kube-scheduler gives whole cards there to unchanged pods.
+            explainer.add(node, is_kept=name in question.kept)
             await turns.after()
         weighing = CooperativeYield(1)
         while explainer.weigh_next():
@@ -174,6 +181,23 @@ class ExplainService:
         uids = [uid for uid in state.names.find(namespace, name) if not state.ledger.is_reserved(uid)]
         found = (state.waiting.get(uid) or state.parked.get(uid) for uid in uids)
         return next((waiting for waiting in found if waiting is not None), None)
+
+    def _find_claiming(self, namespace: str, name: str) -> SchedulingRequest | None:
+        found = (self._state.claiming.get(uid) for uid in self._state.names.find(namespace, name))
+        return next((waiting for waiting in found if waiting is not None), None)
+
+    async def _explain_claiming(self, waiting: SchedulingRequest) -> ExplainDocument:
+        """Explain a pod that waits for a claim: kube-scheduler places it alone, on the nodes that serve claims."""
+        explainer, turns = Explainer(waiting.cards, priority=waiting.pod.priority), CooperativeYield(1)
+        async with self._at_work:
+            for name in [name for name, node in self._state.ledger.nodes.items() if node.serves_claims]:
+                if (node := self._state.ledger.nodes.get(name)) is not None:
+                    explainer.add(node.as_offered_to_claims())
+                await turns.after()
+            while explainer.weigh_next():
+                await turns.after()
+        request = RequestDocument(waiting.cards.units, waiting.cards.cards, whole=False, node_policy="", card_policy="")
+        return explain_claiming(waiting.pod, request, explainer.finish())
 
     async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
         if isinstance(waiting, RejectedRequest):

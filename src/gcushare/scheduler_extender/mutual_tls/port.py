@@ -40,7 +40,7 @@ class VerbsPort:
         self._serve = serve
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._keeper = self._make_keeper(client)
-        self.first_port = FirstPort(is_open=settings.verbs is not Verbs.TLS)
+        self.first_port = FirstPort(is_open=settings.verbs in (Verbs.PLAIN, Verbs.BOTH))
         self.nodes = NodeNames()
         """Must be an observer of the watch of nodes."""
         self._moving = self._make_moving(client)
@@ -57,7 +57,11 @@ class VerbsPort:
 
     @property
     def is_wanted(self) -> bool:
-        return self._settings.verbs is not Verbs.PLAIN
+        return self._settings.verbs.needs_certificates
+
+    def on_first_port(self, verbs: Sequence[Verb]) -> list[Verb]:
+        """The calls that the first port knows; it may refuse them for a while."""
+        return [] if self._settings.verbs is Verbs.OFF else self.first_port.guard(verbs)
 
     def certificate_source(self, server: RunningServer) -> HasCertificates:
         """The object that knows when the certificates of this port end; the keeper knows the client's, too."""

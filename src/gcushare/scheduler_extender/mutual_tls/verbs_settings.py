@@ -19,6 +19,12 @@ class Verbs(enum.Enum):
     PLAIN = "plain"
     TLS = "tls"
     BOTH = "both"
+    OFF = "off"
+
+    @property
+    def needs_certificates(self) -> bool:
+        """Whether they are answered over mutual TLS."""
+        return self in (Verbs.TLS, Verbs.BOTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,8 @@ class VerbsSettings:
         parsers.choice(Verbs),
         default=Verbs.PLAIN,
         help="Where filter, prioritize, preempt and bind are answered: plain on the first port as the manual has it; "
-        "tls over mutual TLS on a port of their own; both.",
+        "tls over mutual TLS on a port of their own; both; off nowhere, where all nodes serve claims: inspect, "
+        "explain, the page and metrics stay.",
     )
     verbs_port: int = setting(
         parsers.integer(0, 65535, "PORT"), default=VERBS_PORT, help="That port; 0 takes a free one and logs which."
@@ -105,12 +112,12 @@ class VerbsSettings:
             yield (
                 "verbs-tls-cert-file, verbs-tls-key-file and verbs-tls-client-ca-file belong together: set all, or none"
             )
-        elif self.verbs is not Verbs.PLAIN and (given == 0) == (self.verbs_secret is None):
+        elif self.verbs.needs_certificates and (given == 0) == (self.verbs_secret is None):
             yield (
                 f"verbs {self.verbs.value!r} needs either verbs-secret or the three verbs-tls files, "
                 f"{'none' if given == 0 else 'both'} of which is given"
             )
-        elif self.verbs is not Verbs.PLAIN and given == 0 and self.verbs_client_name != SCHEDULER_NAME:
+        elif self.verbs.needs_certificates and given == 0 and self.verbs_client_name != SCHEDULER_NAME:
             yield (
                 f"verbs-client-name {self.verbs_client_name!r}: a certificate made in verbs-secret names "
                 f"{SCHEDULER_NAME!r}, and no scheduler that shows it would be served: leave verbs-client-name out, or "

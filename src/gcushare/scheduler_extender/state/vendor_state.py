@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fit_index import ChangeLog
+from gcushare.core.fit_index import ChangeLog, Shape
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
@@ -36,6 +36,8 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.over_use import over_use_text
+from gcushare.wire.dra.claim_holders import ClaimHolders
+from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
@@ -81,6 +83,12 @@ class VendorState:
         self._move_listeners: list[Callable[[Iterable[str]], None]] = []
         self.bound: dict[str, Assignment] = {}
         """By uid: what bound pods hold according to the watch, or to a read ahead of it; the source of the recount."""
+        self.claims = ClaimHolders(vendor, self.ledger.nodes.get)
+        """The allocated claims; pods that hold cards by a claim are in ``bound`` too."""
+        self.claiming: dict[str, SchedulingRequest] = {}
+        """Unbound pods that ask for memory by a claim, by uid: kube-scheduler places them alone."""
+        self.on_claims_node: Callable[[], None] = lambda: None
+        """Called when a node serves claims, so that claims have to be watched."""
         self.ahead = ReadsAhead()
         """Pods that were read, and that the watch has not brought since."""
         self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.record)
@@ -132,6 +140,9 @@ class VendorState:
             }
             if any(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
                 self.nodes_without_units.add(name)
+            self.count_claims(self.claims.on_node(name))
+            if SERVES_CLAIMS in found.modes:
+                self.on_claims_node()
 
     def on_node_delete(self, name: str) -> None:
         """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
@@ -184,6 +195,20 @@ class VendorState:
         """How many nodes one request may name; a longer list must be forged."""
         return 2 * len(self._node_marks) + SPARE_NODES
 
+    # Claims
+
+    def count_claims(self, holders: Iterable[str]) -> None:
+        """Count again what these holders of ``claims`` hold, because a change of ``claims`` named them."""
+        for uid in holders:
+            assignment = self.claims.find(uid)
+            if assignment is None:
+                self._release(uid)
+                continue
+            self._stop_waiting(uid)
+            self.bound[uid] = assignment
+            self.names.add(assignment.pod)
+            self.ledger.apply(assignment)
+
     # Pods
 
     def on_pod_update(self, pod: Pod) -> None:
@@ -202,6 +227,9 @@ class VendorState:
             self._update_unbound(pod)
             return
         self._stop_waiting(uid)
+        if self.claims.holds(uid):
+            self._record_over_use(pod)
+            return  # Its claim says what it holds, and stays allocated for a moment after the pod has ended.
         try:
             assignment = pod_assignment(pod, self.vendor)
         except (RemoteContractError, Refused) as error:
@@ -232,7 +260,7 @@ class VendorState:
         Reservations stay, but their pods no longer wait: the bind in progress settles them. Pods that were read at a
         later version than the list's stay too: they may be newer than the list.
         """
-        known = self.waiting.keys() | self.parked.keys() | self.bound.keys() | self.ahead.uids
+        known = self.waiting.keys() | self.parked.keys() | self.claiming.keys() | self.bound.keys() | self.ahead.uids
         for uid in known - uids:
             if self.ahead.outlives(uid, version):
                 continue
@@ -248,6 +276,8 @@ class VendorState:
             self.over_use.pop(pod.metadata.uid, None)
 
     def _stop_waiting(self, uid: str) -> None:
+        if (claiming := self.claiming.pop(uid, None)) is not None:
+            self.names.forget(claiming.pod)
         for pods in (self.waiting, self.parked):
             if (waiting := pods.pop(uid, None)) is not None:
                 self.names.forget(waiting.pod)
@@ -263,6 +293,11 @@ class VendorState:
             return  # Stale: a pod is bound once, permanently, so a later state is known.
         if is_finished(pod):
             self.on_pod_delete(uid)
+            return
+        if (claimed := claimed_request(pod, self.vendor)) is not None:
+            shape = Shape(claimed.cards, self.policies.node)
+            self.claiming[uid] = SchedulingRequest(pod_ref(pod), shape, self.policies.card)
+            self.names.add(self.claiming[uid].pod)
             return
         try:
             request = read_scheduling_request(pod, self.vendor, self.policies)
@@ -281,6 +316,8 @@ class VendorState:
             self.nominations.update(request, pod.status.nominated_node_name)
 
     def _release(self, uid: str) -> None:
+        if self.claims.holds(uid):
+            return  # What a claim holds is free once the claim is deallocated.
         if (held := self.bound.pop(uid, None)) is not None:
             self.names.forget(held.pod)
         self.over_use.pop(uid, None)

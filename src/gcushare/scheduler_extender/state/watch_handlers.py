@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from gcushare.wire.dra.claim_holders import ClaimHolders
+from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
 from gcushare.wire.objects import NODE, POD, Node, Pod
 
 decode_node = NODE.read
 decode_pod = POD.read
+decode_claim = RESOURCE_CLAIM.read
 
 
 class NodeObserver(Protocol):
@@ -87,3 +90,35 @@ class PodHandler:
         """A list is complete: no other pods exist."""
         for state in self._states:
             state.on_pod_resync(uids, version)
+
+
+class ClaimObserver(Protocol):
+    """An observer of claims: a vendor's state."""
+
+    claims: ClaimHolders
+
+    def count_claims(self, holders: Iterable[str]) -> None:
+        """Count again what these holders hold."""
+        ...
+
+
+class ClaimHandler:
+    """Handles claims. Claims of other drivers are not stored."""
+
+    def __init__(self, states: Sequence[ClaimObserver]) -> None:
+        self._states = states
+
+    def applied(self, obj: ResourceClaim) -> None:
+        """A claim was added or changed."""
+        for state in self._states:
+            state.count_claims(state.claims.update(obj))
+
+    def deleted(self, obj: ResourceClaim) -> None:
+        """A claim was deleted."""
+        for state in self._states:
+            state.count_claims(state.claims.remove(obj.metadata.uid))
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """A list is complete: no other claims exist."""
+        for state in self._states:
+            state.count_claims(state.claims.retain(uids))

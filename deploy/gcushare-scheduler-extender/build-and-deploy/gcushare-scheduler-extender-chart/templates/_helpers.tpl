@@ -112,10 +112,13 @@ seccompProfile:
 {{- eq .Values.tls.mode "none" | ternary "http" "https" -}}
 {{- end -}}
 
-{{/* Where the scheduler's calls are answered: tls, both or plain. */}}
+{{/* Where the scheduler's calls are answered: tls, both or plain; with off nothing that mutual TLS needs is there either. */}}
 {{- define "gcushare-scheduler-extender.verbs" -}}
 {{- $verbs := .Values.scheduler.verbs | default "auto" -}}
-{{- if eq $verbs "auto" -}}
+{{- if eq $verbs "off" -}}
+{{- if ne .Values.scheduler.mode "none" }}{{ fail (printf "scheduler.verbs off goes with scheduler.mode none alone, not with %s: a scheduler that calls the extender would find no answer" .Values.scheduler.mode) }}{{ end -}}
+plain
+{{- else if eq $verbs "auto" -}}
 {{- eq .Values.scheduler.mode "none" | ternary "plain" "tls" -}}
 {{- else -}}
 {{- $verbs -}}

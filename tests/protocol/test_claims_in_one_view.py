@@ -1,0 +1,172 @@
+"""Nodes that serve claims stand beside nodes that serve resources, and every view counts both in one way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.scheduler_extender.mutual_tls.verbs_settings import Verbs, VerbsSettings
+from gcushare.vendors import ENFLAME
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from tests.extender_objects import Document, filter_body, node_document, on_card, pod_document
+from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.inspect_rig import Cluster, beside, cluster
+
+CLAIMS = BY_NAME["resourceclaims.resource.k8s.io"]
+NAMES = ENFLAME.claims
+
+
+def claiming_pod(name: str, units: int, node: str = "") -> Document:
+    """A pod as the admission policy leaves it."""
+    pod = pod_document(name, None, node=node, phase="Running" if node else "Pending")
+    template = f"{NAMES.template_prefix}-{units}"
+    entry = f"gcushare-{NAMES.template_prefix}"
+    pod["spec"]["resourceClaims"] = [{"name": entry, "resourceClaimTemplateName": template}]
+    return pod
+
+
+def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *, whole: bool = False) -> None:
+    """A claim as kube-scheduler leaves it for a pod."""
+    name = f"claim-of-{pod}"
+    klass = NAMES.whole_class if whole else NAMES.memory_class
+    result = {
+        "request": "card",
+        "driver": NAMES.driver,
+        "pool": node,
+        "device": f"card-{card}",
+        "consumedCapacity": {"memory": f"{gib}Gi"},
+    }
+    reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"}]
+    status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
+    spec = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": klass}}]}}
+    found.api.registry.put(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": spec,
+        }
+    )
+    found.api.registry.update(
+        CLAIMS, Key("default", name), lambda obj: merge(obj, {"status": status}), status_only=True
+    )
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One node of each kind, with two cards of 16, and a pod of 4 on each; one more pod waits for a claim of 20."""
+    async with cluster(tmp_path) as found:
+        claims_node = node_document("serves-claims", 16, 16, modes=(SERVES_CLAIMS,))
+        found.put(node_document("serves-memory", 16, 16), claims_node)
+        found.put(pod_document("old", 4, node="serves-memory", record=on_card(1, 4), phase="Running"))
+        found.put(claiming_pod("new", 4, "serves-claims"), pod_document("big", None, node="serves-claims", whole=1))
+        found.put(claiming_pod("huge", 20))
+        put_claim(found, "new", "serves-claims", 0, 4)
+        put_claim(found, "big", "serves-claims", 1, 16, whole=True)
+        yield found
+
+
+def held(document: Document) -> dict[str, list[tuple[str, int, bool]]]:
+    """Per node, its pods with what they hold, as the manual's JSON has it."""
+    return {
+        node["name"]: [
+            (pod["name"], pod["usedGCU"], pod.get("whole", False)) for card in node["devices"] for pod in card["pods"]
+        ]
+        for node in document["nodes"]
+    }
+
+
+EXPECTED = {"serves-memory": [("old", 4, False)], "serves-claims": [("new", 4, False), ("big", 16, True)]}
+
+
+async def test_inspect_counts_claims_like_records_without_an_extender(both: Cluster) -> None:
+    table = await both.call("--source=api")
+    assert table.code == 0, table.err
+    rows = {line.split()[0]: line for line in table.lines if line.startswith("serves-")}
+    assert "4/16" in rows["serves-claims"]
+    assert "16/16" in rows["serves-claims"]
+    assert "4/16" in rows["serves-memory"]
+    details = await both.call("-d", "--source=api")
+    for name in ("old", "new", "big", "huge"):
+        assert any(name in line for line in details.lines), details.out
+
+
+async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
+    async with beside(both) as replica:
+        state = replica.extender.states[0]
+        await until(lambda: "uid-new" in state.bound and "uid-big" in state.bound)
+        async with aiohttp.ClientSession() as http:
+            async with http.get(f"{replica.url}{ENFLAME.url_prefix}/inspect") as answer:
+                document = json.loads(await answer.text())
+            assert held(document) == EXPECTED
+            async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/huge") as answer:
+                waits = json.loads(await answer.text())
+            async with http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/new") as answer:
+                has = json.loads(await answer.text())
+        assert waits["state"] == "waits"
+        assert waits["summary"].startswith("by a claim, needs 20 in one card; it can never fit")
+        assert (has["node"], has["cards"], has["units"]) == ("serves-claims", [0], 4)
+        shown = await both.call("--source=extender")
+        alone = await both.call("--source=api")
+        rows = [[line for line in ran.lines if line.startswith("serves-")] for ran in (shown, alone)]
+        assert rows[0] == rows[1]
+
+
+async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None:
+    async with beside(both) as replica:
+        ledger = replica.extender.states[0].ledger
+        await until(lambda: ledger.assignment("uid-new") is not None)
+        both.delete("new")
+        await until(lambda: both.api.store.get("pods", "new", "default") is None)
+        assert ledger.nodes["serves-claims"].used == 20
+        both.api.registry.update(
+            CLAIMS,
+            Key("default", "claim-of-new"),
+            lambda obj: {**obj, "status": {}},
+            status_only=True,
+        )
+        await until(lambda: ledger.nodes["serves-claims"].used == 16)
+
+
+async def test_resource_pods_are_offered_no_room_there_and_are_told_why(both: Cluster) -> None:
+    both.put(pod_document("plain", 14))
+    async with beside(both, waiting=1) as replica:
+        await until(lambda: "uid-new" in replica.extender.states[0].bound)
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/plain") as answer,
+        ):
+            found = json.loads(await answer.text())
+    reasons = {each["examples"][0]: each["reason"] for each in found["classes"]}
+    assert reasons["serves-claims"] == "its cards are given as claims (label gcushare.io/serve)"
+    assert reasons["serves-memory"] == "room"
+
+
+async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both: Cluster) -> None:
+    settings = replace(extender_settings(), verbs=VerbsSettings(verbs=Verbs.OFF))
+    replica = Replica(settings, both.api.url)
+    await replica.start()
+    try:
+        await until(lambda: {"uid-new", "uid-big"} <= replica.extender.states[0].bound.keys())
+        prefix = f"{replica.url}{ENFLAME.url_prefix}"
+        async with aiohttp.ClientSession() as http:
+            async with http.post(f"{prefix}/filter", data=filter_body(pod_document("p"), ["serves-memory"])) as answer:
+                assert answer.status == 404
+            async with http.get(f"{prefix}/inspect") as answer:
+                assert held(json.loads(await answer.text())) == EXPECTED
+            async with http.get(f"{replica.url}/readyz") as answer:
+                assert answer.status == 200, await answer.text()
+            async with http.get(f"{replica.url}/metrics") as answer:
+                figures = await answer.text()
+        assert 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0' in figures
+    finally:
+        await replica.stop()

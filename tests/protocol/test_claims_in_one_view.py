@@ -34,6 +34,13 @@ def claiming_pod(name: str, units: int, node: str = "") -> Document:
     return pod
 
 
+def uid_of(found: Cluster, pod: str) -> str:
+    """The uid that the API server gave a pod."""
+    stored = found.api.store.get("pods", pod, "default")
+    assert stored is not None
+    return str(stored["metadata"]["uid"])
+
+
 def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *, whole: bool = False) -> None:
     """A claim as kube-scheduler leaves it for a pod."""
     name = f"claim-of-{pod}"
@@ -45,7 +52,7 @@ def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *, whole
         "device": f"card-{card}",
         "consumedCapacity": {"memory": f"{gib}Gi"},
     }
-    reserved = [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"}]
+    reserved = [{"resource": "pods", "name": pod, "uid": uid_of(found, pod)}]
     status: dict[str, Any] = {"allocation": {"devices": {"results": [result]}}, "reservedFor": reserved}
     spec = {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": klass}}]}}
     found.api.registry.put(
@@ -103,7 +110,7 @@ async def test_inspect_counts_claims_like_records_without_an_extender(both: Clus
 async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
     async with beside(both) as replica:
         state = replica.extender.states[0]
-        await until(lambda: "uid-new" in state.bound and "uid-big" in state.bound)
+        await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
         async with aiohttp.ClientSession() as http:
             async with http.get(f"{replica.url}{ENFLAME.url_prefix}/inspect") as answer:
                 document = json.loads(await answer.text())
@@ -121,10 +128,34 @@ async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) 
         assert rows[0] == rows[1]
 
 
+@pytest.mark.parametrize("with_extender", [False, True], ids=["api", "extender"])
+async def test_the_command_explains_pods_with_claims(both: Cluster, with_extender: bool) -> None:
+    async def explain(pod: str) -> str:
+        ran = await both.call("explain", pod)
+        return ran.out + ran.err
+
+    async def check() -> None:
+        waits = await explain("huge")
+        assert "by a claim, needs 20 in one card; it can never fit: the largest usable card has 16" in waits
+        assert "serves-memory" not in waits, "its claim cannot be allocated there"
+        for pod, size in (("new", "4 GB"), ("big", "16 GB")):
+            has = await explain(pod)
+            assert "node        serves-claims" in has
+            assert size in has
+
+    if not with_extender:
+        await check()
+        return
+    async with beside(both) as replica:
+        bound = replica.extender.states[0].bound
+        await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
+        await check()
+
+
 async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None:
     async with beside(both) as replica:
         ledger = replica.extender.states[0].ledger
-        await until(lambda: ledger.assignment("uid-new") is not None)
+        await until(lambda: ledger.assignment(uid_of(both, "new")) is not None)
         both.delete("new")
         await until(lambda: both.api.store.get("pods", "new", "default") is None)
         assert ledger.nodes["serves-claims"].used == 20
@@ -140,7 +171,7 @@ async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None
 async def test_resource_pods_are_offered_no_room_there_and_are_told_why(both: Cluster) -> None:
     both.put(pod_document("plain", 14))
     async with beside(both, waiting=1) as replica:
-        await until(lambda: "uid-new" in replica.extender.states[0].bound)
+        await until(lambda: uid_of(both, "new") in replica.extender.states[0].bound)
         async with (
             aiohttp.ClientSession() as http,
             http.get(f"{replica.url}{ENFLAME.url_prefix}/explain/default/plain") as answer,
@@ -156,7 +187,8 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
     replica = Replica(settings, both.api.url)
     await replica.start()
     try:
-        await until(lambda: {"uid-new", "uid-big"} <= replica.extender.states[0].bound.keys())
+        bound = replica.extender.states[0].bound
+        await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
         prefix = f"{replica.url}{ENFLAME.url_prefix}"
         async with aiohttp.ClientSession() as http:
             async with http.post(f"{prefix}/filter", data=filter_body(pod_document("p"), ["serves-memory"])) as answer:

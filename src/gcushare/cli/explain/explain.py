@@ -28,9 +28,11 @@ from gcushare.wire.documents.explain import (
     ExplainDocument,
     RequestDocument,
     explain_bound,
+    explain_claiming,
     explain_refused,
     explain_waiting,
 )
+from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
 
@@ -66,7 +68,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     namespace, name = pod
     found = await reader.client.get(PODS, name, namespace=namespace)
     try:
-        request = current_request(found, vendor)
+        request = claimed_request(found, vendor) or current_request(found, vendor)
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
     if request is None:
@@ -153,8 +155,14 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) 
     asking = pod_ref(pod)
     _keep_room_for_nominees(snapshot, asking)
     explainer = Explainer(request, priority=asking.priority)
+    is_claim = claimed_request(pod, snapshot.vendor) is not None
     for node in snapshot.ledger.nodes.values():
-        explainer.add(node)
+        if node.serves_claims and (is_claim or request.whole):
+            explainer.add(node.as_offered_to_claims())
+        elif not is_claim:
+            explainer.add(node)
+    if is_claim:
+        return explain_claiming(asking, request, explainer.finish())
     options = pod_options(pod.metadata.annotations)
     selection = request.selection
     asked = RequestDocument(

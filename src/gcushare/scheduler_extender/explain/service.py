@@ -196,8 +196,7 @@ class ExplainService:
                 await turns.after()
             while explainer.weigh_next():
                 await turns.after()
-        request = RequestDocument(waiting.cards.units, waiting.cards.cards, whole=False, node_policy="", card_policy="")
-        return explain_claiming(waiting.pod, request, explainer.finish())
+        return explain_claiming(waiting.pod, waiting.cards, explainer.finish())
 
     async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
         if isinstance(waiting, RejectedRequest):

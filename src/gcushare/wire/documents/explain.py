@@ -181,8 +181,9 @@ def explain_waiting(
     )
 
 
-def explain_claiming(pod: PodRef, request: RequestDocument, found: Explanation) -> ExplainDocument:
-    """Describe a pod that waits for memory by a claim; only nodes that serve claims are explained."""
+def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation) -> ExplainDocument:
+    """Describe a pod that waits for memory by a claim; ``found`` is of the nodes that serve claims alone."""
+    request = RequestDocument(cards.units, cards.cards, whole=False, node_policy="", card_policy="")
     document = explain_waiting(pod, request, found, {})
     if not found.classes:
         help_ = "no node with cards serves claims; label one gcushare.io/serve=claims"

@@ -15,6 +15,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.claims_driver.app import ApiClaims
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.health_stream import HealthStream
+from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
 from gcushare.claims_driver.service import ClaimsService
@@ -182,7 +183,8 @@ class ClaimsNode:
         self.publisher = SlicePublisher(client, NAMES.driver, self.name, rng)
         cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
         plan = SlicePlan(ENFLAME, self.name)
-        self.agent = NodeAgent(Offer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi)
+        writer = InventoryWriter(client, self.name, ENFLAME.inventory_annotation, rng)
+        self.agent = NodeAgent(Offer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer)
         if self.disk.planted == "counts nobody":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
         claims = ApiClaims(client)
@@ -190,6 +192,7 @@ class ClaimsNode:
         node = Selector(fields=f"metadata.name={self.name}")
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.publisher.run())
+            tasks.create_task(writer.run())
             tasks.create_task(Reflector(client, NODES, self.agent, decode=NODE.read, selector=node, rng=rng).run())
             watch = Reflector(
                 client, RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices, rng=rng

@@ -22,7 +22,7 @@ from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteCont
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease
-from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.lease_times import LeaseTimes
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME, Calls

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gcushare._version import __version__
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.kube.lease_times import LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -15,9 +15,6 @@ from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_CONTROLLER_PORT
-
-if TYPE_CHECKING:
-    from gcushare.kube.lease import LeaseTimes
 
 NAME = CLAIMS_CONTROLLER
 BOTH = "both"
@@ -104,8 +101,6 @@ class ElectionSettings:
 
     def times(self) -> LeaseTimes:
         """The times as the elector takes them; raises ValueError when they do not fit each other."""
-        from gcushare.kube.lease import LeaseTimes  # here: --help does without the API's types
-
         return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
 
     def find_conflicts(self) -> Iterator[str]:

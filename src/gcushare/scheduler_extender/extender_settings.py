@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from gcushare._version import __version__
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES, NamedNodes
+from gcushare.kube.lease_times import DEFAULT_LEASE_TIMES, LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -18,9 +18,6 @@ from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSe
 from gcushare.scheduler_extender.mutual_tls.verbs_settings import VerbsSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
-
-if TYPE_CHECKING:
-    from gcushare.kube.lease import DEFAULT_LEASE_TIMES, LeaseTimes
 
 NAME = EXTENDER
 BOTH = "both"
@@ -138,8 +135,6 @@ class ElectionSettings:
         Raises:
             ValueError: they do not fit each other.
         """
-        from gcushare.kube.lease import LeaseTimes  # here: --help does without the API's types
-
         return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
 
     def find_conflicts(self) -> Iterator[str]:

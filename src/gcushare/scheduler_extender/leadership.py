@@ -23,7 +23,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.election import LeaderElector, LeasePort
-from gcushare.kube.lease import LeaseTimes
+from gcushare.kube.lease_times import LeaseTimes
 
 logger = logging.getLogger(__name__)
 

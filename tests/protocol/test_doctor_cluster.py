@@ -243,7 +243,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (extender_with_a_slow_clock, WARNING, "clocks-apart", EXTENDER, "5 min behind"),
         (certificate_that_ends_soon, WARNING, "certificate-expires", "extender-tls, tls.crt", "in 10 d"),
         (certificate_that_ended, ERROR, "certificate-expires", "extender-tls, tls.crt", "24 h ago"),
-        (certificate_of_rubbish, WARNING, "certificate-unreadable", "extender-tls, tls.crt", "no certificate"),
+        (certificate_of_rubbish, WARNING, "certificate-unreadable", "extender-tls, tls.crt", "no PEM certificate"),
         (api_server_that_cannot_list_pods, WARNING, "not-readable", "API server", "etcd is away"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

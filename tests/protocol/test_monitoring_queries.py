@@ -94,7 +94,7 @@ async def scrape_plugin(proc: Path) -> str:
         rig.bind("a", 4, card=0)
         await rig.until_recorded("a")
         host.start_in_pod(100, rig.pod("a")["metadata"]["uid"])
-        rig.write_cards({0: {**use, "processes": {"100": 5 * GIB}}, 1: use})
+        rig.write_cards({0: {**use, "processes": {"100": 5 * GIB}, "process_utilization": {"100": 30}}, 1: use})
         rig.bind("b", 14, card=0)
         await rig.until_failed("b")
         last = ("gcushare_card_power_watts", "gcushare_pod_over_use_bytes")

@@ -109,22 +109,7 @@ class ClaimsDriverApp:
             self._writer,
         )
         self._monitor = open_monitor(settings.cards, settings.health, self._agent.on_cards, time.monotonic)
-        service = ClaimsService(
-            self._prepared,
-            self._claims,
-            self._health,
-            inventory=self._agent.inventory_to_grant,
-            pool=node,
-            clock=time.perf_counter,
-            observe=self.metrics.observe_call,
-        )
-        self._registration = Registration(
-            driver,
-            socket=directory / "dra.sock",
-            registry_socket=self._kubelet_dir / "plugins_registry" / f"{driver}-reg.sock",
-            handlers=service.handlers(),
-            pulse=Heartbeat("registration", REGISTRATION_AGE_S),
-        )
+        self._registration = self._make_registration(directory)
         self._node_watch = Reflector(
             client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
         )
@@ -145,6 +130,26 @@ class ClaimsDriverApp:
             recovery=lambda: self._recovery,
         )
         self.metrics.follow(self.observed)
+
+    def _make_registration(self, directory: Path) -> Registration:
+        """Build the sockets through which the kubelet finds and calls the driver; nothing is served yet."""
+        service = ClaimsService(
+            self._prepared,
+            self._claims,
+            self._health,
+            inventory=self._agent.inventory_to_grant,
+            pool=self._node_name,
+            clock=time.perf_counter,
+            observe=self.metrics.observe_call,
+        )
+        driver = self._driver
+        return Registration(
+            driver,
+            socket=directory / "dra.sock",
+            registry_socket=self._kubelet_dir / "plugins_registry" / f"{driver}-reg.sock",
+            handlers=service.handlers(),
+            pulse=Heartbeat("registration", REGISTRATION_AGE_S),
+        )
 
     async def run(self, shutdown: Shutdown) -> int:
         """Run until the shutdown; returns the exit code."""

@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 from aiohttp import web

@@ -46,6 +46,12 @@ class CardLook:
     doubt: str = ""
 
     @property
+    def surplus(self) -> int:
+        """Bytes that the pods' processes are reported with beyond what the card has in use: one figure is wrong."""
+        reported = sum(each.used for each in self.figures.values())
+        return 0 if self.in_use is None else max(0, reported - self.in_use)
+
+    @property
     def unused_grants(self) -> int:
         """What pods were granted of the card and do not use yet."""
         return self.promised + sum(max(0, each.granted - each.used) for each in self.figures.values())
@@ -145,6 +151,8 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
         return f"the figures of card {card.index} are in doubt: {card.doubt}"
     if card.unknown >= UNKNOWN_BYTES:
         return f"{gib_text(card.unknown)} of card {card.index} are in use by processes of no known pod"
+    if card.surplus >= UNKNOWN_BYTES:
+        return f"processes of card {card.index} are reported with {gib_text(card.surplus)} more than it has in use"
     if not offender.figures.excess:
         return "its peak was above its grant, its use at the last look is not"
     if when is When.DANGER and not card.shortfall:

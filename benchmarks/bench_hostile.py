@@ -2,6 +2,10 @@
 
     python -m benchmarks.bench_hostile             sixteen connections of each kind, some two minutes
     python -m benchmarks.bench_hostile --quick     a few seconds each, to see that it works
+    python -m benchmarks.bench_hostile --minutes 20     whether memory and times stay flat
+
+With ``--minutes`` each kind is sent for a quarter of every minute. Meanwhile waiting pods are created, filtered and
+deleted, a hundred at a time, each with a name, a label and a shape of its own. A row is a minute.
 
 Each kind is sent without a pause over so many connections by a process of its own, while filters of an ordinary pod go
 on; the first row is without them. All of it shares the cores of this machine with the extender.
@@ -19,16 +23,18 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.bench_extender import PREFIX, metadata_of, row, say
-from benchmarks.measured_extender import Bench, Connection, filter_body, running
-from benchmarks.streaming_api import Size, make_pod, node_name
+from benchmarks.measured_extender import Bench, Connection, filter_body, rss_mib, running
+from benchmarks.streaming_api import Size, churned_pod, make_pod, node_name
 
 CONNECTIONS = 16
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/gcushare-scheduler-extender"
 SIZE = Size(1000, 8, 10_000, 2_000)
 POD = SIZE.pods
+CHURNED_AT_ONCE = 100
 
 
 def many_containers(size: Size) -> bytes:
@@ -134,40 +140,113 @@ class LeaseWatcher(threading.Thread):
         self.join()
 
 
+class Churn(threading.Thread):
+    """Creates, filters and deletes waiting pods that are never alike."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(daemon=True)
+        self._bench = bench
+        self._ends = threading.Event()
+        self.pods = 0
+        self.answered = 0
+
+    def run(self) -> None:
+        """Replace the pods once a second at most, until stopped."""
+        names = [node_name(number) for number in range(self._bench.size.nodes)]
+        request = urllib.request.Request(f"http://127.0.0.1:{self._bench.api_port}/churn?pods={CHURNED_AT_ONCE}", b"")
+        while not self._ends.wait(1.0):
+            with urllib.request.urlopen(request) as answer:
+                first = int(answer.read())
+            self.pods += CHURNED_AT_ONCE
+            connection = Connection(self._bench.extender_port)
+            for number in range(first, first + CHURNED_AT_ONCE):
+                try:
+                    connection.post(f"{PREFIX}/filter", filter_body(churned_pod(number, 1), names))
+                    self.answered += 1
+                except RuntimeError:
+                    connection = Connection(self._bench.extender_port)
+
+    def stop(self) -> None:
+        """Return when it has stopped."""
+        self._ends.set()
+        self.join()
+
+
+@dataclass(slots=True)
+class Beside:
+    """What an ordinary pod's filter met: times in seconds, calls without an answer, and the Lease."""
+
+    taken: list[float] = field(default_factory=list)
+    refused: int = 0
+    longest_lease_s: float = 0.0
+    lost: int = 0
+
+    def measure(self, bench: Bench, seconds: float) -> None:
+        """Ask for an ordinary pod every few milliseconds."""
+        connection = Connection(bench.extender_port)
+        names = [node_name(number) for number in range(bench.size.nodes)]
+        body = filter_body(make_pod(POD + 1, bench.size, 0), names)
+        watcher = LeaseWatcher(bench.api_port)
+        watcher.start()
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            try:
+                self.taken.append(connection.post(f"{PREFIX}/filter", body)[0])
+            except RuntimeError:
+                self.refused += 1
+                connection = Connection(bench.extender_port)
+            time.sleep(0.002)
+        watcher.stop()
+        self.longest_lease_s = max(self.longest_lease_s, watcher.longest_s)
+        self.lost += max(watcher.transitions) - min(watcher.transitions)
+
+    def line(self, what: str) -> str:
+        """A line of the table."""
+        found = row(what, self.taken)
+        return (
+            f"| {what} | {found.median_ms:.2f} | {found.p99_ms:.2f} | {max(self.taken) * 1000:.1f} | {self.refused} | "
+            f"{self.longest_lease_s:.2f} | {self.lost} |"
+        )
+
+
 def measure(bench: Bench, what: str, seconds: float) -> str:
-    """Ask for an ordinary pod every few milliseconds; returns a line of the table."""
-    connection = Connection(bench.extender_port)
-    names = [node_name(number) for number in range(bench.size.nodes)]
-    body = filter_body(make_pod(POD + 1, bench.size, 0), names)
-    watcher = LeaseWatcher(bench.api_port)
-    watcher.start()
-    taken, refused, ends = [], 0, time.monotonic() + seconds
-    while time.monotonic() < ends:
-        try:
-            taken.append(connection.post(f"{PREFIX}/filter", body)[0])
-        except RuntimeError:
-            refused += 1
-            connection = Connection(bench.extender_port)
-        time.sleep(0.002)
-    watcher.stop()
-    found = row(what, taken)
-    lost = max(watcher.transitions) - min(watcher.transitions)
-    return (
-        f"| {what} | {found.median_ms:.2f} | {found.p99_ms:.2f} | {max(taken) * 1000:.1f} | {refused} | "
-        f"{watcher.longest_s:.2f} | {lost} |"
-    )
+    """Measure for so long; returns a line of the table."""
+    beside = Beside()
+    beside.measure(bench, seconds)
+    return beside.line(what)
+
+
+def measure_minutes(bench: Bench, minutes: int) -> None:
+    """Print a row for every minute of churn beside all kinds in turn."""
+    say("| minute | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed | MiB |")
+    say("|---|---|---|---|---|---|---|---|")
+    churn = Churn(bench)
+    churn.start()
+    for minute in range(1, minutes + 1):
+        beside = Beside()
+        for kind in KINDS:
+            with sending(bench, kind):
+                beside.measure(bench, 60 / len(KINDS))
+        say(f"{beside.line(str(minute))} {rss_mib(bench.extender_pid):.1f} |")
+    churn.stop()
+    say(f"{churn.pods} pods created and deleted, {churn.answered} of them filtered")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--minutes", type=int, default=0, help="churn for so long, with a row for each minute")
     parser.add_argument("--only-send", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only_send:
         send_for_ever(int(given.only_send[0]), given.only_send[1])
     seconds = 2.0 if given.quick else 20.0
     say(f"{CONNECTIONS} connections, {SIZE.nodes} nodes")
+    if given.minutes:
+        with running(SIZE) as bench:
+            measure_minutes(bench, given.minutes)
+        return
     say(
         "| beside filter | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed |"
     )

@@ -121,6 +121,26 @@ def record_annotations(card: int, units: int, when_ns: int) -> dict[str, str]:
     }
 
 
+def churned_pod(number: int, version: int) -> dict[str, object]:
+    """A waiting pod that exists for a moment, with a name, a label and a shape that none before it had."""
+    selection = [index for index in range(8) if (number // UNITS_PER_CARD) >> index & 1] or [0]
+    amounts = {"enflame.com/gcu-memory": str(1 + number % UNITS_PER_CARD), "cpu": f"{1 + number}m"}
+    annotations = {"gcushare.io/use-cards": ",".join(map(str, selection)), "gcushare.io/node-policy": "expected-fill"}
+    return {
+        "metadata": {
+            "name": f"churned-{number}",
+            "namespace": f"team-{number}",
+            "uid": f"churned-{number}-6ec7-40be",
+            "resourceVersion": str(version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": annotations,
+            "labels": {f"label-{number}": "x"},
+        },
+        "spec": {"containers": [{"name": "main", "resources": {"limits": amounts, "requests": amounts}}]},
+        "status": {"phase": "Pending"},
+    }
+
+
 @dataclass(slots=True)
 class Cluster:
     """What the server knows. Nodes and pods are made once, before it listens."""
@@ -132,6 +152,8 @@ class Cluster:
     bindings: int = 0
     watchers: set[asyncio.Queue[bytes]] = field(default_factory=set)
     lease: dict[str, object] | None = None
+    churned: int = 0
+    churning: int = 0
 
     def bind(self, name: str, binding: dict[str, object]) -> None:
         """Bind a pod and tell the watchers."""
@@ -149,6 +171,15 @@ class Cluster:
         spec["nodeName"] = target["name"]
         self.pods[number] = encode(pod)
         self._tell(b'{"type":"MODIFIED","object":%b}\n' % self.pods[number])
+
+    def churn(self, count: int) -> None:
+        """Delete the pods of the last call and create other waiting ones, each with a shape of its own."""
+        self.version += 1
+        for number in range(self.churned, self.churned + self.churning):
+            self._tell(b'{"type":"DELETED","object":%b}\n' % encode(churned_pod(number, self.version)))
+        self.churned, self.churning = self.churned + self.churning, count
+        for number in range(self.churned, self.churned + count):
+            self._tell(b'{"type":"ADDED","object":%b}\n' % encode(churned_pod(number, self.version)))
 
     def bookmark(self) -> bytes:
         """Where the collections stand."""
@@ -184,6 +215,7 @@ class Api:
                 web.post(leases, self.write_lease),
                 web.patch(leases + "/{name}", self.write_lease),
                 web.get("/bindings", self.count),
+                web.post("/churn", self.churn),
             ]
         )
         return app
@@ -250,6 +282,11 @@ class Api:
         lease["metadata"] = {"name": "lease", "namespace": "default", "resourceVersion": str(self._cluster.version)}
         self._cluster.lease = lease
         return web.json_response(lease, status=201)
+
+    async def churn(self, request: web.Request) -> web.Response:
+        """Replace so many waiting pods; answers the number of the first of them."""
+        self._cluster.churn(int(request.query["pods"]))
+        return web.Response(text=str(self._cluster.churned))
 
     async def count(self, request: web.Request) -> web.Response:
         """How many bindings there were."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -329,3 +330,14 @@ async def test_a_restarted_extender_counts_as_the_one_before() -> None:
         await rig.until_serving(second)
 
         assert await rig.get_json(f"{PREFIX}/inspect", url=second.url) == before
+
+
+async def test_so_many_readers_follow_inspect_at_once(rig: ExtenderRig) -> None:
+    url = f"{rig.replica.url}{PREFIX}/inspect?watch"
+    async with AsyncExitStack() as readers:
+        for _ in range(64):
+            answer = await readers.enter_async_context(rig.http.get(url))
+            assert answer.status == 200
+        refused = await readers.enter_async_context(rig.http.get(url))
+        assert refused.status == 503
+        assert "64 readers follow inspect already" in await refused.text()

@@ -245,6 +245,11 @@ A_CLAIMS_CHECKPOINT = {
     "claims": {"u": {"uid": "u", "namespace": "d", "name": "c", "devices": [A_PREPARED_DEVICE]}},
 }
 
+
+def _refused_by_api_server(body: bytes) -> object:
+    raise error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, body))
+
+
 JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
     PLUGIN_STATUS: encoded(A_STATUS),
@@ -328,6 +333,7 @@ DECODERS: dict[str, Decoder] = {
         lambda body: error_of_answer(KubeAttempt("GET /", False), HttpFailure(429, b"", body.decode("latin-1"))),
         (b"1", "²".encode("latin-1")),
     ),
+    "refusal of an API server, as an error": Decoder(_refused_by_api_server, (), GcushareError),
     "certificate": Decoder(first_end, ()),
     "control group": Decoder(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
     "YAML": Decoder(any_text(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),

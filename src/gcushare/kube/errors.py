@@ -24,6 +24,9 @@ from gcushare.wire.objects import STATUS, Status
 MAX_MESSAGE_CHARS = 600
 """Longest text of a server in a message: enough for a validation error, and short enough for a log."""
 
+MAX_REASON_CHARS = 100
+"""Of the reason of a Status in an error message. Kubernetes' own have at most 40."""
+
 MAX_RETRY_AFTER_S = 120.0
 """Longest Retry-After that we obey. A proxy that asks for an hour must not stop a node."""
 
@@ -108,16 +111,15 @@ def parse_status(body: bytes) -> Status:
 def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
     """Choose the error for an HTTP answer. After a 5xx, a write's outcome is unknown; after a 429, it had no effect."""
     status = parse_status(failure.body)
-    message = (
-        f"{attempt.words} was answered {failure.code} {status.reason or 'without a reason'}: {_cut(status.message)}"
-    )
+    reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
+    message = f"{attempt.words} was answered {failure.code} {reason}: {_cut(status.message)}"
     return _error_of_code(failure.code, status, message, attempt, _delay_s(failure, status))
 
 
 def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
     """Choose the error for a Status inside a watch stream."""
     code = status.code or 500
-    message = f"{attempt.words} reported {code} {status.reason}: {_cut(status.message)}"
+    message = f"{attempt.words} reported {code} {_cut(status.reason, MAX_REASON_CHARS)}: {_cut(status.message)}"
     return _error_of_code(code, status, message, attempt, _delay_s(HttpFailure(code), status))
 
 
@@ -157,9 +159,9 @@ def describe(failure: Exception) -> str:
     return _cut(f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__)
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= MAX_MESSAGE_CHARS else f"{line[: MAX_MESSAGE_CHARS - 1]}…"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _delay_s(failure: HttpFailure, status: Status) -> float | None:

@@ -44,7 +44,7 @@ def choose_pods(
     may be woken now; if not, its room is kept all the same. ``deferred``: namespaces whose pods come last.
     """
     line = [
-        (_key(pod, deferred), number, group, sorted(islice(group.room, _NODES_PER_GROUP), reverse=True))
+        (_key(pod, deferred), number, group)
         for number, group in enumerate(refused.groups.values())
         if group.room and (pod := group.first(deferred)) is not None
     ]
@@ -57,9 +57,10 @@ def choose_pods(
             trial.place(pod.request.pod, [node], pod.request.shape, pod.request.card_policy)
     chosen: list[Choice] = []
     aside: list[tuple[RefusedGroup, RefusedPod]] = []
+    rooms: dict[int, list[str]] = {}
     placed = passed = 0
     while line and placed < _PLACED_PER_CHOICE and passed < _PASSED_PER_CHOICE:
-        _, number, group, names = heappop(line)
+        _, number, group = heappop(line)
         candidate = group.first(deferred)
         if candidate is None:
             continue
@@ -73,13 +74,15 @@ def choose_pods(
             placed += 1
             aside.append((group, candidate))
             request = candidate.request
+            if (names := rooms.get(number)) is None:
+                names = rooms[number] = sorted(islice(group.room, _NODES_PER_GROUP), reverse=True)
             found = trial.place(request.pod, names, request.shape, request.card_policy)
             if found is None:
                 continue  # The next pod of the group has no room either.
             if is_ready(candidate, group):
                 chosen.append(Choice(candidate, group, found))
         if (following := group.first(deferred)) is not None:
-            heappush(line, (_key(following, deferred), number, group, names))
+            heappush(line, (_key(following, deferred), number, group))
     for group, candidate in aside:
         group.add(candidate)
     return chosen

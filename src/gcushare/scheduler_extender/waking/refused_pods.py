@@ -7,7 +7,7 @@ that none of their nodes has room at that moment. So everything about room is st
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -21,7 +21,10 @@ from gcushare.scheduler_extender.waking.pod_states import PodState
 MAX_PODS = 8192
 """Refused pods that are stored. Beyond it, the namespace with the most of them loses its oldest one."""
 MAX_NAMES = 200_000
-"""Names of nodes in all groups. Beyond it, the namespace whose groups have the most names loses its oldest group."""
+"""Names of nodes in all groups. Beyond it, the namespace whose groups have the most names loses its oldest group. A
+group that was asked about with any node counts all nodes, because each of them may have room."""
+_MIN_NAMES = 200
+"""What a group counts at least: so there are at most 1,000 groups, and choosing among them takes some milliseconds."""
 
 _MAX_STALE = 64
 
@@ -64,6 +67,8 @@ class RefusedGroup:
     shape: Shape
     asked: frozenset[str] | None
     owner: str = ""
+    names: int = 0
+    """How much the group counts towards ``MAX_NAMES``."""
     ignored: set[str] = field(default_factory=set)
     """Nodes that had room when the scheduler left such a pod alone: they count again once they were full."""
     pods: dict[str, RefusedPod] = field(default_factory=dict)
@@ -117,6 +122,8 @@ class RefusedGroup:
         request = self.shape.request
         for name in names:
             node = nodes.get(name)
+            if node is None:
+                self.released.discard(name)
             if node is None or not node.known or not node.fits(request):
                 self.room.discard(name)
                 self.ignored.discard(name)
@@ -160,10 +167,11 @@ class RefusedPods:
     """All refused pods by uid, their groups, and the pauses; all are bounded.
 
     If there are too many, the namespace that uses most loses: no author of pods pushes out the pods of another
-    namespace.
+    namespace. ``nodes``: all nodes, which are only counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sized = ()) -> None:
+        self._nodes = nodes
         self.pods: OrderedDict[str, RefusedPod] = OrderedDict()
         self.groups: OrderedDict[GroupKey, RefusedGroup] = OrderedDict()
         self._pauses: list[tuple[float, int, RefusedPod]] = []
@@ -210,8 +218,9 @@ class RefusedPods:
         key = (request.shape, asked, ignored, position)
         group = self.groups.get(key)
         if group is None:
-            group = RefusedGroup(request.shape, asked, request.pod.namespace, set(ignored))
-            self._names_of[group.owner] += _names_in(key)
+            names = max(_MIN_NAMES, len(self._nodes if asked is None else asked) + len(ignored))
+            group = RefusedGroup(request.shape, asked, request.pod.namespace, names, set(ignored))
+            self._names_of[group.owner] += names
             while self.groups and self._names_of.total() > MAX_NAMES:
                 self._drop_group(self._find_oldest_group())
             self.groups[key] = group
@@ -255,12 +264,8 @@ class RefusedPods:
 
     def _drop_group(self, key: GroupKey) -> None:
         group = self.groups.pop(key)
-        self._names_of[group.owner] -= _names_in(key)
+        self._names_of[group.owner] -= group.names
         if not self._names_of[group.owner]:
             del self._names_of[group.owner]
         for uid in list(group.pods):
             self.forget(uid)
-
-
-def _names_in(key: GroupKey) -> int:
-    return len(key[1] or ()) + len(key[2])

@@ -106,7 +106,7 @@ class RoomWaker:
         self._changed = asyncio.Event()
         """Set when a check may find something: room appears only where the ledger changed."""
         state.ledger.listen(lambda _node: self._changed.set())
-        self._refused = RefusedPods()
+        self._refused = RefusedPods(state.ledger.nodes)
         self._attempts: dict[str, WakeAttempt] = {}
         self._unasked = UnaskedPods()
         self._unbound = UnboundWakes()
@@ -208,9 +208,10 @@ class RoomWaker:
             self._changed.set()
 
     def _stop_serving(self) -> None:
+        self._state.nominations.released.clear()  # A replica that stands by follows nominations too.
         if self._unasked.phase is not Phase.STANDBY:
             self._unasked.stop()
-            self._refused = RefusedPods()
+            self._refused = RefusedPods(self._state.ledger.nodes)
             self._attempts.clear()
 
     async def _check(self) -> None:

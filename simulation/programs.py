@@ -16,17 +16,18 @@ from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler
 from gcushare.runtime.http.server import RunningServer
+from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
 from gcushare.scheduler_extender.extender_settings import (
-    ElectionSettings,
     ExtenderSettings,
     FollowSettings,
     PlacementSettings,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.contracts import EXTENDER
 from simulation.cards import Machine, SimulatedSource
 from simulation.kubelet import Kubelet
 from simulation.kubelet_record import KubeletRecord
@@ -63,7 +64,9 @@ class ExtenderReplica(Program):
         self.is_ready = self._led = False
         duration_s, deadline_s, retry_s = self.world.settings.lease
         settings = ExtenderSettings(
-            election=ElectionSettings(lease_duration=duration_s, lease_renew_deadline=deadline_s, lease_retry=retry_s),
+            election=ElectionSettings(
+                lease_name=EXTENDER, lease_duration=duration_s, lease_renew_deadline=deadline_s, lease_retry=retry_s
+            ),
             placement=PlacementSettings(
                 vendor=(self.world.vendor,),
                 node_policy=self.world.settings.node_policy,

@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import ConflictError, GcushareError
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.lease_times import LeaseTimes
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, Selector
 from gcushare.wire.objects import ObjectReference
 from tests.e2e.objects import pod

@@ -17,17 +17,18 @@ import aiohttp
 from gcushare.core.nodes import Assignment
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
+from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.extender_settings import (
-    ElectionSettings,
     ExtenderSettings,
     FollowSettings,
     PlacementSettings,
 )
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.contracts import EXTENDER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.extender_objects import Document, filter_body, node_document, pod_document
 
@@ -217,7 +218,7 @@ async def until(holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> No
 def quick_election(duration_s: float = 60.0) -> ElectionSettings:
     """An election that is won at once when no one leads; after a kill in ``duration_s``, and kept on a busy machine."""
     return replace(
-        ElectionSettings(),
+        ElectionSettings(lease_name=EXTENDER),
         lease_name="gcushare-scheduler-extender",
         lease_namespace="default",
         lease_duration=duration_s,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gcushare.claims_controller.app import Controller
-from gcushare.claims_controller.claims_controller_settings import ControllerSettings, ElectionSettings, TemplateSettings
+from gcushare.claims_controller.claims_controller_settings import ControllerSettings, TemplateSettings
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
@@ -23,6 +23,7 @@ from gcushare.kube.resources import (
     RESOURCE_SLICES,
     Resource,
 )
+from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
@@ -32,7 +33,9 @@ from gcushare.wire.objects import ObjectMeta
 from gcushare_playground.apiserver import ApiServer, CutWatch, FailAfter, FailBefore, Fault
 
 PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
-ELECTION = ElectionSettings(lease_duration=2.0, lease_renew_deadline=1.0, lease_retry=0.2, lease_namespace="default")
+ELECTION = ElectionSettings(
+    lease_name="claims", lease_duration=2.0, lease_renew_deadline=1.0, lease_retry=0.2, lease_namespace="default"
+)
 
 
 @pytest.fixture

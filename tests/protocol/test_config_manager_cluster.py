@@ -19,10 +19,10 @@ from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, re
 from gcushare.config_manager.reconcile import Mode, State
 from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease
-from gcushare.kube.lease_times import LeaseTimes
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME, Calls

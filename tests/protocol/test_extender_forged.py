@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.scheduler_extender.extender_settings import ElectionSettings
+from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.extender_api import MAX_POD_BYTES
 from gcushare.wire.objects import Pod
 from gcushare_playground.apiserver import ADMIN
@@ -26,7 +27,9 @@ CONTAINERS = 90_000
 @pytest.fixture
 async def rig() -> AsyncIterator[ExtenderRig]:
     # Longer than a busy machine leaves a process without a turn.
-    election = replace(ElectionSettings(), lease_namespace="default", lease_duration=60.0, lease_renew_deadline=40.0)
+    election = replace(
+        ElectionSettings(lease_name=EXTENDER), lease_namespace="default", lease_duration=60.0, lease_renew_deadline=40.0
+    )
     async with ExtenderRig(extender_settings(election=election)) as running:
         await running.add_nodes(eight_cards())
         yield running

@@ -11,13 +11,13 @@ import pytest
 
 from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import ConflictError, NotFoundError
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.lease_times import LeaseTimes
 from gcushare.kube.patches import Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector

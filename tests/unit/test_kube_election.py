@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.election import LeaderElector
 from gcushare.kube.lease import held_spec, observe
-from gcushare.kube.lease_times import LeaseTimes
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gcushare._version import __version__
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
-from gcushare.kube.lease_times import LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import Parser
@@ -71,53 +69,14 @@ class TemplateSettings:
 
 
 @settings
-class ElectionSettings:
-    """Leader election."""
-
-    leader_elect: bool = setting(
-        parsers.boolean(),
-        default=True,
-        help="Elect, among several replicas, the one that works. Without it exactly one replica may run.",
-    )
-    lease_name: str = setting(
-        parsers.text("NAME", accepted="a name of a Lease"), default=NAME, help="Name of the Lease."
-    )
-    lease_namespace: str | None = setting(
-        parsers.optional(parsers.text("NAMESPACE", accepted="a namespace"), "the namespace of the credentials"),
-        default=None,
-        help="Namespace of the Lease.",
-    )
-    lease_duration: float = setting(
-        parsers.duration_s(1, 600),
-        default=15.0,
-        help="How long the others wait after the leader's last renewal; whole seconds.",
-    )
-    lease_renew_deadline: float = setting(
-        parsers.duration_s(0.2, 600), default=10.0, help="How long a leader works after its last renewal."
-    )
-    lease_retry: float = setting(
-        parsers.duration_s(0.05, 60), default=2.0, help="Time between two attempts to renew or to take the Lease."
-    )
-
-    def times(self) -> LeaseTimes:
-        """The times as the elector takes them; raises ValueError when they do not fit each other."""
-        return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
-
-    def find_conflicts(self) -> Iterator[str]:
-        """The times of a lease must grow from retry over deadline to duration."""
-        try:
-            self.times()
-        except ValueError as error:
-            yield f"lease-duration, lease-renew-deadline and lease-retry: {error}"
-
-
-@settings
 class ControllerSettings:
     """The settings of ``gcushare-claims-controller``."""
 
     claims: TemplateSettings = group(TemplateSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=CLAIMS_CONTROLLER_PORT)
-    election: ElectionSettings = group(ElectionSettings)
+    election: ElectionSettings = group(
+        ElectionSettings, lease_name=NAME, lease_duration=15.0, lease_renew_deadline=10.0, lease_retry=2.0
+    )
     kube: KubeSettings = group(KubeSettings)
     log: LogSettings = group(LogSettings)
 

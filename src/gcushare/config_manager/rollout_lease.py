@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import LeaderElector, LeasePort, Tenure
-from gcushare.kube.lease_times import LeaseTimes
 
 ROLLOUT_TIMES = LeaseTimes(duration_s=90, renew_deadline_s=20, retry_s=1)
 """A holder that loses the API server acts for 20 s at most, and the next one waits 90 s: a restart that the first one

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
+from gcushare.core.lease_times import DEFAULT_LEASE_TIMES, LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.kube.lease import Observation, first_lease, held_spec, observe, released_spec
-from gcushare.kube.lease_times import DEFAULT_LEASE_TIMES, LeaseTimes
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import LEASES
 from gcushare.wire.objects import Lease, LeaseSpec

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.clock import rfc3339_micro
-from gcushare.kube.lease_times import LeaseTimes
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from gcushare._version import __version__
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES, NamedNodes
-from gcushare.kube.lease_times import DEFAULT_LEASE_TIMES, LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
+from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import Parser
@@ -95,67 +95,6 @@ class PlacementSettings:
 
 
 @settings
-class ElectionSettings:
-    """Leader election."""
-
-    leader_elect: bool = setting(
-        parsers.boolean(),
-        default=True,
-        help="Elect, among several replicas, the one that serves. Without it exactly one replica may run.",
-    )
-    lease_name: str = setting(
-        parsers.text("NAME", accepted="a name of a Lease"), default=NAME, help="Name of the Lease."
-    )
-    lease_namespace: str | None = setting(
-        parsers.optional(parsers.text("NAMESPACE", accepted="a namespace"), "the namespace of the credentials"),
-        default=None,
-        help="Namespace of the Lease.",
-    )
-    lease_duration: float = setting(
-        parsers.duration_s(1, 600),
-        default=DEFAULT_LEASE_TIMES.duration_s,
-        help="How long the others wait after the leader's last renewal; whole seconds. A killed leader is followed by "
-        "the next within this time and about three seconds.",
-    )
-    lease_renew_deadline: float = setting(
-        parsers.duration_s(0.2, 600),
-        default=DEFAULT_LEASE_TIMES.renew_deadline_s,
-        help="How long a leader serves after its last renewal; the rest of the duration must exceed the time that one "
-        "bind request may take (2s).",
-    )
-    lease_retry: float = setting(
-        parsers.duration_s(0.05, 60),
-        default=DEFAULT_LEASE_TIMES.retry_s,
-        help="Time between two attempts to renew or to take the Lease.",
-    )
-
-    def times(self) -> LeaseTimes:
-        """The times for the elector.
-
-        Raises:
-            ValueError: they do not fit each other.
-        """
-        return LeaseTimes(self.lease_duration, self.lease_renew_deadline, self.lease_retry)
-
-    def find_conflicts(self) -> Iterator[str]:
-        """The times of a lease must grow from retry over deadline to duration, and leave room for a bind."""
-        from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-
-        try:
-            self.times()
-        except ValueError as error:
-            yield f"lease-duration, lease-renew-deadline and lease-retry: {error}"
-            return
-        rest_s, attempt_s = self.lease_duration - self.lease_renew_deadline, BindTimes().attempt_s
-        if rest_s <= attempt_s:
-            yield (
-                f"lease-duration {self.lease_duration:g}s leaves {rest_s:g}s after lease-renew-deadline "
-                f"{self.lease_renew_deadline:g}s; accepted: more than {attempt_s:g}s, the time that one bind request "
-                "may take; raise the one or lower the other"
-            )
-
-
-@settings
 class FollowSettings:
     """Following the cluster."""
 
@@ -192,11 +131,24 @@ class ExtenderSettings:
     placement: PlacementSettings = group(PlacementSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=EXTENDER_PORT)
     verbs: VerbsSettings = group(VerbsSettings)
-    election: ElectionSettings = group(ElectionSettings)
+    election: ElectionSettings = group(ElectionSettings, lease_name=NAME)
     follow: FollowSettings = group(FollowSettings)
     dashboard: DashboardSettings = group(DashboardSettings)
     kube: KubeSettings = group(KubeSettings)
     log: LogSettings = group(LogSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """A lease must leave room for a bind between the end of its holder's time and the next holder's start."""
+        from gcushare.scheduler_extender.verbs.binding_client import BindTimes
+
+        election, attempt_s = self.election, BindTimes().attempt_s
+        rest_s = election.lease_duration - election.lease_renew_deadline
+        if 0 < rest_s <= attempt_s:
+            yield (
+                f"lease-duration {election.lease_duration:g}s leaves {rest_s:g}s after lease-renew-deadline "
+                f"{election.lease_renew_deadline:g}s; accepted: more than {attempt_s:g}s, the time that one bind "
+                "request may take; raise the one or lower the other"
+            )
 
 
 PROGRAM = Program(

@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from gcushare.core.errors import GcushareError
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.election import LeaderElector, LeasePort
-from gcushare.kube.lease_times import LeaseTimes
 
 logger = logging.getLogger(__name__)
 

@@ -77,7 +77,7 @@ class TemplatePlan:
         self._count: Counter[str] = Counter()
         self._unused_since: dict[TemplateKey, float] = {}
         self.changed: set[TemplateKey] = set()
-        """Keys whose plan may differ from before; whoever carries plans out empties it."""
+        """Keys whose plan may differ from before; the caller that carries plans out empties it."""
         self.pods: Kept[ClaimingPod] = Kept(self._change_pod)
         self.namespaces: Kept[NamespaceObject] = Kept(self._change_namespace)
         self.templates: Kept[ResourceClaimTemplate] = Kept(self._change_template)

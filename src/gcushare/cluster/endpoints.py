@@ -47,7 +47,7 @@ def proxied_pod(client: KubeClient, pod: SeenPod, *, port: int | None = None, tl
 
 
 def proxied_service(client: KubeClient, service: Service) -> Endpoint:
-    """Whoever is ready behind a Service, through the API server."""
+    """The pods that are ready behind a Service, reached through the API server."""
     port = service.spec.ports[0] if service.spec.ports else None
     scheme = "https:" if port is not None and (port.name == "https" or port.port == 443) else ""
     tail = f":{port.port}" if port is not None else ""

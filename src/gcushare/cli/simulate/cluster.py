@@ -37,7 +37,7 @@ class SimulatedCluster:
     def __init__(self, specs: Iterable[NodeSpec]) -> None:
         self.ledger = Ledger()
         self.changes = NameLog()
-        """The nodes that changed, cards or not, for whoever keeps scores of them."""
+        """The nodes that changed, cards or not, for a policy that caches their scores."""
         self.nodes: list[SimulatedNode] = []
         self.index_of: dict[str, int] = {}
         self._held: dict[str, tuple[int, Demand]] = {}

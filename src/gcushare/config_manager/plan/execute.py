@@ -111,7 +111,7 @@ class Executor:
         await self._carry_out(observed, plan, _Guard(self.files, self.probe, observed, tenure))
 
     async def _check_before(self, observed: Observed, plan: Plan) -> None:
-        """Refuse to change an unhealthy scheduler: afterwards the change could not be told from the old problem."""
+        """Refuse to change an unhealthy scheduler: afterwards nothing would separate the change from the old problem."""
         waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
         if observed.has_trace or not waits:
             return
@@ -244,7 +244,7 @@ class Executor:
 
 
 class _Guard:
-    """Checks before each step that this node holds the Lease and that nobody else changed the scheduler's file."""
+    """Checks before each step that this node holds the Lease and that no one else changed the scheduler's file."""
 
     def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure) -> None:
         self._files = files

@@ -59,7 +59,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         if self._waiter is None or self._waiter.done():
-            self.transport.abort()  # Data without a request could not be told from the next answer.
+            self.transport.abort()  # Data without a request would look like the next answer.
             return
         try:
             answer = _read_answer(self._received)

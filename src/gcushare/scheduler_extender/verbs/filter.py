@@ -22,7 +22,7 @@ KEPT_REASON = "card memory is kept for a pod that preempts others there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
 
 Listener = Callable[[SchedulingRequest], None]
-"""Is told of a pod that was answered; must return at once."""
+"""Called with a pod that was answered; must return at once."""
 
 
 class FilterService:

@@ -1,4 +1,4 @@
-"""ResourceClaims, read: which devices the scheduler allocated, and for whom."""
+"""ResourceClaims, read: which devices the scheduler allocated, and for which pods."""
 
 from __future__ import annotations
 

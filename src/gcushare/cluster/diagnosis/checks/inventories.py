@@ -59,7 +59,7 @@ def check_message_limit(facts: Facts) -> Iterator[Finding]:
 
 
 def _message_limit_bytes(each: VendorNode) -> int:
-    """What the node's kubelet receives, as its plugin is told; unreadable text counts as the default."""
+    """What the node's kubelet receives, as its plugin is configured; unreadable text counts as the default."""
     text = flag(each.plugin.pod, "kubelet-message-limit") if each.plugin is not None else None
     try:
         size = parsers.size_bytes(KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES)

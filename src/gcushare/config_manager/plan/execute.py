@@ -111,7 +111,7 @@ class Executor:
         await self._carry_out(observed, plan, _Guard(self.files, self.probe, observed, tenure))
 
     async def _check_before(self, observed: Observed, plan: Plan) -> None:
-        """Refuse to change an unhealthy scheduler: afterwards nothing would separate the change from the old problem."""
+        """Refuse to change an unhealthy scheduler: nothing could separate the change from the old problem later."""
         waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
         if observed.has_trace or not waits:
             return

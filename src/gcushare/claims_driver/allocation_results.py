@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gcushare.claims_driver.slice_plan import parse_device_name
 from gcushare.core.cards import BOTH_MODES, Inventory
-from gcushare.core.claims import unit_bytes
+from gcushare.core.claims import parse_device_name, unit_bytes
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.quantities import parse_count

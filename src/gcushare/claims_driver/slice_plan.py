@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
-from gcushare.core.claims import unit_bytes
+from gcushare.core.claims import device_name, unit_bytes
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest
@@ -37,21 +37,6 @@ from gcushare.wire.dra.slices import (
     text_attribute,
     version_attribute,
 )
-
-_PREFIX = "card-"
-
-
-def device_name(index: int) -> str:
-    """The name of a card's device in the slices."""
-    return f"{_PREFIX}{index}"
-
-
-def parse_device_name(name: str) -> int | None:
-    """Read a card's index from a device's name; None if the device is not one of ours."""
-    digits = name.removeprefix(_PREFIX)
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
-        return None
-    return int(digits) if device_name(int(digits)) == name else None
 
 
 def order_cards(inventory: Inventory, assignments: Iterable[Assignment], policy: str) -> tuple[int, ...]:

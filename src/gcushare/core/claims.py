@@ -1,4 +1,4 @@
-"""Names of the ResourceClaimTemplates that a pod's memory request is turned into.
+"""Names in claims: of the templates that a memory request is turned into, and of the devices that cards are.
 
 The admission policy writes such a name into the pod and the claims controller makes the template that it names: the
 name alone says what is asked for. ``gcu-memory-5`` is five units of one card, ``gcu-memory-5-cards-2`` five units of
@@ -17,6 +17,7 @@ MAX_UNITS = 10**9
 MAX_CARDS = 32
 """Results that one claim may have, by Kubernetes' own limit."""
 
+_DEVICE_PREFIX = "card-"
 _SIZE = re.compile(r"-([1-9][0-9]{0,9})(?:-cards-([1-9][0-9]?))?")
 
 
@@ -52,3 +53,16 @@ def unit_bytes(unit: MemoryUnit) -> int:
     and the scheduler would round the latter up to another unit.
     """
     return unit.bytes_of(1)
+
+
+def device_name(index: int) -> str:
+    """The name of a card's device in the slices."""
+    return f"{_DEVICE_PREFIX}{index}"
+
+
+def parse_device_name(name: str) -> int | None:
+    """Read a card's index from a device's name; None if the device is not one of ours."""
+    digits = name.removeprefix(_DEVICE_PREFIX)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 6:
+        return None
+    return int(digits) if device_name(int(digits)) == name else None

@@ -7,19 +7,16 @@ counts under its own name and uid until it is deallocated.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.core.claims import unit_bytes
+from gcushare.core.claims import parse_device_name, unit_bytes
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
-
-_DEVICE = re.compile(r"card-(0|[1-9][0-9]{0,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +81,13 @@ def claims_assignment(
 
 
 def _read_card(result: AllocationResult, *, is_whole: bool) -> ClaimedCard:
-    match = _DEVICE.fullmatch(result.device)
-    if match is None:
+    index = parse_device_name(result.device)
+    if index is None:
         raise RemoteContractError(f"device {result.device[:80]!r} cannot be read; expected card-N")
     consumed = result.consumed_memory()
     if is_whole or consumed is None:
-        return ClaimedCard(int(match[1]), None)
-    return ClaimedCard(int(match[1]), parse_count(consumed))
+        return ClaimedCard(index, None)
+    return ClaimedCard(index, parse_count(consumed))
 
 
 def _holder_of(claim: ResourceClaim) -> PodRef:

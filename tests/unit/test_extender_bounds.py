@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gcushare.core.nodes import PodRef
 from gcushare.core.packing.spare import SpareResources
-from gcushare.scheduler_extender.dashboard import access
+from gcushare.scheduler_extender.dashboard import reviewed_tokens
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.metadata_cache import MAX_LABELS, MetadataCache
 from gcushare.scheduler_extender.explain import failed_scheduling_events, service
@@ -32,7 +32,7 @@ from tests.manual_clock import ManualClock
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_waker import Bench
 from tests.unit.noted_events import Noted
-from tests.unit.test_dashboard_access import Desk, asking
+from tests.unit.test_dashboard_reviewed_tokens import Desk, asking
 
 
 def request_of(state: VendorState, pod: Pod) -> SchedulingRequest:
@@ -164,13 +164,16 @@ def test_reported_pods_are_stored_up_to_a_number() -> None:
 
 async def test_reviewed_tokens_are_stored_up_to_a_number() -> None:
     clock = ManualClock(100.0)
-    readers = {f"t-{number}": "jane" for number in range(access._MAX_REMEMBERED + 3)}
-    guard = access.TokenGuard(Desk(readers, frozenset({"jane"})), monotonic=clock)
-    for token in (*readers, *(f"made-up-{number}" for number in range(access._MAX_REMEMBERED + 3))):
+    readers = {f"t-{number}": "jane" for number in range(reviewed_tokens._MAX_REMEMBERED + 3)}
+    guard = reviewed_tokens.TokenGuard(Desk(readers, frozenset({"jane"})), monotonic=clock)
+    for token in (*readers, *(f"made-up-{number}" for number in range(reviewed_tokens._MAX_REMEMBERED + 3))):
         clock.now_s += 1.0
         with suppress(web.HTTPUnauthorized):
             await guard.admit(asking(token))
-    assert (len(guard._readers), len(guard._refusals)) == (access._MAX_REMEMBERED, access._MAX_REMEMBERED)
+    assert (len(guard._readers), len(guard._refusals)) == (
+        reviewed_tokens._MAX_REMEMBERED,
+        reviewed_tokens._MAX_REMEMBERED,
+    )
     assert guard._asking == {}
 
 

@@ -20,8 +20,7 @@ from aiohttp import web
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.scheduler_extender.dashboard.token_review_limits import TokenReviewLimit
-from gcushare.scheduler_extender.dashboard.token_reviews import (
+from gcushare.scheduler_extender.dashboard.review_messages import (
     ACCESS_REVIEWS,
     TOKEN_REVIEWS,
     AccessReview,
@@ -30,6 +29,7 @@ from gcushare.scheduler_extender.dashboard.token_reviews import (
     access_review,
     token_review,
 )
+from gcushare.scheduler_extender.dashboard.token_review_limits import TokenReviewLimit
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
-from gcushare.scheduler_extender.dashboard.access import ALLOWED_S, RENEWED_S, TokenGuard
-from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
-from gcushare.scheduler_extender.dashboard.token_reviews import (
+from gcushare.scheduler_extender.dashboard.review_messages import (
     AccessReview,
     AccessStatus,
     TokenReview,
@@ -21,6 +19,8 @@ from gcushare.scheduler_extender.dashboard.token_reviews import (
     access_review,
     token_review,
 )
+from gcushare.scheduler_extender.dashboard.reviewed_tokens import ALLOWED_S, RENEWED_S, TokenGuard
+from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
 from tests.manual_clock import ManualClock
 
 

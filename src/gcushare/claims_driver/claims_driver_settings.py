@@ -37,7 +37,7 @@ class ClaimCardSettings(CardSourceSettings):
     card_policy: str = setting(
         parsers.one_of(*CARD_POLICIES),
         default="binpack",
-        help="In which order the node's cards are offered, of which the scheduler takes the first that fits: "
+        help="The order of the node's cards in the ResourceSlice; the scheduler takes the first one that fits: "
         + "; ".join(f"{name}: {POLICIES[name].cards} first" for name in CARD_POLICIES)
         + ".",
     )

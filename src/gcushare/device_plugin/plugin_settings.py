@@ -158,7 +158,7 @@ class ActionSettings:
         parsers.boolean(),
         default=False,
         typed=True,
-        help="Run the MPS control daemon of this node until it is ended, in a container of its own beside the plugin "
+        help="Run the MPS control daemon of this node until it is ended, in a container of its own next to the plugin "
         "that runs with --memory-limit mps: its folders, its health, its state for the plugin.",
     )
 

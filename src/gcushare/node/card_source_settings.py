@@ -104,7 +104,7 @@ class HealthSettings:
     application_xids: tuple[int, ...] = setting(
         parsers.comma_list(parsers.integer(1, 10_000, "XID")),
         default=(),
-        help="NVIDIA XIDs that are a program's fault and make no card sick, beside 13, 31, 43, 45, 68 and 109.",
+        help="NVIDIA XIDs that are a program's fault and make no card sick, in addition to 13, 31, 43, 45, 68 and 109.",
     )
     card_call_timeout: float = setting(
         parsers.duration_s(0.1, 300),

@@ -154,8 +154,8 @@ class ExtenderSettings:
 PROGRAM = Program(
     name=NAME,
     summary="Serve kube-scheduler as its extender: which nodes have a card that can hold a pod, which are best, and "
-    "which card the pod gets. It watches Nodes and Pods and writes Bindings, Events, its Lease, on a waiting pod one "
-    "annotation when room for it became free, and, where it makes certificates, their Secret.",
+    "which card the pod gets. It watches Nodes and Pods. It writes Bindings, Events, its Lease, one annotation on a "
+    "waiting pod when room for it becomes free, and a Secret if it makes the scheduler's certificates.",
     version=__version__,
     settings=ExtenderSettings,
     examples=(

@@ -120,7 +120,7 @@ class ChurnSettings:
         parsers.optional(parsers.number(0.1, 1000.0, "LIFETIMES"), "pods stay"),
         default=None,
         help="Let pods end: they live one lifetime on average (exponentially distributed), arrive so that --load of "
-        "all cards is asked for at any time, and wait where they do not fit; the clock runs for so many lifetimes.",
+        "all cards is asked for at any time, and wait while they do not fit; the clock runs for so many lifetimes.",
     )
     large: int = setting(
         parsers.integer(1, 64), default=8, help="With --churn: whole cards from which a pod counts as large."

@@ -46,14 +46,14 @@ class OverUseSettings:
     over_use_when: When = setting(
         parsers.choice(When),
         default=When.DANGER,
-        help="With --over-use evict: danger evicts only where a card has less free memory than its pods were granted "
-        "and do not use yet; always evicts every pod that is over.",
+        help="With --over-use evict: danger evicts only if a card has less free memory than its pods were granted and "
+        "do not use yet; always evicts every pod that is over.",
     )
     over_use_tolerance: float = setting(
         parsers.number(0, 100, "PERCENT"),
         default=DEFAULT_SHARE_PERCENT,
-        help="Percent of its grant that a pod may use beyond it before it is over; --over-use-least counts where that "
-        "is more.",
+        help="Percent of its grant that a pod may use beyond it before it is over; --over-use-least counts if that is "
+        "more.",
     )
     over_use_least: int = setting(
         parsers.size_bytes(0, 1 << 40),

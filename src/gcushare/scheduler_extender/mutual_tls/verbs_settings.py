@@ -56,8 +56,8 @@ class VerbsSettings:
         parsers.choice(Verbs),
         default=Verbs.PLAIN,
         help="Where filter, prioritize, preempt and bind are answered: plain on the first port as the manual has it; "
-        "tls over mutual TLS on a port of their own; both; off nowhere, where all nodes serve claims: inspect, "
-        "explain, the page and metrics stay.",
+        "tls over mutual TLS on a port of their own; both on both ports; off nowhere, for a cluster whose nodes all "
+        "serve claims: inspect, explain, the page and metrics stay.",
     )
     verbs_port: int = setting(
         parsers.integer(0, 65535, "PORT"), default=VERBS_PORT, help="That port; 0 takes a free one and logs which."

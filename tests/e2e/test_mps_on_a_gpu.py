@@ -19,9 +19,9 @@ from gcushare.core.cards import Card
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
-from gcushare.device_plugin.mps.daemon import run_mps_daemon
-from gcushare.device_plugin.mps.limits import limits_of
-from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
+from gcushare.node.mps.daemon import run_mps_daemon
+from gcushare.node.mps.limits import limits_of
+from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.runtime.shutdown import Shutdown
 from tests.e2e.waiting import until
 

@@ -29,13 +29,13 @@ from gcushare.config_manager.scheduler_config.versions import parse_image_versio
 from gcushare.core.cards import CardUse
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
-from gcushare.device_plugin.mps.daemon import find_daemon
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.kube.client import PAGE
 from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
 from gcushare.kube.connection.tls import client_context
 from gcushare.kube.connection.watch_lines import watch_events
 from gcushare.kube.errors import Attempt
+from gcushare.node.mps.daemon import find_daemon
 from gcushare.runtime.http.scheduler_fast_path import read_head
 from gcushare.runtime.settings.declare import Program, list_specs
 from gcushare.runtime.settings.loading import Answered, load_settings

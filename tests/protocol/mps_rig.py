@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gcushare.core.errors import DeviceError
-from gcushare.device_plugin.mps.daemon import run_mps_daemon
-from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
+from gcushare.node.mps.daemon import run_mps_daemon
+from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.runtime.shutdown import Shutdown
 from tests.protocol.plugin_rig import until
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gcushare.cli.top.memory_use import DRIVER_SHARE
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
-from gcushare.device_plugin.over_use.over_use_settings import Action
+from gcushare.node.over_use.over_use_settings import Action
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode

@@ -11,9 +11,9 @@ import pytest
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
-from gcushare.device_plugin.mps.daemon import MpsControl
-from gcushare.device_plugin.mps.mps_settings import Fallback, MemoryLimit
-from gcushare.device_plugin.mps.state import MpsStateReader
+from gcushare.node.mps.daemon import MpsControl
+from gcushare.node.mps.mps_settings import Fallback, MemoryLimit
+from gcushare.node.mps.state import MpsStateReader
 from gcushare.wire.annotations.keys import COMPUTE_SHARE
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.plugin_rig import PluginRig, until

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.over_use.eviction import When
 from gcushare.core.units import GIB
-from gcushare.device_plugin.over_use.over_use_settings import Action
+from gcushare.node.over_use.over_use_settings import Action
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from gcushare_playground.apiserver.objects import Key

@@ -26,13 +26,13 @@ from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_FILE, read_checkpoint, read_registered
-from gcushare.device_plugin.mps.state import MPS_STATE
 from gcushare.kube.client import PAGE, object_decoder
 from gcushare.kube.connection.exec_plugin import CREDENTIAL
 from gcushare.kube.connection.kubeconfig import parse_kubeconfig
 from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import Attempt as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
+from gcushare.node.mps.state import MPS_STATE
 from gcushare.runtime.settings.file import parse_settings_file
 from gcushare.scheduler_extender.dashboard.review_messages import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME

@@ -15,10 +15,10 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import DEFAULT_LOOKS, OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.over_use.watch import OverUseWatch
 from gcushare.device_plugin.pods.kubelet_allocations import Holdings, KubeletAllocations
-from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.over_use.watch import OverUseWatch
+from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc

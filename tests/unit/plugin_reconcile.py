@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.pod import CardCounts
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.pods import CardCounts
 
 MIRROR_ANNOTATIONS = {"kubernetes.io/config.hash": "hash", "kubernetes.io/config.mirror": "hash"}
 """What the kubelet writes on a static pod's mirror; its checkpoint calls the pod by the hash."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.device_plugin.mps.limits import MpsLimiter
-from gcushare.device_plugin.mps.mps_settings import Fallback
-from gcushare.device_plugin.mps.state import FRESH_S, MpsFolders, MpsState, MpsStateReader, write_state
-from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.mps.limits import MpsLimiter
+from gcushare.node.mps.mps_settings import Fallback
+from gcushare.node.mps.state import FRESH_S, MpsFolders, MpsState, MpsStateReader, write_state
+from gcushare.node.mps.watch import MpsWatch
 from gcushare.vendors import ENFLAME
 from tests.unit.node_agent_rig import Heard
 from tests.unit.plugin_pods import pod, with_annotations

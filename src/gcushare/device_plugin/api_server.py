@@ -1,4 +1,4 @@
-"""The plugin's ports to the API server, through ``kube``: this node's Node, its pods, and events about them."""
+"""The plugin's ports to the API server, through ``kube``: this node's Node and its pods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
-from gcushare.kube.events import EventRecorder
-from gcushare.wire.objects import Node, ObjectReference, Pod
+from gcushare.wire.objects import Node, Pod
 
 
 class ApiPatcher:
@@ -29,24 +28,6 @@ class ApiPatcher:
     async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
         """Write resources into the Node's status."""
         await self._client.patch_node_capacity(self._node_name, capacity)
-
-
-class EventAnnouncer:
-    """Posts Kubernetes events."""
-
-    def __init__(self, recorder: EventRecorder, node_name: str) -> None:
-        self._recorder = recorder
-        # The kubelet's own events name a node by its name in place of the uid; `kubectl describe node` finds these.
-        self._node = ObjectReference(kind="Node", name=node_name, uid=node_name, api_version="v1")
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None:
-        """Post an event about this node."""
-        self._recorder.record(self._node, reason, message, warning=warning)
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None:
-        """Post an event about a pod."""
-        about = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
-        self._recorder.record(about, reason, message, warning=warning)
 
 
 class PodHandler:

@@ -21,7 +21,6 @@ from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.api_server import (
     ApiPatcher,
-    EventAnnouncer,
     NodeHandler,
     PodHandler,
 )
@@ -32,15 +31,10 @@ from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
-from gcushare.device_plugin.mps.limits import make_limiter
-from gcushare.device_plugin.mps.state import MpsFolders, MpsStateReader
-from gcushare.device_plugin.mps.watch import MpsWatch
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import NodeEvents, Parts, make_parts
-from gcushare.device_plugin.over_use.parts import OverUseParts, make_over_use
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
-from gcushare.device_plugin.pods.memory_use import PodMemoryMonitor
 from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
@@ -49,7 +43,13 @@ from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.monitor import open_monitor
+from gcushare.node.mps.limits import make_limiter
+from gcushare.node.mps.state import MpsFolders, MpsStateReader
+from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.over_use.parts import OverUseParts, make_over_use
+from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
@@ -258,6 +258,8 @@ class PluginApp:
         return Observed(
             vendor=self._vendor.name,
             node=self._node_name,
+            inventory=lambda: None if (found := self._agent.inventory) is None else self._agent.describe(found),
+            pods=parts.store,
             agent=self._agent,
             store=parts.store,
             reconciler=parts.reconciler,

@@ -76,8 +76,8 @@ def _log_settings(settings: PluginSettings) -> LogSettings:
 
 
 def _run_mps_daemon(settings: PluginSettings) -> int:
-    from gcushare.device_plugin.mps.daemon import run_mps_daemon
-    from gcushare.device_plugin.mps.state import MpsFolders
+    from gcushare.node.mps.daemon import run_mps_daemon
+    from gcushare.node.mps.state import MpsFolders
     from gcushare.runtime.shutdown import run
 
     limits, proc = settings.limits, settings.cards.proc_root

@@ -9,10 +9,10 @@ from pathlib import Path
 from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S, CardCount, Mode
-from gcushare.device_plugin.mps.mps_settings import MPS_LIBRARY, MemoryLimit, MpsSettings
-from gcushare.device_plugin.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
 from gcushare.node.choices import AUTO_UNIT, Strategy
+from gcushare.node.mps.mps_settings import MPS_LIBRARY, MemoryLimit, MpsSettings
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings

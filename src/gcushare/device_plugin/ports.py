@@ -1,11 +1,11 @@
-"""What the plugin needs of the API server, as small as it is used; the adapters of ``kubernetes`` fit."""
+"""What the plugin alone needs of the API server, as small as it is used; ``api_server`` has the adapter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
 
-from gcushare.core.nodes import PodRef
+from gcushare.node.api_server import PodPatcher
 
 
 class NodePatcher(Protocol):
@@ -16,31 +16,5 @@ class NodePatcher(Protocol):
     async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
 
 
-class PodPatcher(Protocol):
-    """Who writes on pods: exactly this uid, or a ConflictError. None takes an annotation away."""
-
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None: ...
-
-
 class Patcher(PodPatcher, NodePatcher, Protocol):
     """Who writes on this node's pods and on its Node."""
-
-
-class EvictionClient(Protocol):
-    """The Eviction API, for exactly this uid."""
-
-    async def evict_pod(self, pod: PodRef) -> None:
-        """Ask for the eviction.
-
-        Raises:
-            EvictionRefusedError: a disruption budget does not allow it now.
-            NotFoundError, ConflictError: the pod is gone.
-        """
-
-
-class Announcer(Protocol):
-    """Posts Kubernetes events on this node and on its pods. Never waited for."""
-
-    def about_node(self, reason: str, message: str, *, warning: bool) -> None: ...
-
-    def about_pod(self, pod: PodRef, reason: str, message: str, *, warning: bool) -> None: ...

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.core.wording import index_text
-from gcushare.device_plugin.pods.pod import CardCounts, PodEntry, peak_per_card
+from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.states import PodState
+from gcushare.node.pods import CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, UNITS_BY_CARD
 from gcushare.wire.annotations.record import PodRecord, encode_record
@@ -96,6 +97,6 @@ def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:
     """
     if entry.is_whole or len(cards) < 2:
         return ()
-    total, counts = entry.request.total_units, peak_per_card(entry)
+    total, counts = entry.request.total_units, entry.units_by_card()
     is_known = sum(counts.values()) == total and counts != split_over_cards(total, cards)
     return tuple(counts[index] for index in cards) if is_known else ()

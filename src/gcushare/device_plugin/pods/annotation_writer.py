@@ -21,7 +21,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.wording import index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import PodPatcher
+from gcushare.node.api_server import PodPatcher
 
 logger = logging.getLogger(__name__)
 

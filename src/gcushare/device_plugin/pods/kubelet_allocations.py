@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
+from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_lists import DeviceIds
 from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, is_whole_card_id
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from gcushare.device_plugin.pods.pod import CardCounts
+from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_lists import DeviceIds
 
 

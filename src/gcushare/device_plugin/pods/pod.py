@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
 from gcushare.device_plugin.pods.states import PodState
+from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import NO_OPTIONS, PodOptions, pod_request
 
-CardCounts = Mapping[int, int]
-"""Units (ids) per card index; 1 per card that is held whole."""
-NO_SIZES: CardCounts = {}
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
 MIRROR = "kubernetes.io/config.mirror"
@@ -185,6 +184,37 @@ class PodEntry:
             return dict.fromkeys(sorted(self.promise)[: first.whole_cards], 1)
         return split_over_cards(first.units, self.promise)
 
+    def units_by_card(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
+        """Compute the units per card that it holds. A whole card counts as all of its units, which ``sizes`` has.
+
+        Containers' ids overlap if those of init containers are used again, so the sum over containers is a last resort.
+        """
+        cards = self.taken_cards
+        if self.is_whole:
+            return {index: sizes.get(index, 0) for index in cards}
+        if len(cards) == 1 and self.served == len(self.request.containers):
+            return {cards[0]: self.request.total_units}
+        sums: dict[int, int] = {}
+        for counts in self.held.values():
+            for index, units in counts.items():
+                sums[index] = sums.get(index, 0) + units
+        return sums
+
+    def entitled_units(self) -> CardCounts:
+        """What it was granted, divided over its cards, however much of it the kubelet has shown yet."""
+        cards = self.taken_cards or self.promise
+        return split_over_cards(self.request.total_units, cards) if cards and not self.is_whole else NO_SIZES
+
+    @property
+    def placed_s(self) -> float:
+        """When its cards were chosen, else when it was created, in seconds since the epoch."""
+        if self.record is not None and self.record.assign_time_ns:
+            return self.record.assign_time_ns / 1e9
+        try:
+            return datetime.fromisoformat(self.ref.created).timestamp()
+        except (ValueError, OverflowError):
+            return 0.0
+
     def as_candidate(self) -> Candidate:
         """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds."""
         return Candidate(
@@ -232,23 +262,6 @@ def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
 def age(entry: PodEntry) -> tuple[int, str, str]:
     """A sort key, oldest first: when the pod's cards were chosen, then its creation."""
     return (entry.record.assign_time_ns if entry.record is not None else 0, entry.ref.created, entry.ref.uid)
-
-
-def peak_per_card(entry: PodEntry, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
-    """Compute the units per card that a pod holds. A whole card counts as all of its units, which ``sizes`` has.
-
-    Containers' ids overlap if those of init containers are used again, so the sum over containers is a last resort.
-    """
-    cards = entry.taken_cards
-    if entry.is_whole:
-        return {index: sizes.get(index, 0) for index in cards}
-    if len(cards) == 1 and entry.served == len(entry.request.containers):
-        return {cards[0]: entry.request.total_units}
-    sums: dict[int, int] = {}
-    for counts in entry.held.values():
-        for index, units in counts.items():
-            sums[index] = sums.get(index, 0) + units
-    return sums
 
 
 def exchange_promises(entries: Collection[PodEntry]) -> None:

@@ -18,7 +18,7 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.annotation_writer import RecordWriter, wait_and_clear
 from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import PodPatcher
+from gcushare.node.api_server import PodPatcher
 
 logger = logging.getLogger(__name__)
 

@@ -21,18 +21,16 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
-    NO_SIZES,
-    CardCounts,
     PodEntry,
     UnreadablePod,
     age,
     bound_request,
     exchange_promises,
     find_refusal,
-    peak_per_card,
 )
 from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
+from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.kubelet.device_lists import DeviceIds
@@ -238,7 +236,7 @@ class PodStore:
         """The names of the pods that have a card, with their units of it; ``size`` are the card's, if held whole."""
         sizes = {card_index: size}
         having = (entry for entry in self._entries.values() if card_index in entry.taken_cards)
-        found = {str(entry.ref): peak_per_card(entry, sizes).get(card_index, 0) for entry in having}
+        found = {str(entry.ref): entry.units_by_card(sizes).get(card_index, 0) for entry in having}
         for holder in self.unrecorded.now.values():
             found[holder.pod] = holder.units.get(card_index, 0) + size * (card_index in holder.whole)
         return {name: units for name, units in found.items() if units}
@@ -247,9 +245,17 @@ class PodStore:
         """Units per card that pods hold, pending allocations included; ``sizes`` are the units of whole cards."""
         held = self.unrecorded.units(sizes)
         for entry in self._entries.values():
-            for index, units in peak_per_card(entry, sizes).items():
+            for index, units in entry.units_by_card(sizes).items():
                 held[index] = held.get(index, 0) + units
         return held
+
+    def unrecorded_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
+        """Units per card that the kubelet gave to pods that no record names."""
+        return self.unrecorded.units(sizes)
+
+    def doubt_of(self, index: int) -> str:
+        """Why it is uncertain what pods hold of a card; a pending allocation may be of any of them."""
+        return f"{len(self._pending)} allocations are not confirmed by the kubelet yet" if self._pending else ""
 
     def fresh_ids(self) -> list[DeviceIds]:
         """The units of memory that were given out and that the kubelet does not show yet."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPod
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.pod import CardCounts, PodEntry
+from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.node.pods import CardCounts
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 
 PATIENCE_S = 2.0

@@ -16,8 +16,8 @@ from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Re
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUse
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import PodPatcher
+from gcushare.node.api_server import PodPatcher
+from gcushare.node.pods import NodePods
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.annotations.over_use import encode_over_use
 
@@ -51,13 +51,13 @@ class OverUseNotes:
 
     def __init__(
         self,
-        store: PodStore,
+        pods: NodePods,
         patcher: PodPatcher,
         over: Callable[[], Mapping[str, dict[int, OverUse]] | None],
         *,
         clock: Callable[[], float],
     ) -> None:
-        self._store = store
+        self._pods = pods
         self._patcher = patcher
         self._over = over
         self._clock = clock
@@ -85,7 +85,7 @@ class OverUseNotes:
         if over is None:
             return []
         now_s = self._clock()
-        entries = self._store.entries
+        entries = self._pods.entries
         self._notes = {uid: self._note(uid, cards, now_s) for uid, cards in over.items()}
         self._next_at_s = {uid: at_s for uid, at_s in self._next_at_s.items() if uid in entries}
         self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in entries}

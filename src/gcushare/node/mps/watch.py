@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from datetime import datetime
 
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.mps.limits import MpsLimiter
-from gcushare.device_plugin.mps.state import MpsState, MpsStateReader
-from gcushare.device_plugin.pods.pod import PodEntry
-from gcushare.device_plugin.ports import Announcer
+from gcushare.node.api_server import Announcer
+from gcushare.node.mps.limits import MpsLimiter
+from gcushare.node.mps.state import MpsState, MpsStateReader
+from gcushare.node.pods import PodWithCards
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ class MpsWatch:
         self,
         reader: MpsStateReader,
         limiter: MpsLimiter,
-        pods: Callable[[], Iterable[PodEntry]],
+        pods: Callable[[], Iterable[PodWithCards]],
         announcer: Announcer,
         on_change: Callable[[], None],
         *,
@@ -65,8 +64,8 @@ class MpsWatch:
         """Read the state once and act on what is new in it."""
         state = self._reader.read()
         if state.instance and state.instance != self._instance and self._is_known():
-            # The first daemon seen here was reported by the plugin process before this one, unless it was started
-            # together with this plugin's own pod.
+            # The first daemon seen here was reported by the process before this one, unless it was started together
+            # with this program's own pod.
             if state.is_restart and (self._instance or state.started_s > self._started_s - TOGETHER_S):
                 self._report_restart(state.started_s)
             self._instance = state.instance
@@ -76,8 +75,8 @@ class MpsWatch:
     def _report_restart(self, started_s: float) -> None:
         """Report a restart on every pod whose processes used the old daemon: they have lost their contexts."""
         self.restarts += 1
-        holders = (entry for entry in self._pods() if entry.held and not entry.is_whole)
-        noted = [entry for entry in holders if _placed_s(entry) < started_s]
+        holders = (entry for entry in self._pods() if entry.taken_cards and not entry.is_whole)
+        noted = [entry for entry in holders if entry.placed_s < started_s]
         for entry in noted:
             self._announcer.about_pod(
                 entry.ref,
@@ -108,13 +107,3 @@ class MpsWatch:
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
         self._on_change()
-
-
-def _placed_s(entry: PodEntry) -> float:
-    """When a pod's cards were chosen, else when it was created, in seconds since the epoch."""
-    if entry.record is not None and entry.record.assign_time_ns:
-        return entry.record.assign_time_ns / 1e9
-    try:
-        return datetime.fromisoformat(entry.ref.created).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0

@@ -10,8 +10,8 @@ import msgspec
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.mps.mps_settings import Fallback, MemoryLimit, MpsSettings
-from gcushare.device_plugin.mps.state import MpsFolders
+from gcushare.node.mps.mps_settings import Fallback, MemoryLimit, MpsSettings
+from gcushare.node.mps.state import MpsFolders
 
 PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
-from gcushare.device_plugin.over_use.evictor import EvictionRules, OverUseEvictor
-from gcushare.device_plugin.over_use.notes import OverUseNotes
-from gcushare.device_plugin.over_use.over_use_settings import Action, OverUseSettings
-from gcushare.device_plugin.over_use.watch import OverUseWatch
-from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import Announcer, EvictionClient, PodPatcher
+from gcushare.node.api_server import Announcer, EvictionClient, PodPatcher
+from gcushare.node.over_use.evictor import EvictionRules, OverUseEvictor
+from gcushare.node.over_use.notes import OverUseNotes
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.over_use.watch import OverUseWatch
+from gcushare.node.pod_use import CardPolls, PodMemoryMonitor
+from gcushare.node.pods import NodePods
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def make_over_use(
     settings: OverUseSettings,
     pod_use: PodMemoryMonitor | None,
     looks: CardPolls,
-    store: PodStore,
+    pods: NodePods,
     *,
     patcher: PodPatcher,
     announcer: Announcer,
@@ -56,10 +56,10 @@ def make_over_use(
 ) -> OverUseParts:
     """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant."""
     if pod_use is None:
-        notes = OverUseNotes(store, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
+        notes = OverUseNotes(pods, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
         return OverUseParts(settings, None, notes, None)
     tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
-    watch = OverUseWatch(tracker, pod_use, looks, store, announcer, inventory=inventory, wall_clock_s=time.time)
+    watch = OverUseWatch(tracker, pod_use, looks, pods, announcer, inventory=inventory, wall_clock_s=time.time)
     evictor = None
     if settings.over_use is Action.EVICT:
         rules = EvictionRules(
@@ -74,7 +74,7 @@ def make_over_use(
             watch,
             pod_use,
             looks,
-            store,
+            pods,
             client,
             announcer,
             inventory=inventory,
@@ -85,4 +85,4 @@ def make_over_use(
     def over() -> dict[str, dict[int, OverUse]] | None:
         return watch.over if tracker.has_looked_enough else None
 
-    return OverUseParts(settings, watch, OverUseNotes(store, patcher, over, clock=time.monotonic), evictor)
+    return OverUseParts(settings, watch, OverUseNotes(pods, patcher, over, clock=time.monotonic), evictor)

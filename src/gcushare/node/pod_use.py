@@ -15,8 +15,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Inventory
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.pods.pod import PodEntry, peak_per_card
-from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.pods import NodePods, PodWithCards
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +29,8 @@ class PodUse:
     """Bytes in use by pod uid and card index, and by card those of processes that belong to no pod with cards.
 
     A card that is in neither has a library that lists no processes, or its use was not read. ``ours``: the part of
-    ``unattributed`` that the plugin's own pod has, for example an MPS server. ``peaks``: the most that one process of a
-    pod had since the poll before, if the library keeps accounts; the pod had at least that. ``utilization``: percents
+    ``unattributed`` that this program's own pod has, for example an MPS server. ``peaks``: the most that one process of
+    a pod had since the poll before, if the library keeps accounts; the pod had at least that. ``utilization``: percents
     of the chip's time by pod uid and card, without cards whose library does not sample processes.
     """
 
@@ -54,7 +53,7 @@ class CardPolls(Protocol):
 def divide_use(
     cards: Mapping[int, Processes],
     owners: Mapping[int, str],
-    pods: Iterable[PodEntry],
+    pods: Iterable[PodWithCards],
     utilization: Mapping[int, Mapping[int, float]] = _NO_UTILIZATION,
 ) -> PodUse:
     """Add up each pod's processes, by card; ``owners`` are pods' uids by process id.
@@ -92,22 +91,22 @@ def divide_use(
     )
 
 
-def granted_bytes(entry: PodEntry, inventory: Inventory | None) -> dict[int, int]:
+def granted_bytes(entry: PodWithCards, inventory: Inventory | None) -> dict[int, int]:
     """The bytes that a pod may use of each card that it holds; of a whole card all of its memory."""
     if inventory is None:
         return {}
     cards = {card.index: card for card in inventory.cards}
     if entry.is_whole:
         return {index: cards[index].memory_bytes for index in entry.taken_cards if index in cards}
-    return {index: inventory.unit.bytes_of(units) for index, units in peak_per_card(entry).items()}
+    return {index: inventory.unit.bytes_of(units) for index, units in entry.units_by_card().items()}
 
 
 class PodMemoryMonitor:
     """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll."""
 
-    def __init__(self, looks: CardPolls, store: PodStore, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
+    def __init__(self, looks: CardPolls, pods: NodePods, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
         self._looks = looks
-        self._store = store
+        self._pods = pods
         self._owners = owners
         self._latest: PodUse | None = None
         self._own_pid = own_pid
@@ -119,8 +118,8 @@ class PodMemoryMonitor:
         """The last result, of pods that are still here."""
         if self._latest is None:
             return None
-        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._store.entries}
-        busy = {uid: found for uid, found in self._latest.utilization.items() if uid in self._store.entries}
+        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._pods.entries}
+        busy = {uid: found for uid, found in self._latest.utilization.items() if uid in self._pods.entries}
         return replace(self._latest, by_pod=by_pod, utilization=busy)
 
     async def run(self, on_refresh: Callable[[], None]) -> None:
@@ -154,7 +153,7 @@ class PodMemoryMonitor:
             for index, processes in cards.items()
         }
         busy = {index: each for index, use in uses.items() if (each := use.process_utilization) is not None}
-        found = divide_use(cards, owners, self._store.entries.values(), busy)
+        found = divide_use(cards, owners, self._pods.entries.values(), busy)
         self._latest = replace(found, ours=ours, peaks=self._find_peaks(owners))
 
     def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:

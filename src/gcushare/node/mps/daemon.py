@@ -19,7 +19,7 @@ import msgspec
 
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.mps.state import MpsFolders, MpsState, write_state
+from gcushare.node.mps.state import MpsFolders, MpsState, write_state
 from gcushare.runtime.shutdown import Shutdown
 
 ANSWER_BYTES = 1 << 16

@@ -19,12 +19,11 @@ from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, N
 from gcushare.core.log_fields import fields
 from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
-from gcushare.device_plugin.over_use.watch import OverUseWatch
-from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor
-from gcushare.device_plugin.pods.pod import PodEntry
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import Announcer, EvictionClient
 from gcushare.kube.errors import EvictionRefusedError
+from gcushare.node.api_server import Announcer, EvictionClient
+from gcushare.node.over_use.watch import OverUseWatch
+from gcushare.node.pod_use import CardPolls, PodMemoryMonitor
+from gcushare.node.pods import NodePods, PodWithCards
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ class OverUseEvictor:
         watch: OverUseWatch,
         pod_use: PodMemoryMonitor,
         looks: CardPolls,
-        store: PodStore,
+        pods: NodePods,
         client: EvictionClient,
         announcer: Announcer,
         *,
@@ -83,7 +82,7 @@ class OverUseEvictor:
         self._watch = watch
         self._pod_use = pod_use
         self._looks = looks
-        self._store = store
+        self._pods = pods
         self._client = client
         self._announcer = announcer
         self._inventory = inventory
@@ -158,7 +157,7 @@ class OverUseEvictor:
     def _offenders(self) -> list[Offender]:
         found = []
         for uid, cards in self._watch.over.items():
-            entry = self._store.entries[uid]
+            entry = self._pods.entries[uid]
             _, refused = self._refused.get(uid, (0.0, ""))
             for index, over in cards.items():
                 figures = self._watch.figures.get((uid, index), over.figures)
@@ -175,7 +174,7 @@ class OverUseEvictor:
                 )
         return found
 
-    def _is_overdue(self, entry: PodEntry) -> bool:
+    def _is_overdue(self, entry: PodWithCards) -> bool:
         """Whether a pod that is being deleted should have ended; its grace period counts up to the admin's limit."""
         since_s = entry.overdue_since_s(self._rules.longest_wait_s)
         return since_s is not None and self._wall_clock_s() > since_s + OVERDUE_S
@@ -184,8 +183,8 @@ class OverUseEvictor:
         inventory, found = self._inventory(), self._pod_use.latest
         if inventory is None:
             return {}
-        promised = self._store.promised()
-        whole = self._store.promised_whole()
+        promised = self._pods.promised()
+        whole = self._pods.promised_whole()
         units = inventory.units_by_card
         by_card: dict[int, dict[str, Figures]] = {}
         for (uid, index), figures in self._watch.figures.items():
@@ -203,14 +202,9 @@ class OverUseEvictor:
                 unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
                 figures=by_card.get(index, {}),
                 promised=inventory.unit.bytes_of(kept),
-                doubt=_doubt(each, cards) or self._unreadable_doubt(),
+                doubt=_doubt(each, cards) or self._pods.doubt_of(index),
             )
         return looks
-
-    def _unreadable_doubt(self) -> str:
-        """Why grants are uncertain: the kubelet has not confirmed every allocation."""
-        pending = self._store.pending_allocations
-        return f"{pending} allocations are not confirmed by the kubelet yet" if pending else ""
 
 
 def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
@@ -224,5 +218,5 @@ def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
 
 def _remedy(error: GcushareError) -> str:
     if isinstance(error, ForbiddenError):
-        return f"{error}; give the plugin the right to create pods/eviction (overUse.action of its chart does)"
+        return f"{error}; give the program the right to create pods/eviction (overUse.action of its chart does)"
     return str(error)

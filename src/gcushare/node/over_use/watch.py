@@ -17,11 +17,9 @@ from gcushare.core.over_use.tracking import (
     describe_over_use,
     gib_text,
 )
-from gcushare.core.requests import split_over_cards
-from gcushare.device_plugin.pods.memory_use import CardPolls, PodMemoryMonitor, granted_bytes
-from gcushare.device_plugin.pods.pod import PodEntry
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import Announcer
+from gcushare.node.api_server import Announcer
+from gcushare.node.pod_use import CardPolls, PodMemoryMonitor, granted_bytes
+from gcushare.node.pods import NodePods, PodWithCards
 from gcushare.wire.annotations.over_use import note_since_s
 
 logger = logging.getLogger(__name__)
@@ -35,7 +33,7 @@ class OverUseWatch:
         tracker: OverUseTracker,
         pod_use: PodMemoryMonitor,
         looks: CardPolls,
-        store: PodStore,
+        pods: NodePods,
         announcer: Announcer,
         *,
         inventory: Callable[[], Inventory | None],
@@ -44,7 +42,7 @@ class OverUseWatch:
         self.tracker = tracker
         self._pod_use = pod_use
         self._looks = looks
-        self._store = store
+        self._pods = pods
         self._announcer = announcer
         self._inventory = inventory
         self._wall_clock_s = wall_clock_s
@@ -57,14 +55,14 @@ class OverUseWatch:
         """The over-uses of now, by pod uid and card."""
         found: dict[str, dict[int, OverUse]] = {}
         for (uid, index), over in self.tracker.over.items():
-            if uid in self._store.entries:
+            if uid in self._pods.entries:
                 found.setdefault(uid, {})[index] = over
         return found
 
     def look(self) -> None:
         """Process the newest reading."""
         self.figures = self._read_figures()
-        alive, now_s = self._store.entries.keys(), self._wall_clock_s()
+        alive, now_s = self._pods.entries.keys(), self._wall_clock_s()
         for change in self.tracker.take(self.figures, alive, now_s, is_blind=self._is_blind()):
             self._announce(change)
 
@@ -82,7 +80,7 @@ class OverUseWatch:
         fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
         figures: dict[Place, Figures] = {}
         for uid, used_by_card in found.by_pod.items():
-            may_use = entitled_bytes(self._store.entries[uid], inventory)
+            may_use = entitled_bytes(self._pods.entries[uid], inventory)
             peaks = found.peaks.get(uid, {})
             for index, used in used_by_card.items():
                 if index in fresh:
@@ -91,12 +89,12 @@ class OverUseWatch:
 
     def _announce(self, change: OverUseChange) -> None:
         uid, index = change.place
-        entry = self._store.entries[uid]
+        entry = self._pods.entries[uid]
         figures = self.figures.get(change.place, change.over_use.figures)
         if change.kind is ChangeKind.BEGAN:
             since = note_since_s(entry.annotations, index) if self.tracker.is_first_word else None
             if since is not None:
-                # The pod was already over under the previous plugin process, which reported it. Only at the first
+                # The pod was already over under the process before this one, which reported it. Only at the first
                 # reading: otherwise a pod's author could write the annotation to avoid the report.
                 self.tracker.adopt(change.place, since)
                 return
@@ -114,14 +112,12 @@ class OverUseWatch:
         logger.info("over-use %s: %s %s", change.kind.value, words, fields(pod=entry.ref, uid=uid, card=index))
 
 
-def entitled_bytes(entry: PodEntry, inventory: Inventory) -> dict[int, int]:
+def entitled_bytes(entry: PodWithCards, inventory: Inventory) -> dict[int, int]:
     """The bytes of each card that a pod may use, in its favour while the kubelet has not shown all that it gave.
 
     Init containers' ids are not shown, and those of a pod that is being admitted come one container at a time.
     """
     found = granted_bytes(entry, inventory)
-    cards = entry.taken_cards or entry.promise
-    if not entry.is_whole and cards:
-        for index, units in split_over_cards(entry.request.total_units, cards).items():
-            found[index] = max(found.get(index, 0), inventory.unit.bytes_of(units))
+    for index, units in entry.entitled_units().items():
+        found[index] = max(found.get(index, 0), inventory.unit.bytes_of(units))
     return found

@@ -1,0 +1,214 @@
+"""What every program of a node shows of its cards and pods: metrics that read the present state at each scrape.
+
+Gauges are read from the inventory, the pods and the monitor at that moment, so no figure has a second copy. The names
+are the same for the device plugin and the claims driver, so that one alert rule or panel is right for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from gcushare.cards.health import CardsSnapshot
+from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
+from gcushare.node.over_use.evictor import Outcome
+from gcushare.node.over_use.parts import OverUseParts
+from gcushare.node.pod_use import PodMemoryMonitor, granted_bytes
+from gcushare.node.pods import NO_SIZES, NodePods
+
+_CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
+_POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
+"""Not ``namespace`` and ``pod``: Prometheus overwrites these labels with those of the scraped pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCards:
+    """The components whose state is shown. ``cards`` is the card monitor's present state.
+
+    ``inventory`` is what the node offers, with the holders that no record names; None before the first. ``pod_use`` is
+    None if it is not enabled, ``over_use`` if nothing can be done about it.
+    """
+
+    vendor: str
+    node: str
+    inventory: Callable[[], Inventory | None]
+    pods: NodePods
+    cards: Callable[[], CardsSnapshot]
+    pod_use: PodMemoryMonitor | None
+    over_use: OverUseParts | None
+
+
+def collect_card_metrics(observed: ObservedCards) -> Iterator[Metric]:
+    """Read the present state of the cards and of the pods that have them."""
+    yield from _card_metrics(observed)
+    yield _pod_metric(observed)
+    yield from _use_metrics(observed)
+    yield from _pod_use_metrics(observed)
+    yield from _over_use_metrics(observed)
+
+
+def gauge(
+    name: str, text: str, labels: Sequence[str], samples: Iterable[tuple[Sequence[str], float]]
+) -> GaugeMetricFamily:
+    """One family with these samples."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
+    return family
+
+
+def _card_metrics(observed: ObservedCards) -> Iterator[Metric]:
+    inventory = observed.inventory()
+    sizes = inventory.units_by_card if inventory is not None else NO_SIZES
+    held, of_others = observed.pods.held_units(sizes), observed.pods.unrecorded_units(sizes)
+    cards = [(_labels(observed, each), each) for each in (inventory.cards if inventory is not None else ())]
+
+    def size(units: int) -> int:
+        return inventory.unit.bytes_of(units) if inventory is not None else 0
+
+    def of_card(name: str, text: str, read: Callable[[InventoryCard], float]) -> Metric:
+        return gauge(name, text, _CARD_LABELS, ((labels, read(card)) for labels, card in cards))
+
+    yield of_card("gcushare_card_units", "Units that a card offers.", lambda card: card.units)
+    yield of_card("gcushare_card_granted_units", "Units that pods hold.", lambda card: held.get(card.index, 0))
+    yield of_card("gcushare_card_granted_bytes", "Bytes that pods hold.", lambda card: size(held.get(card.index, 0)))
+    yield of_card("gcushare_card_memory_bytes", "The card's whole memory.", lambda card: card.memory_bytes)
+    yield of_card("gcushare_card_reserved_units", "Units kept back.", lambda card: card.reserved_units)
+    yield of_card("gcushare_card_reserved_bytes", "Bytes kept back.", lambda card: size(card.reserved_units))
+    yield of_card(
+        "gcushare_card_healthy", "1 where new pods may come as to health.", lambda card: card.health is Health.HEALTHY
+    )
+    yield of_card("gcushare_card_cordoned", "1 where an admin cordoned the card.", lambda card: card.cordoned)
+    yield of_card(
+        "gcushare_card_unrecorded_units",
+        "Units that the kubelet gave to pods that no record names: their request is none that is granted, or they "
+        "are not seen.",
+        lambda card: of_others.get(card.index, 0),
+    )
+    closed = (((*labels, c.use, *c.pod.split("/", 1)), c.until) for labels, card in cards for c in card.closures)
+    yield gauge(
+        "gcushare_card_closed_until_timestamp_seconds",
+        "When a card opens to a use (memory, whole) at the latest, which containers of a pod deleted by force close it "
+        "to; 0 while that cannot be said. No series: it is open.",
+        (*_CARD_LABELS, "use", "pod_namespace", "pod_name"),
+        closed,
+    )
+
+
+def _pod_metric(observed: ObservedCards) -> Metric:
+    inventory = observed.inventory()
+    held: dict[tuple[str, ...], int] = {}
+    if inventory is not None:
+        sizes = inventory.units_by_card
+        for entry in observed.pods.entries.values():
+            for index, units in entry.units_by_card(sizes).items():
+                key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
+                held[key] = held.get(key, 0) + inventory.unit.bytes_of(units)
+    return gauge("gcushare_pod_granted_bytes", "Bytes that a pod holds of a card.", _POD_LABELS, held.items())
+
+
+def _use_metrics(observed: ObservedCards) -> Iterator[Metric]:
+    found = observed.cards()
+    uses = [(_labels(observed, each), found.uses[each.index]) for each in found.cards if each.index in found.uses]
+
+    def of_card(name: str, text: str, read: Callable[[CardUse], float | None]) -> Metric:
+        samples = ((labels, value) for labels, use in uses if (value := read(use)) is not None)
+        return gauge(name, text, _CARD_LABELS, samples)
+
+    yield of_card("gcushare_card_memory_used_bytes", "Bytes really in use.", lambda use: use.memory_used_bytes)
+    yield of_card("gcushare_card_temperature_celsius", "Temperature.", lambda use: use.temperature_celsius)
+    yield of_card("gcushare_card_power_watts", "Power draw.", lambda use: use.power_watts)
+    yield of_card("gcushare_card_power_limit_watts", "Power limit that is set.", lambda use: use.power_limit_watts)
+    yield of_card("gcushare_card_utilization_percent", "Utilization.", lambda use: use.utilization_percent)
+
+
+def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
+    """The real use of pods, and with the same labels what each pod may use.
+
+    Unlike what the ledger counts, that is all the bytes of a whole card, and 0 of a card that the pod does not hold.
+    """
+    found = observed.pod_use.latest if observed.pod_use is not None else None
+    if found is None:
+        return
+    # Two pods with one name are one series, because the end of the first may be seen after the start of the second.
+    used: dict[tuple[str, ...], int] = {}
+    granted: dict[tuple[str, ...], int] = {}
+    busy: dict[tuple[str, ...], float] = {}
+    for uid, cards in found.by_pod.items():
+        entry = observed.pods.entries[uid]
+        may_use = granted_bytes(entry, observed.inventory())
+        for index, size in cards.items():
+            key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
+            used[key] = used.get(key, 0) + size
+            granted[key] = granted.get(key, 0) + may_use.get(index, 0)
+            if (percent := found.utilization.get(uid, {}).get(index)) is not None:
+                busy[key] = busy.get(key, 0.0) + percent
+    look = observed.cards()
+    unattributed = (
+        (_labels(observed, each), found.unattributed[each.index])
+        for each in look.cards
+        if each.index in found.unattributed and each.index not in look.gone
+    )
+    yield gauge(
+        "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
+    )
+    yield gauge(
+        "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", _POD_LABELS, granted.items()
+    )
+    yield gauge(
+        "gcushare_pod_utilization_percent",
+        "Percent of a card's time that a pod's processes use. No series: the library does not sample processes.",
+        _POD_LABELS,
+        busy.items(),
+    )
+    yield gauge(
+        "gcushare_card_memory_unattributed_bytes",
+        "Bytes used by processes that belong to no pod with cards.",
+        _CARD_LABELS,
+        unattributed,
+    )
+
+
+def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
+    """Which pods are over their grant and by how much, how often that began, and the outcomes of evictions.
+
+    Nothing where it is not known what pods use.
+    """
+    parts, where = observed.over_use, (observed.vendor, observed.node)
+    if parts is None or parts.watch is None:
+        return
+    sums: dict[tuple[str, ...], int] = {}
+    for uid, cards in parts.watch.over.items():
+        ref = observed.pods.entries[uid].ref
+        for index, each in cards.items():
+            key = (*where, str(index), ref.namespace, ref.name)
+            sums[key] = sums.get(key, 0) + each.figures.excess
+    yield gauge(
+        "gcushare_pod_over_use_bytes",
+        "Bytes of a card that a pod uses beyond its grant, while it is over: above the tolerance in several looks. No "
+        "series: it is not.",
+        _POD_LABELS,
+        sums.items(),
+    )
+    began = CounterMetricFamily(
+        "gcushare_plugin_over_uses", "Times that a pod began to be over its grant.", labels=("vendor", "node")
+    )
+    began.add_metric(where, parts.watch.began)
+    yield began
+    if parts.evictor is None:
+        return
+    evictions = CounterMetricFamily(
+        "gcushare_plugin_over_use_evictions",
+        "Decisions to evict a pod that is over its grant, by outcome: evicted, refused (by a disruption budget), gone, "
+        "failed, rehearsed (--dry-run).",
+        labels=("vendor", "node", "outcome"),
+    )
+    for outcome in Outcome:
+        evictions.add_metric((*where, outcome.value), parts.evictor.outcomes[outcome])
+    yield evictions
+
+
+def _labels(observed: ObservedCards, card: Card) -> tuple[str, ...]:
+    return (observed.vendor, observed.node, str(card.index), card.uuid, card.model)

@@ -1,0 +1,86 @@
+"""Parts of the status document that every program of a node writes: cards with their holders and use, over-use.
+
+The schema is ``gcushare.wire.documents.plugin_status``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gcushare.core.cards import CardUse
+from gcushare.core.nodes import CardMode
+from gcushare.core.wording import utc_text
+from gcushare.node.metrics import ObservedCards
+from gcushare.node.over_use.parts import OverUseParts
+from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PodOverUse, UseStatus
+
+
+def card_statuses(observed: ObservedCards, holders: Callable[[int, bool], Iterable[str]]) -> tuple[CardStatus, ...]:
+    """Describe the cards; ``holders`` are the names of those that have a card whole, or that share it."""
+    inventory = observed.inventory()
+    if inventory is None:
+        return ()
+    sizes = inventory.units_by_card
+    held, promised = observed.pods.held_units(sizes), observed.pods.promised()
+    unrecorded = observed.pods.unrecorded_units(sizes)
+    used = observed.pod_use.latest if observed.pod_use is not None else None
+    # Match by uuid: after a card was lost, another card may have its index.
+    found = observed.cards()
+    uses = {each.uuid: found.uses.get(each.index) for each in found.cards}
+    statuses = []
+    for card in inventory.cards:
+        wholes, sharers = ({*holders(card.index, whole)} for whole in (True, False))
+        mode = CardMode.WHOLE if wholes else CardMode.SHARED if sharers else CardMode.FREE
+        statuses.append(
+            CardStatus(
+                **msgspec.structs.asdict(card),
+                lost_bytes=inventory.unit.remainder_bytes(card.memory_bytes),
+                held_units=held.get(card.index, 0),
+                promised_units=promised.get(card.index, 0),
+                mode=mode.value,
+                holders=tuple(sorted(wholes | sharers)),
+                use=_use(uses.get(card.uuid)),
+                unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
+                unrecorded_units=unrecorded.get(card.index, 0),
+            )
+        )
+    return tuple(statuses)
+
+
+def _use(use: CardUse | None) -> UseStatus | None:
+    if use is None:
+        return None
+    # The fields have one name in both; what processes do is a map by process id, empty if it is not reported.
+    found = {name: getattr(use, name) for name in UseStatus.__struct_fields__}
+    by_process = {name: dict(sorted((found[name] or {}).items())) for name in found if name.startswith("process")}
+    return UseStatus(**(found | by_process))
+
+
+def describe_over_uses(parts: OverUseParts | None, uid: str) -> dict[int, PodOverUse] | None:
+    """A pod's over-use by card; None if it is unknown."""
+    if parts is None or parts.watch is None:
+        return None
+    return {
+        index: PodOverUse(
+            used_bytes=each.figures.used,
+            granted_bytes=each.figures.granted,
+            peak_bytes=each.peak,
+            since=utc_text(int(each.since)),
+        )
+        for index, each in sorted(parts.watch.over.get(uid, {}).items())
+    }
+
+
+def describe_action(parts: OverUseParts | None) -> OverUseStatus | None:
+    """The action against over-use and its results; None if over-use is unknown."""
+    if parts is None or parts.watch is None:
+        return None
+    evictor = parts.evictor
+    return OverUseStatus(
+        action=parts.settings.over_use.value,
+        dry_run=parts.settings.dry_run,
+        last=evictor.last if evictor is not None else "",
+        passed_over=dict(sorted(evictor.decision.passed_over.items())) if evictor is not None else {},
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.cli.support_bundle.kept_fields import OUR_FLAGS
 from gcushare.cli.support_bundle.object_sanitizer import (
     last_seen,
     secrets_of,
@@ -19,7 +20,6 @@ from gcushare.cli.support_bundle.object_sanitizer import (
     slim_pod,
     slim_words,
 )
-from gcushare.cli.support_bundle.program_flags import OUR_FLAGS
 from gcushare.config_manager.manager_settings import CommandSettings, RunSettings, UninstallSettings
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.kube.clock import rfc3339_micro

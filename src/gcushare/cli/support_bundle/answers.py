@@ -62,15 +62,11 @@ def cut_findings(findings: Sequence[Finding], names: Collection[str]) -> list[Fi
 
 def findings_document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
     """The document of ``gcushare doctor -o json``; ``findings`` are cut already."""
-    return document(facts, findings) | {"versions": versions_document(facts)}
-
-
-def versions_document(facts: Facts) -> dict[str, Any]:
-    """Releases, as far as they are some: what answers at a port may call itself anything."""
+    # What answers at a port may call itself anything: only what has the form of a version stays.
     one = either(VERSION, text(""))
     named = by_name(r"[^\n]*", one)
-    kept = fields(kubernetes=one, doctor=one, extenders=named, plugins=named, kubelets=named)(versions(facts))
-    return dict(kept)
+    releases = fields(kubernetes=one, doctor=one, extenders=named, plugins=named, kubelets=named)
+    return document(facts, findings) | {"versions": releases(versions(facts))}
 
 
 def schedulers_document(facts: Facts, names: Collection[str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -96,43 +95,43 @@ class Collector:
     names: frozenset[str] = frozenset()
 
     async def collect(self, findings: Sequence[Finding], log_lines: int) -> None:
-        """Fill the archive, the most telling first."""
-        self.names = known_names(self.facts)
-        pods = await self._list("cluster/pods.json", _PODS, CONCERNED)
-        concerned = {pod.metadata.uid for pod in self.facts.pods}
-        raw_pods = [pod for pod in pods if pod.get("metadata", {}).get("uid") in concerned]
-        self.redactor = Redactor([*await self._own_secrets(), *(text for pod in raw_pods for text in secrets_of(pod))])
-        self._add_findings(findings)
-        self._add_pods(raw_pods)
-        await self._add_objects()
-        await self._add_programs()
-        if log_lines:
-            await self._add_sources("reading logs", list(self._logs(log_lines)), _LOGS_AT_ONCE)
-
-    async def _own_secrets(self) -> list[str]:
-        """Return the caller's own token: it must not be in the bundle, even if a program logged it."""
+        """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
+        facts = self.facts
+        self.names = known_names(facts)
+        concerned = {pod.metadata.uid for pod in facts.pods}
+        pods = [
+            pod
+            for pod in await self._list("cluster/pods.json", _PODS, CONCERNED)
+            if pod.get("metadata", {}).get("uid") in concerned
+        ]
+        # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
-        return [] if header is None else [header.split()[-1]]
+        own_token = [] if header is None else [header.split()[-1]]
+        self.redactor = Redactor([*own_token, *(text for pod in pods for text in secrets_of(pod))])
 
-    def _add_findings(self, findings: Sequence[Finding]) -> None:
         cut = cut_findings(findings, self.names)
-        self._add_document("doctor.json", findings_document(self.facts, cut), "what the doctor found")
-        text = render_text(self.facts, cut, width=100, color=False)
+        self._add_document("doctor.json", findings_document(facts, cut), "what the doctor found")
+        text = render_text(facts, cut, width=100, color=False)
         self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
-        seen = schedulers_document(self.facts, self.names)
-        self._add_document("schedulers.json", seen, "schedulers, config managers, clocks")
+        schedulers = schedulers_document(facts, self.names)
+        self._add_document("schedulers.json", schedulers, "schedulers, config managers, clocks")
 
-    def _add_pods(self, pods: Sequence[JsonObject]) -> None:
-        ours = {pod.metadata.uid for members in self.facts.programs.values() for pod in members}
+        ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
         slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
-
-    async def _add_objects(self) -> None:
         self.reader.progress("collecting objects")
-        names = {node.metadata.name for node in self.facts.nodes}
-        nodes = [node for node in await self._list("cluster/nodes.json", _NODES) if node["metadata"]["name"] in names]
-        self._add_items("cluster/nodes.json", [slim_node(each) for each in nodes], "nodes")
-        await self._add_events(names)
+        nodes = {node.metadata.name for node in facts.nodes}
+        found = await self._list("cluster/nodes.json", _NODES)
+        slim = [slim_node(node) for node in found if node["metadata"]["name"] in nodes]
+        self._add_items("cluster/nodes.json", slim, "nodes")
+        await self._add_events(nodes)
+
+        plugins = [page for pod in facts.running(Program.PLUGIN) for page in self._plugin_pages(pod)]
+        await self._add_sources("asking device plugins", plugins, AT_ONCE)
+        extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
+        await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
+        if log_lines:
+            await self._add_sources("reading logs", list(self._logs(log_lines)), _LOGS_AT_ONCE)
 
     async def _add_events(self, nodes: set[str]) -> None:
         pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
@@ -147,13 +146,6 @@ class Collector:
         found.sort(key=last_seen, reverse=True)
         slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
-
-    async def _add_programs(self) -> None:
-        running = self.facts.running(Program.PLUGIN)
-        plugins = [page for pod in running for page in self._plugin_pages(pod)]
-        await self._add_sources("asking device plugins", plugins, AT_ONCE)
-        extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
-        await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
 
     def _plugin_pages(self, pod: SeenPod) -> Iterator[_Source]:
         endpoint = proxied_pod(self.reader.client, pod)
@@ -259,33 +251,32 @@ class Collector:
 
 
 def run(settings: BundleSettings, process: ProcessContext) -> int:
-    """Make a bundle and say where it is; returns the exit code.
+    """Make a bundle and say where it is; returns the exit code. An incomplete one is a success: its manifest says what
+    is missing.
 
     Raises:
         GcushareError: the API server does not answer, or the archive cannot be written.
     """
-    return asyncio.run(_make_bundle(settings, process))
-
-
-async def _make_bundle(settings: BundleSettings, process: ProcessContext) -> int:
-    """Collect the bundle; incomplete is not failed: the manifest says what is missing."""
     began = SystemClock().now()
     path = settings.file or Path(f"gcushare-support-{began:%Y%m%dT%H%M%SZ}.tar.gz")
-    async with (
-        open_cluster(settings.kube, process.environ, program="gcushare-support-bundle") as client,
-        Screen(process).progress() as progress,
-    ):
-        with new_archive(path, began, settings.max_size) as archive:
-            reader = Reader(client, progress)
-            facts = await gather(reader, settings.where)
-            collector = Collector(reader, facts, archive, Redactor())
-            await collector.collect(examine(facts), settings.log_lines)
-            archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
-    process.stdout.write(_summary(path, archive, began))
-    return DONE
 
+    async def make() -> Archive:
+        async with (
+            open_cluster(settings.kube, process.environ, program="gcushare-support-bundle") as client,
+            Screen(process).progress() as progress,
+        ):
+            with new_archive(path, began, settings.max_size) as archive:
+                reader = Reader(client, progress)
+                facts = await gather(reader, settings.where)
+                collector = Collector(reader, facts, archive, Redactor())
+                await collector.collect(examine(facts), settings.log_lines)
+                archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
+            return archive
 
-def _summary(path: Path, archive: Archive, began: datetime) -> str:
-    size = path.stat().st_size
+    archive = asyncio.run(make())
     missing = f"; {len(archive.left_out)} left out, see MANIFEST.json in it" if archive.left_out else ""
-    return f"{path}: {len(archive.entries)} files, {size} bytes, of {began:%Y-%m-%d %H:%M:%S} UTC{missing}\n"
+    process.stdout.write(
+        f"{path}: {len(archive.entries)} files, {path.stat().st_size} bytes, "
+        f"of {began:%Y-%m-%d %H:%M:%S} UTC{missing}\n"
+    )
+    return DONE

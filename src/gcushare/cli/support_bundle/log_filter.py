@@ -49,6 +49,7 @@ _KNOWN_KEY = re.compile(rf"(?<![^ ])(?:{'|'.join(sorted(FACTS | MASKED_FACTS))})
 _QUOTED_VALUE = re.compile(r"\"((?:[^\"\\]|\\.){0,8192})\"(?= |\Z)")
 
 _JSON_KEYS = ("time", "level", "place", "logger")
+_JSON_HEAD = re.compile(r"[\d:.TZ-]+ [A-Z]+ [\w./-]+:\d+ [\w.]+")
 _FIGURE = re.compile(
     r"((?:gcushare|process|python)_\w{1,120}(?:\{(?:\w{1,40}=\"(?:[^\"\\]|\\.){0,300}\",?){0,20}\})? [-+.\w]{1,40})|"
     r"(# TYPE (?:gcushare|process|python)_\w{1,120} [a-z]{1,12})"
@@ -82,7 +83,17 @@ def _log_line(line: str, names: Collection[str]) -> str | None:
         # Errors of ours quote the value at fault; a library's text may be anything.
         is_ours = found[2].startswith("gcushare.")
         return f"{found[1]}: {own_words(found[3], names) if is_ours else ELLIPSIS}"
-    return _json_line(line, names) if line.startswith("{") else None
+    if not line.startswith("{"):
+        return None
+    try:
+        document = LOG_LINE.read(line)
+    except RemoteContractError:
+        return None
+    message = document.get("message")
+    head = [str(document.get(key, ""))[:200] for key in _JSON_KEYS]
+    if not isinstance(message, str) or not _JSON_HEAD.fullmatch(" ".join(head)):
+        return None
+    return json.dumps(dict(zip(_JSON_KEYS, head, strict=True)) | {"message": _log_message(message, names)})
 
 
 def _log_message(message: str, names: Collection[str]) -> str:
@@ -115,37 +126,16 @@ def _facts(message: str, position: int, names: Collection[str]) -> Iterator[str]
         if key not in FACTS:
             kept = ELLIPSIS
         elif quoted is not None:
-            kept = _quoted_fact(quoted[1], names) + (f" {ELLIPSIS}" if len(value) > quoted.end() else "")
+            text = own_words(re.sub(r"\\(.)", r"\1", quoted[1]), names).replace('"', "'")
+            kept = f'"{text}"' + (f" {ELLIPSIS}" if len(value) > quoted.end() else "")
+        elif value in names:
+            kept = value
+        elif is_loose or "=" in value or (key in _SENTENCES and not _BARE_WORD.fullmatch(value)):
+            kept = ELLIPSIS
         else:
-            kept = _bare_fact(key, value, names, is_loose=is_loose)
+            kept = own_words(value, names)
         yield f"{key}={kept}{' ' if following else ''}"
         position = end
-
-
-def _quoted_fact(quoted: str, names: Collection[str]) -> str:
-    text = own_words(re.sub(r"\\(.)", r"\1", quoted), names).replace('"', "'")
-    return f'"{text}"'
-
-
-def _bare_fact(key: str, value: str, names: Collection[str], *, is_loose: bool) -> str:
-    if value in names:
-        return value
-    if is_loose or "=" in value or (key in _SENTENCES and not _BARE_WORD.fullmatch(value)):
-        return ELLIPSIS
-    return own_words(value, names)
-
-
-def _json_line(line: str, names: Collection[str]) -> str | None:
-    try:
-        document = LOG_LINE.read(line)
-    except RemoteContractError:
-        return None
-    if not isinstance(document.get("message"), str):
-        return None
-    head = [str(document.get(key, ""))[:200] for key in _JSON_KEYS]
-    if not re.fullmatch(r"[\d:.TZ-]+ [A-Z]+ [\w./-]+:\d+ [\w.]+", " ".join(head)):
-        return None
-    return json.dumps(dict(zip(_JSON_KEYS, head, strict=True)) | {"message": _log_message(document["message"], names)})
 
 
 def cut_metrics(text: str) -> str:

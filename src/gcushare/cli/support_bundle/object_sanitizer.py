@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gcushare.cli.support_bundle.object_shapes import (
+from gcushare.cli.support_bundle.kept_fields import (
     COMMAND_WORDS,
     CONTAINER,
     ENVIRONMENT,
     EVENT,
     FLAG_VALUE,
+    FLAGS,
     METADATA,
     NODE,
     POD_SPEC,
     POD_STATUS,
 )
-from gcushare.cli.support_bundle.program_flags import FLAGS
 from gcushare.cli.support_bundle.redact import is_secret_anywhere
 from gcushare.cli.support_bundle.shapes import Left, Shape
 

@@ -84,11 +84,13 @@ class Redactor:
             case str():
                 return self.text(value)
             case dict():
-                return {self.text(str(key)): self._member(str(key), inner) for key, inner in value.items()}
+                return {
+                    self.text(str(key)): MASK
+                    if inner and isinstance(inner, str) and is_secret_name(str(key))
+                    else self.document(inner)
+                    for key, inner in value.items()
+                }
             case list() | tuple():
                 return [self.document(inner) for inner in value]
             case _:
                 return value
-
-    def _member(self, name: str, value: Any) -> Any:
-        return MASK if isinstance(value, str) and value and is_secret_name(name) else self.document(value)

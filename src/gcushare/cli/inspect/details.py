@@ -36,10 +36,21 @@ def detail_page(summary: Summary, width: int | None) -> Page:
         pending = summary.shown(node.pending_pods)
         unplaced = summary.shown(node.unplaced_pods)
         if pods or pending or unplaced or (summary.namespace is None and len(summary.nodes) == 1):
-            lines += details.block(node, pods, (pending, unplaced))
-    lines += _waiting_block(summary, width)
-    below = [SHORT_CARDS] if details.is_short else []
-    below += [*legend(details.used), *_unplaced_lines(summary), *remarks(summary, names_pods=False)]
+            lines += details.block(node, pods, pending, unplaced)
+    if summary.waiting:
+        heading = Row((Cell("PENDING POD"), Cell("NAMESPACE"), Cell("ASKS")), ())
+        rows = tuple(
+            Row((Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), Cell(ask_words(facts))), ())
+            for facts in summary.waiting
+        )
+        lines += [*lay_out(Grid(heading, heading, rows), width).lines, Text("")]
+    below = [*([SHORT_CARDS] if details.is_short else []), *legend(details.used)]
+    below += [
+        f"{facts.ref} ({facts.node}) holds cards that are not known: {escape(facts.problem) or _UNREAD}"
+        for node in summary.nodes
+        for facts in summary.shown(node.unplaced_pods)
+    ]
+    below += remarks(summary, names_pods=False)
     return Page([*lines, *map(Text, below)], cluster_lines(summary, _RULE, width))
 
 
@@ -53,13 +64,9 @@ class _Details:
         self.is_short = False
 
     def block(
-        self,
-        node: NodeSummary,
-        pods: Sequence[Assignment],
-        without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
+        self, node: NodeSummary, pods: Sequence[Assignment], pending: Sequence[PodFacts], unplaced: Sequence[PodFacts]
     ) -> list[Text]:
         """One node: pods that hold cards, those that wait for one here, and those whose cards are unknown."""
-        pending, unplaced = without_card
         word = self._summary.snapshot.vendor.device_word
         cards = tuple(f"{word}{index}" for index in node.state.cards)
         first = (Cell("NAME"), Cell("NAMESPACE"), Cell("STATE"))
@@ -74,18 +81,12 @@ class _Details:
         short = Row(first, tuple(map(Cell, cards)), (Cell("PENDING"),) * len(last))
         laid = lay_out(Grid(heading, short, tuple(rows)), self._width)
         self.is_short = self.is_short or laid.is_short
-        return [*self._head(node), *laid.lines, *self._foot(node)]
-
-    def _head(self, node: NodeSummary) -> list[Text]:
         return [
             Text(f"NAME:       {name_cell(self._summary, node, self.used).text}"),
             Text(f"IPADDRESS:  {escape(node.facts.address) or '-'}"),
             *([] if node.facts.is_ready else [Text("STATUS:     NotReady", "red")]),
             Text(""),
-        ]
-
-    def _foot(self, node: NodeSummary) -> list[Text]:
-        return [
+            *laid.lines,
             Text(f"Allocated:  {show_amount(node.allocated)} ({percent_of(node.allocated, node.total)}%)"),
             Text(f"Total:      {show_amount(node.total)} {self._summary.scale.label}"),
             Text("-" * (_RULE if self._width is None else min(_RULE, self._width))),
@@ -113,31 +114,11 @@ class _Details:
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
 
 
-def _unplaced_lines(summary: Summary) -> list[str]:
-    """Each pod whose cards are unknown, and why, as far as it may be read here."""
-    pods = [facts for node in summary.nodes for facts in summary.shown(node.unplaced_pods)]
-    return [
-        f"{facts.ref} ({facts.node}) holds cards that are not known: {escape(facts.problem) or _UNREAD}"
-        for facts in pods
-    ]
-
-
 def _pending_row(node: NodeSummary, facts: PodFacts) -> Row:
     first = (Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), _state_cell(facts))
     nothing = tuple(Cell("0", "dim") for _ in node.state.cards)
     asked = ask_words(facts) if facts.whole_cards else show_amount(node.amount(facts.units))
     return Row(first, nothing, (Cell(asked),))
-
-
-def _waiting_block(summary: Summary, width: int | None) -> list[Text]:
-    if not summary.waiting:
-        return []
-    heading = Row((Cell("PENDING POD"), Cell("NAMESPACE"), Cell("ASKS")), ())
-    rows = tuple(
-        Row((Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), Cell(ask_words(facts))), ())
-        for facts in summary.waiting
-    )
-    return [*lay_out(Grid(heading, heading, rows), width).lines, Text("")]
 
 
 def _state_cell(facts: PodFacts) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -13,7 +13,7 @@ from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, na
 from gcushare.cli.terminal.amounts import show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
-from gcushare.core.cards import describe_closure
+from gcushare.core.cards import Health, describe_closure
 from gcushare.core.log_fields import escape
 from gcushare.core.nodes import CardMode, CardState
 from gcushare.core.wording import counted, some_names
@@ -45,13 +45,17 @@ def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) ->
     word = summary.snapshot.vendor.device_word
     cards = tuple(f"{word}{index}" for index in summary.card_indexes)
     first = (Cell("NAME"), Cell("IPADDRESS"))
-    last = _last_headings(summary, has_pending=has_pending, is_wide=is_wide)
+    # Without nodes there are no figures, and so no unit that a heading could name.
+    unit = f"({summary.scale.label})" if summary.nodes else ""
+    last = [*(["PENDING(Allocated)"] if has_pending else []), f"{word} Memory{unit}"]
+    last += ["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else []
     heading = Row(first, tuple(Cell(f"{card}(Allocated/Total)") for card in cards), tuple(map(Cell, last)))
     short = Row(first, tuple(map(Cell, cards)), tuple(Cell(word.removesuffix("(Allocated)")) for word in last))
     laid = lay_out(Grid(heading, short, rows), width)
     below = [SHORT_CARDS] if laid.is_short else []
     below += [*legend(used), *remarks(summary)]
-    return Page([*laid.lines, *map(Text, below)], cluster_lines(summary, _rule_width(rows), width))
+    rule_width = _LEAST_RULE + sum(cell.width + 1 for row in rows[:1] for cell in row.cells if cell.text)
+    return Page([*laid.lines, *map(Text, below)], cluster_lines(summary, rule_width, width))
 
 
 def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Cell:
@@ -102,19 +106,20 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
         unknown = [node.name for node in summary.nodes if node.state.unit is None]
         if unknown:
             lines.append(f"unit unknown, taken as {summary.scale.label}: {_named(unknown)}")
-    sick = [f"{node.name} {_card_reason(summary, state)}" for node in summary.nodes for state in _reasoned(node)]
-    lines += [f"sick: {each}" for each in sick[:_MAX_NAMED]]
-    if len(sick) > _MAX_NAMED:
-        lines.append(f"sick: {len(sick) - _MAX_NAMED} more cards")
-    closed = [
-        f"{node.name} {summary.snapshot.vendor.device_word}{state.index}: {escape(describe_closure(closure))}"
+    cards = [
+        (f"{node.name} {summary.snapshot.vendor.device_word}{state.index}", state.card)
         for node in summary.nodes
         for state in node.state.cards.values()
-        for closure in (state.card.closures if state.card is not None else ())
+        if state.card is not None
     ]
-    lines += [f"closed: {each}" for each in closed[:_MAX_NAMED]]
-    if len(closed) > _MAX_NAMED:
-        lines.append(f"closed: {len(closed) - _MAX_NAMED} more")
+    sick = [
+        f"{name}: {escape(card.reason)}" for name, card in cards if card.health is not Health.HEALTHY and card.reason
+    ]
+    closed = [f"{name}: {escape(describe_closure(each))}" for name, card in cards for each in card.closures]
+    for kind, found, more in (("sick", sick, "more cards"), ("closed", closed, "more")):
+        lines += [f"{kind}: {each}" for each in found[:_MAX_NAMED]]
+        if len(found) > _MAX_NAMED:
+            lines.append(f"{kind}: {len(found) - _MAX_NAMED} {more}")
     unready = [node.name for node in summary.nodes if not node.facts.is_ready]
     if unready:
         lines.append(f"not ready: {_named(unready)}")
@@ -122,27 +127,23 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
     if lost:
         pods = sum(len(held) for held in lost.values())
         lines.append(f"{counted(pods, 'pod')} on nodes without cards, or that are gone: {_named(sorted(lost))}")
-    if names_pods and (unplaced := _unplaced_line(summary)):
-        lines.append(unplaced)
-    if whole := _whole_line(summary):
-        lines.append(whole)
+    holding = [node for node in summary.nodes if node.unplaced_pods]
+    if names_pods and holding:
+        count = sum(len(node.unplaced_pods) for node in holding)
+        where = _named([node.name for node in holding])
+        verb = "holds" if count == 1 else "hold"
+        lines.append(f"{counted(count, 'pod')} {verb} cards that are not known, on {where}; -d names them")
+    served = [node.state for node in summary.nodes if node.state.serves_whole]
+    modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
+    if served or modes[CardMode.WHOLE]:
+        free = sum(node.empty_cards for node in served)
+        lines.append(f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared")
     if names_pods and summary.waiting:
         lines.append(_waiting_line(summary))
     return lines
 
 
-def _whole_line(summary: Summary) -> str:
-    """How the cards of nodes that serve whole ones are in use; empty if none does and no card is held whole."""
-    served = [node.state for node in summary.nodes if node.state.serves_whole]
-    modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
-    if not served and not modes[CardMode.WHOLE]:
-        return ""
-    free = sum(node.empty_cards for node in served)
-    return f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared"
-
-
 def _waiting_line(summary: Summary) -> str:
-    """Who waits for memory and for how much."""
     amount = f"{summary.waiting_units} {summary.scale.label}" if not summary.has_other_units else "cards"
     whole = sum(facts.whole_cards for facts in summary.waiting)
     asked = [amount] if summary.waiting_units or not whole else []
@@ -159,17 +160,11 @@ def ask_words(facts: PodFacts) -> str:
     return str(facts.units) if facts.units else "unreadable request"
 
 
-def _last_headings(summary: Summary, *, has_pending: bool, is_wide: bool) -> list[str]:
-    found = ["PENDING(Allocated)"] if has_pending else []
-    # Without nodes there are no figures, and so no unit that a heading could name.
-    unit = f"({summary.scale.label})" if summary.nodes else ""
-    found.append(f"{summary.snapshot.vendor.device_word} Memory{unit}")
-    return [*found, *(["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else [])]
-
-
 def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pending: bool, is_wide: bool) -> Row:
     last = [Cell(show_amount(node.pending), "yellow" if node.pending_pods else "")] if has_pending else []
-    last.append(_sum_cell(node, used))
+    marks = (Mark.UNPLACED,) if node.unplaced_pods else ()
+    used.update(marks)
+    last.append(Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks)))
     if is_wide:
         last += [
             Cell(node.facts.status, "" if node.facts.is_ready else "red"),
@@ -181,43 +176,6 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
         ]
     cards = tuple(card_cell(node, node.state.cards.get(index), used) for index in summary.card_indexes)
     return Row((name_cell(summary, node, used), Cell(node.facts.address or "-")), cards, tuple(last))
-
-
-def _sum_cell(node: NodeSummary, used: set[Mark]) -> Cell:
-    """The node's sum, marked if more is in use than it says."""
-    marks = (Mark.UNPLACED,) if node.unplaced_pods else ()
-    used.update(marks)
-    return Cell(f"{show_amount(node.allocated)}/{show_amount(node.total)}{signs(marks)}", style_of(marks))
-
-
-def _unplaced_line(summary: Summary) -> str:
-    """How many pods hold cards that are not known, and on which nodes; empty if there are none."""
-    nodes = [node for node in summary.nodes if node.unplaced_pods]
-    count = sum(len(node.unplaced_pods) for node in nodes)
-    if not count:
-        return ""
-    verb = "holds" if count == 1 else "hold"
-    where = _named([node.name for node in nodes])
-    return f"{counted(count, 'pod')} {verb} cards that are not known, on {where}; -d names them"
-
-
-def _rule_width(rows: Sequence[Row]) -> int:
-    if not rows:
-        return _LEAST_RULE
-    return sum(cell.width + 1 for cell in rows[0].cells if cell.text) + _LEAST_RULE
-
-
-def _reasoned(node: NodeSummary) -> Iterable[CardState]:
-    return (
-        state
-        for state in node.state.cards.values()
-        if Mark.SICK in marks_of_card(state) and state.card is not None and state.card.reason
-    )
-
-
-def _card_reason(summary: Summary, state: CardState) -> str:
-    reason = state.card.reason if state.card is not None else ""
-    return f"{summary.snapshot.vendor.device_word}{state.index}: {escape(reason)}"
 
 
 def _named(names: Sequence[str]) -> str:

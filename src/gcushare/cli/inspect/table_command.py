@@ -8,7 +8,7 @@ from gcushare.cli.inspect.table import table_page
 from gcushare.cli.inspect.table_watch import watch
 from gcushare.cli.kubectl.flags import Output, TableSettings
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.kubectl.summary import Summary, summarise
+from gcushare.cli.kubectl.summary import summarise
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.gather import SnapshotRequest, gather
@@ -28,12 +28,6 @@ async def show_table(session: Session, settings: TableSettings) -> int:
         snapshot = await gather(Reader(api, progress), request)
     session.require_cards(snapshot, settings.node)
     summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
-    _print_summary(session, summary, settings)
-    session.say_source(snapshot.source)
-    return session.warn([*snapshot.problems, *snapshot.node_problems()])
-
-
-def _print_summary(session: Session, summary: Summary, settings: TableSettings) -> None:
     screen, output = session.screen, settings.show.output
     if output is Output.JSON:
         screen.print_text(to_json(table_documents.document_of(summary)))
@@ -45,3 +39,5 @@ def _print_summary(session: Session, summary: Summary, settings: TableSettings) 
         screen.print_lines(detail_page(summary, screen.width).lines)
     else:
         screen.print_lines(table_page(summary, screen.width, is_wide=output is Output.WIDE).lines)
+    session.say_source(snapshot.source)
+    return session.warn([*snapshot.problems, *snapshot.node_problems()])

@@ -19,7 +19,6 @@ from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather import SnapshotRequest
-from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.log_fields import escape
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE
@@ -146,12 +145,8 @@ def _lines(summary: Summary, width: int | None, settings: TableSettings) -> tupl
     """The table, and what stays in sight below it: what could not be read, and the cluster's sum without that."""
     is_wide = settings.show.output is Output.WIDE
     page = detail_page(summary, width) if settings.details else table_page(summary, width, is_wide=is_wide)
-    return page.body, [*_problem_lines(summary.snapshot), *page.sum]
-
-
-def _problem_lines(snapshot: ClusterSnapshot) -> list[Text]:
-    problems = [*snapshot.problems, *snapshot.node_problems()]
+    problems = [*summary.snapshot.problems, *summary.snapshot.node_problems()]
     shown = [escape(problem) for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
         shown.append(f"and {len(problems) - _MAX_PROBLEMS} more; -o json lists all")
-    return [Text(f"warning: {each}", "yellow") for each in shown]
+    return page.body, [*[Text(f"warning: {each}", "yellow") for each in shown], *page.sum]

@@ -127,7 +127,9 @@ def _hint(session: Session, settings: TableSettings | ExplainSettings | TopSetti
     if isinstance(error, NotFoundError):
         if isinstance(settings, ExplainSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
-        return _near_command(session, settings.node)
+        words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
+        meant = f"did you mean the command '{session.names.command} {words[0]}'? " if words else ""
+        return f"{meant}'kubectl get nodes' lists every node's name"
     if isinstance(error, UnauthorizedError):
         return "log in again (the token or certificate is wrong or has expired), or choose another --context or --user"
     if isinstance(error, ForbiddenError):
@@ -141,10 +143,3 @@ def _hint(session: Session, settings: TableSettings | ExplainSettings | TopSetti
     if isinstance(error, ConfigError) and isinstance(error.__cause__, ssl.SSLError):
         return "is this the right cluster? --certificate-authority names another authority"
     return ""
-
-
-def _near_command(session: Session, asked: str | None) -> str:
-    """Name the command that may have been meant, or what lists the nodes."""
-    words = difflib.get_close_matches(asked or "", COMMANDS, n=1)
-    meant = f"did you mean the command '{session.names.command} {words[0]}'? " if words else ""
-    return f"{meant}'kubectl get nodes' lists every node's name"

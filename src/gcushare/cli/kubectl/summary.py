@@ -103,7 +103,7 @@ def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, nam
     scale = choose_scale(state.unit for state in states)
     pending, unplaced = snapshot.without_card(), snapshot.unplaced()
     nodes = [
-        _summarise_node(snapshot, state, scale, (pending.get(state.name, ()), unplaced.get(state.name, ())))
+        _summarise_node(snapshot, state, scale, pending.get(state.name, ()), unplaced.get(state.name, ()))
         for state in states
     ]
     nodes.sort(key=_ORDERS[sort_by])
@@ -150,9 +150,9 @@ def _summarise_node(
     snapshot: ClusterSnapshot,
     state: NodeState,
     scale: Scale,
-    without_card: tuple[Sequence[PodFacts], Sequence[PodFacts]],
+    pending: Sequence[PodFacts],
+    unplaced: Sequence[PodFacts],
 ) -> NodeSummary:
-    pending, unplaced = without_card
     corrected = (
         grant.index
         for uid, each in state.assignments.items()

@@ -5,6 +5,7 @@ The answer is the extender's; without it the same core is asked here, over the s
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -21,7 +22,6 @@ from gcushare.core.explain.reasons import Explainer
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.preemption.nominations import compute_room_left
 from gcushare.core.requests import CardRequest
-from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import PODS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
@@ -79,8 +79,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     if is_finished(found):
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
-        explained = await _explain_bound(reader, vendor, found)
-        return await _with_choice(reader.client, vendor, figures, explained)
+        return await _explain_bound(reader, vendor, figures, found)
     explained = await _explain_unbound(reader, vendor, figures, found, request.cards)
     return replace(explained, lacking=await find_lacking(reader.client, found, explained.document))
 
@@ -118,8 +117,11 @@ def _explain_refused(vendor: Vendor, pod: Pod, problem: str) -> Explained:
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-async def _explain_bound(reader: Reader, vendor: Vendor, pod: Pod) -> Explained:
-    """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node."""
+async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod) -> Explained:
+    """Describe a bound pod from its own node alone: the record is on the pod, its neighbours are on the node.
+
+    Why the pod has this node is added if the extender answers: only the extender knows.
+    """
     node = pod.spec.node_name
     try:
         snapshot = await gather(reader, SnapshotRequest(vendor=vendor, scope=Scope(node=node)))
@@ -133,21 +135,13 @@ async def _explain_bound(reader: Reader, vendor: Vendor, pod: Pod) -> Explained:
     facts = snapshot.pods[pod.metadata.uid]
     units = snapshot.ledger.nodes[assignment.node].share(assignment)
     document = explain_bound(assignment, units, facts.problem, facts.over_use)
+    if figures.source is not SourceChoice.API:
+        async with open_extender(figures, vendor, reader.client, timeout_s=QUICK_S) as extender:
+            with contextlib.suppress(GcushareError):
+                found = await extender.explain(pod.metadata.namespace, pod.metadata.name)
+                choice = found.choice if found.node == node else None
+                document = msgspec.structs.replace(document, choice=choice)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
-
-
-async def _with_choice(api: KubeClient, vendor: Vendor, figures: SourceFlags, explained: Explained) -> Explained:
-    """Add why the pod has its node, which the extender alone knows; it is left out if the extender does not answer."""
-    if figures.source is SourceChoice.API:
-        return explained
-    meta = explained.pod.metadata
-    async with open_extender(figures, vendor, api, timeout_s=QUICK_S) as extender:
-        try:
-            found = await extender.explain(meta.namespace, meta.name)
-        except GcushareError:
-            return explained
-    choice = found.choice if found.node == explained.pod.spec.node_name else None
-    return replace(explained, document=msgspec.structs.replace(explained.document, choice=choice))
 
 
 def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
@@ -185,13 +179,17 @@ def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
 
     The most important first; of one priority the oldest, for who was nominated first only the extender knows.
     """
+
+    def rank(pod: PodRef) -> tuple[int, str, str]:
+        return -pod.priority, pod.created, pod.uid
+
     ahead = [
         facts
         for facts in snapshot.pods.values()
-        if facts.is_waiting and facts.nominated and facts.request is not None and _goes_before(facts.ref, asking)
+        if facts.is_waiting and facts.nominated and facts.request is not None and rank(facts.ref) < rank(asking)
     ]
     ending = [uid for uid, facts in snapshot.pods.items() if facts.is_ending]
-    for facts in sorted(ahead, key=lambda each: (-each.ref.priority, each.ref.created, each.ref.uid)):
+    for facts in sorted(ahead, key=lambda each: rank(each.ref)):
         node, request = snapshot.ledger.nodes.get(facts.nominated), facts.request
         if node is None or request is None:
             continue
@@ -201,8 +199,3 @@ def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
             for index in indexes
         )
         snapshot.ledger.apply(Assignment(facts.ref, node.name, tuple(grants)))
-
-
-def _goes_before(other: PodRef, asking: PodRef) -> bool:
-    order = (-other.priority, other.created, other.uid), (-asking.priority, asking.created, asking.uid)
-    return order[0] < order[1]

@@ -37,18 +37,16 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
     try:
         asked = (await api.get(_DEMANDS, pod.metadata.name, namespace=pod.metadata.namespace)).requests()
         for name in names:
-            found.append(LackingNode(name, await _shortages(api, name, asked)))
+            node = await api.get(NODES, name)
+            problems: list[str] = []
+            here = Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
+            pods = await list_objects(api, PODS, here, POD_DEMAND, problems=problems)
+            if problems:
+                raise RemoteContractError(problems[0])
+            found.append(
+                LackingNode(name, find_shortages(asked, node.status.allocatable, [each.requests() for each in pods]))
+            )
     except GcushareError as error:
         left = names[len(found) :]
         found += [LackingNode(name, unread=str(error)) for name in left]
     return tuple(each for each in found if each.shortages or each.unread)
-
-
-async def _shortages(api: KubeClient, name: str, asked: dict[str, int]) -> tuple[Shortage, ...]:
-    node = await api.get(NODES, name)
-    problems: list[str] = []
-    here = Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
-    pods = await list_objects(api, PODS, here, POD_DEMAND, problems=problems)
-    if problems:
-        raise RemoteContractError(problems[0])
-    return find_shortages(asked, node.status.allocatable, [each.requests() for each in pods])

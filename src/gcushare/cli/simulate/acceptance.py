@@ -94,7 +94,15 @@ class AcceptanceBound:
             prices = {u: min(float(u), max(0.0, prices[u] - length * slope[u])) for u in prices}
 
     def _try(self, prices: Prices) -> _Priced:
-        priced = self._price(prices)
+        worth, last = self._best_sets(prices)
+        rest = self._card - self._kind.units
+        priced = _Priced(
+            worth[rest // self._grain],
+            worth[-1],
+            sum(self._supply[u] * price for u, price in prices.items()),
+            self._set_of(last, rest),
+            self._set_of(last, self._card),
+        )
         self._least = [
             min(least, self._at(moment, priced)) for least, moment in zip(self._least, self._moments, strict=True)
         ]
@@ -103,17 +111,6 @@ class AcceptanceBound:
     def _at(self, moment: _Moment, priced: _Priced) -> float:
         kinds = moment.taken * (self._kind.units + priced.beside)
         return kinds + moment.whole * self._card + moment.others * priced.other + priced.paid
-
-    def _price(self, prices: Prices) -> _Priced:
-        worth, last = self._best_sets(prices)
-        rest = self._card - self._kind.units
-        return _Priced(
-            worth[rest // self._grain],
-            worth[-1],
-            sum(self._supply[u] * price for u, price in prices.items()),
-            self._set_of(last, rest),
-            self._set_of(last, self._card),
-        )
 
     def _best_sets(self, prices: Prices) -> tuple[list[float], list[int]]:
         """By room in grains: the worth of the best set of shares there, and one of them; -1 where some room stays."""

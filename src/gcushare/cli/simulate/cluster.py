@@ -43,7 +43,17 @@ class SimulatedCluster:
         self._held: dict[str, tuple[int, Demand]] = {}
         self._rooms: dict[Room, Room] = {}
         for spec in sorted(specs, key=lambda each: each.name):
-            self._add(spec)
+            cards = (
+                InventoryCard(index=index, uuid="", memory_bytes=0, model=spec.model, units=spec.card_units)
+                for index in range(spec.cards)
+            )
+            self.ledger.set_node(spec.name, cards, None)
+            state = self.ledger.nodes[spec.name]
+            room = Room(spec.cpu_milli, spec.memory_mib, (), (), spec.model)
+            node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, {})
+            self.index_of[spec.name] = len(self.nodes)
+            self.nodes.append(node)
+            self._note(node)
         self.total_units = sum(node.state.total for node in self.nodes)
 
     @property
@@ -92,19 +102,6 @@ class SimulatedCluster:
         node.memory_mib += demand.memory_mib
         self._note(node)
         return demand
-
-    def _add(self, spec: NodeSpec) -> None:
-        cards = (
-            InventoryCard(index=index, uuid="", memory_bytes=0, model=spec.model, units=spec.card_units)
-            for index in range(spec.cards)
-        )
-        self.ledger.set_node(spec.name, cards, None)
-        state = self.ledger.nodes[spec.name]
-        room = Room(spec.cpu_milli, spec.memory_mib, (), (), spec.model)
-        node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, {})
-        self.index_of[spec.name] = len(self.nodes)
-        self.nodes.append(node)
-        self._note(node)
 
     def _note(self, node: SimulatedNode) -> None:
         room = room_of(node.state, node.cpu_milli, node.memory_mib, node.spec.model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -94,17 +94,14 @@ def _read(settings: SimulateSettings, process: ProcessContext) -> tuple[list[Nod
         try:
             return asyncio.run(read_live(settings.kube, source.vendor, process.environ, problems))
         finally:
-            _warn(Screen(process), problems)
+            screen = Screen(process)
+            for problem in problems[:_MOST_WARNINGS]:
+                screen.say("warning", f"left out: {problem}")
+            if len(problems) > _MOST_WARNINGS:
+                screen.say("warning", f"left out: {len(problems) - _MOST_WARNINGS} more")
     if source.nodes is None or source.pods is None:
         raise ConfigError("nodes and pods are both needed: name two CSV files")
     return read_nodes(source.nodes), read_pods(source.pods)
-
-
-def _warn(screen: Screen, problems: Sequence[str]) -> None:
-    for problem in problems[:_MOST_WARNINGS]:
-        screen.say("warning", f"left out: {problem}")
-    if len(problems) > _MOST_WARNINGS:
-        screen.say("warning", f"left out: {len(problems) - _MOST_WARNINGS} more")
 
 
 def _draw(settings: SimulateSettings, comparison: Comparison) -> None:

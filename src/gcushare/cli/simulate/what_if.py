@@ -62,7 +62,14 @@ def nodes_needed(
     Raises:
         Refused: a pod fits on no node however many there are, or ``MAX_TIMES`` times the given nodes are not enough.
     """
-    misfits = [pod for pod in sorted(set(pods)) if not any(_empty_room(node).fits(pod) for node in set(nodes))]
+    misfits = [
+        pod
+        for pod in sorted(set(pods))
+        if not any(
+            Room(node.cpu_milli, node.memory_mib, (), (node.card_units,) * node.cards, node.model).fits(pod)
+            for node in set(nodes)
+        )
+    ]
     if misfits:
         raise Refused(f"no number of these nodes is enough: {misfits[0]} fits on none even when it is empty")
 
@@ -71,7 +78,9 @@ def nodes_needed(
         placer = Placer(cluster, make_policy(policy, Given(cluster, pods, seed, cards_alone)))
         return all(placer.place(str(number), pod) is not None for number, pod in enumerate(pods))
 
-    low, high = 0, _least(nodes, pods)
+    card_units = max(node.card_units for node in nodes)
+    asked = sum(units_of(pod, card_units) for pod in pods)
+    low, high = 0, max(1, asked * len(nodes) // sum(node.units for node in nodes))
     while not suffices(high):
         low, high = high, high * 5 // 4 + 1
         if high > MAX_TIMES * len(nodes):
@@ -93,12 +102,6 @@ def mixed(nodes: Sequence[NodeSpec], count: int) -> list[NodeSpec]:
     return [replace(shares[ranks[n % len(ranks)]][0], name=f"node-{n:05d}") for n in range(count)]
 
 
-def _least(nodes: Sequence[NodeSpec], pods: Sequence[Demand]) -> int:
-    card_units = max(node.card_units for node in nodes)
-    asked = sum(units_of(pod, card_units) for pod in pods)
-    return max(1, asked * len(nodes) // sum(node.units for node in nodes))
-
-
 def _rounded(pod: Demand, units: int, card_units: int) -> Demand:
     if pod.whole or not pod.cards:
         return pod
@@ -109,7 +112,3 @@ def _rounded(pod: Demand, units: int, card_units: int) -> Demand:
 def _most_frequent(nodes: Sequence[NodeSpec]) -> NodeSpec | None:
     kinds = Counter(replace(node, name="") for node in nodes)
     return min(kinds, key=lambda kind: (-kinds[kind], kind.cards, kind.cpu_milli)) if kinds else None
-
-
-def _empty_room(node: NodeSpec) -> Room:
-    return Room(node.cpu_milli, node.memory_mib, (), (node.card_units,) * node.cards, node.model)

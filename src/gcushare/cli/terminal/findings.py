@@ -21,7 +21,15 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 def render_text(facts: Facts, findings: Sequence[Finding], *, width: int | None, color: bool) -> str:
     """Write findings for people, worst first; ``width`` None writes every finding's parts on one line each."""
     lines = [line for finding in findings for line in _lines_of(finding, width, color)]
-    return "\n".join([*lines, *_wrapped(_summary(facts, findings), width, indent="")]) + "\n"
+    counts = [(sum(each.severity is severity for each in findings), severity) for severity in Severity]
+    reported = ", ".join(f"{count} {severity.value}{'s' if count != 1 else ''}" for count, severity in counts if count)
+    plugins = sum(each.status is not None for each in facts.plugins)
+    looked = (
+        f"looked at {counted(len(facts.nodes), 'node')}, {counted(plugins, 'device plugin')}, "
+        f"{counted(len(facts.extender.replicas), 'extender')} and {counted(len(facts.pods), 'pod')}; "
+        f"Kubernetes {facts.server_version or 'unknown'}"
+    )
+    return "\n".join([*lines, *_wrapped(f"{reported or 'nothing is wrong'} ({looked})", width, indent="")]) + "\n"
 
 
 def _lines_of(finding: Finding, width: int | None, color: bool) -> Iterator[str]:
@@ -41,18 +49,6 @@ def _wrapped(text: str, width: int | None, *, indent: str = _INDENT) -> list[str
     return wrapped(one_line(text), room, first=indent, following=following)
 
 
-def _summary(facts: Facts, findings: Sequence[Finding]) -> str:
-    counts = [(sum(each.severity is severity for each in findings), severity) for severity in Severity]
-    reported = ", ".join(f"{count} {severity.value}{'s' if count != 1 else ''}" for count, severity in counts if count)
-    plugins = sum(each.status is not None for each in facts.plugins)
-    looked = (
-        f"looked at {counted(len(facts.nodes), 'node')}, {counted(plugins, 'device plugin')}, "
-        f"{counted(len(facts.extender.replicas), 'extender')} and {counted(len(facts.pods), 'pod')}; "
-        f"Kubernetes {facts.server_version or 'unknown'}"
-    )
-    return f"{reported or 'nothing is wrong'} ({looked})"
-
-
 def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = ()) -> dict[str, Any]:
     """The same for programs. Fields are only added; ``version`` changes otherwise."""
     grave = worst(findings)
@@ -61,7 +57,17 @@ def document(facts: Facts, findings: Sequence[Finding], fixed: Sequence[Fix] = (
         "time": facts.now.isoformat(),
         "node": facts.scope,
         "worst": grave.value if grave is not None else None,
-        "findings": [_entry(finding) for finding in findings],
+        "findings": [
+            {
+                "id": finding.id,
+                "severity": finding.severity.value,
+                "subject": finding.subject,
+                "problem": finding.problem,
+                "remedy": finding.remedy,
+                "fix": str(finding.fix) if finding.fix is not None else None,
+            }
+            for finding in findings
+        ],
         "fixed": [str(fix) for fix in fixed],
         "lookedAt": {
             "nodes": len(facts.nodes),
@@ -82,15 +88,4 @@ def versions(facts: Facts) -> dict[str, Any]:
         "extenders": {each.name: each.version for each in facts.extender.replicas},
         "plugins": {each.node: each.status.version for each in facts.plugins if each.status is not None},
         "kubelets": {node.metadata.name: node.status.node_info.kubelet_version for node in facts.nodes},
-    }
-
-
-def _entry(finding: Finding) -> dict[str, Any]:
-    return {
-        "id": finding.id,
-        "severity": finding.severity.value,
-        "subject": finding.subject,
-        "problem": finding.problem,
-        "remedy": finding.remedy,
-        "fix": str(finding.fix) if finding.fix is not None else None,
     }

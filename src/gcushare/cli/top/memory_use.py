@@ -173,7 +173,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
         )
         for node in summary.nodes
         for index in node.state.cards
-        for pod, figures in sorted(_readings(readings, node.name, index).pods.items())
+        for pod, figures in sorted((readings.get((node.name, index)) or CardReadings()).pods.items())
     ]
 
 
@@ -189,7 +189,3 @@ def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
         f"what each pod uses is not reported{where}: --pod-use of the device plugin reports it "
         "(podUse: true in its chart), by the host's process ids"
     )
-
-
-def _readings(readings: Mapping[CardKey, CardReadings], node: str, index: int) -> CardReadings:
-    return readings.get((node, index)) or CardReadings()

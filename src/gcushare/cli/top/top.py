@@ -37,7 +37,19 @@ async def top(session: Session, settings: TopSettings) -> int:
         nodes = frozenset(node.name for node in summary.nodes)
         scraped = await read_plugins(reader, session.vendor, settings.plugins, nodes)
     problems = _problems(summary, scraped, settings)
-    _print(session, summary, scraped, problems)
+    rows, pods = use_rows(summary, scraped.readings), pod_use_rows(summary, scraped.readings)
+    screen, output = session.screen, session.output
+    if output is Output.JSON:
+        screen.print_text(to_json(use_document(rows, pods, problems)))
+    elif output is Output.YAML:
+        screen.print_text(to_yaml(use_document(rows, pods, problems)))
+    elif output is Output.CSV:
+        screen.print_text(use_csv(rows, pods))
+    else:
+        lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
+        screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
+        if hint := pod_use_hint(summary, scraped.readings):
+            screen.say("note", hint)
     return session.warn([*snapshot.problems, *(f"{what}: {why}" for what, why in problems.items())])
 
 
@@ -72,22 +84,6 @@ async def read_plugins(reader: Reader, vendor: Vendor, place: PluginPodSettings,
         else:
             scraped.readings.update(found)
     return scraped
-
-
-def _print(session: Session, summary: Summary, scraped: Scraped, problems: dict[str, str]) -> None:
-    rows, pods = use_rows(summary, scraped.readings), pod_use_rows(summary, scraped.readings)
-    screen, output = session.screen, session.output
-    if output is Output.JSON:
-        screen.print_text(to_json(use_document(rows, pods, problems)))
-    elif output is Output.YAML:
-        screen.print_text(to_yaml(use_document(rows, pods, problems)))
-    elif output is Output.CSV:
-        screen.print_text(use_csv(rows, pods))
-    else:
-        lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
-        screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
-        if hint := pod_use_hint(summary, scraped.readings):
-            screen.say("note", hint)
 
 
 def _problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict[str, str]:

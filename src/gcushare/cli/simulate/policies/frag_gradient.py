@@ -95,24 +95,21 @@ class _OfModel:
         for free in (*room.shared, *room.idle):
             share = of_card.get((level, free))
             if share is None:
-                share = of_card[level, free] = self._share_of(level, free)
+                cpu = self._levels[level - 1] if level else -1
+                share = of_card[level, free] = sum(
+                    share for d, share in self._shares if d.units <= free and d.cpu_milli <= cpu
+                )
             total += free * share
         for demand, share in self._several:
             fitting = [free for free in (*room.shared, *room.idle) if free >= demand.units]
             if demand.cpu_milli <= room.cpu_milli and len(fitting) >= demand.cards:
                 total += share * sum(fitting)
         if room.idle:
-            total += sum(room.idle) * self._share_of_idle(level, len(room.idle))
+            idle = len(room.idle)
+            known = self._of_idle.get((level, idle))
+            if known is None:
+                cpu = self._levels[level - 1] if level else -1
+                known = sum(share for d, share in self._whole if d.cards <= idle and d.cpu_milli <= cpu)
+                self._of_idle[level, idle] = known
+            total += sum(room.idle) * known
         return total
-
-    def _share_of(self, level: int, free: int) -> float:
-        cpu = self._levels[level - 1] if level else -1
-        return sum(share for d, share in self._shares if d.units <= free and d.cpu_milli <= cpu)
-
-    def _share_of_idle(self, level: int, idle: int) -> float:
-        known = self._of_idle.get((level, idle))
-        if known is None:
-            cpu = self._levels[level - 1] if level else -1
-            known = sum(share for d, share in self._whole if d.cards <= idle and d.cpu_milli <= cpu)
-            self._of_idle[level, idle] = known
-        return known

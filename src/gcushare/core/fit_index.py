@@ -162,7 +162,14 @@ class FitIndex:
             self._rebuild()
         else:
             for name in changed:
-                self._follow(name)
+                node = self._ledger.nodes.get(name)
+                if self._after_preemption is not None:
+                    can_fit = node is not None and can_ever_fit(node, self.shape.request)
+                    (self._after_preemption.add if can_fit else self._after_preemption.discard)(name)
+                rank = None if node is None else self._rank(node)
+                if self._slow is not None and rank is not None:
+                    self._due[name] = None
+                self._place(name, rank)
 
     def fits(self, name: str) -> bool:
         """Whether the node fits; False for an unknown node."""
@@ -242,15 +249,6 @@ class FitIndex:
         self.score_again()
         self._after_preemption = None
 
-    def _follow(self, name: str) -> None:
-        node = self._ledger.nodes.get(name)
-        if self._after_preemption is not None:
-            self._follow_preemption(name, node, self._after_preemption)
-        rank = None if node is None else self._rank(node)
-        if self._slow is not None and rank is not None:
-            self._due[name] = None
-        self._place(name, rank)
-
     def _place(self, name: str, now: float | None) -> None:
         """Move a node to its rank; None removes it."""
         before = self._ranks.get(name)
@@ -262,10 +260,6 @@ class FitIndex:
         if now is not None:
             insort(self._ranked, (now, name))
             self._ranks[name] = now
-
-    def _follow_preemption(self, name: str, node: NodeState | None, after_preemption: set[str]) -> None:
-        can_fit = node is not None and can_ever_fit(node, self.shape.request)
-        (after_preemption.add if can_fit else after_preemption.discard)(name)
 
 
 class FitIndexes:

@@ -144,23 +144,21 @@ class ClusterTotals:
         changed, self._position = self._changed(), self._changes.position
         names = self._parts.keys() | self._ledger.nodes.keys() if changed is None else changed
         for name in names:
-            self._replace(name, self._ledger.nodes.get(name))
+            node = self._ledger.nodes.get(name)
+            before = self._parts.pop(name, None)
+            if before is not None:
+                totals = self._by_unit[before.unit]
+                totals._add(before, -1)
+                if not totals.nodes:
+                    del self._by_unit[before.unit]
+            if node is not None and node.known:
+                part = self._parts[name] = _part_of(node)
+                self._by_unit.setdefault(part.unit, UnitTotals())._add(part, 1)
         return self._by_unit
 
     def _changed(self) -> Collection[str] | None:
         """The nodes that changed since the last answer; None if any may have changed."""
         return self._changes.since(self._position) if self._position >= 0 else None
-
-    def _replace(self, name: str, node: NodeState | None) -> None:
-        before = self._parts.pop(name, None)
-        if before is not None:
-            totals = self._by_unit[before.unit]
-            totals._add(before, -1)
-            if not totals.nodes:
-                del self._by_unit[before.unit]
-        if node is not None and node.known:
-            part = self._parts[name] = _part_of(node)
-            self._by_unit.setdefault(part.unit, UnitTotals())._add(part, 1)
 
 
 def _part_of(node: NodeState) -> _Part:

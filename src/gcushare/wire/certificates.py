@@ -50,7 +50,14 @@ def _end_of(der: bytes) -> datetime:
     validity = body.enter(_SEQUENCE)
     validity.take()
     tag, value = validity.take()
-    return _time(tag, value)
+    text = value.decode("ascii", errors="replace")
+    form = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}.get(tag)
+    try:
+        if form is None:
+            raise ValueError(f"tag {tag:#04x}")
+        return datetime.strptime(text, form).replace(tzinfo=UTC)
+    except ValueError as failure:
+        raise RemoteContractError(f"its certificate has no readable end: {text!r} ({failure})") from failure
 
 
 class _Cursor:
@@ -93,14 +100,3 @@ class _Cursor:
         if tag != expected:
             raise RemoteContractError(f"its certificate is not X.509: found tag {tag:#04x}, expected {expected:#04x}")
         return value
-
-
-def _time(tag: int, value: bytes) -> datetime:
-    text = value.decode("ascii", errors="replace")
-    form = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}.get(tag)
-    try:
-        if form is None:
-            raise ValueError(f"tag {tag:#04x}")
-        return datetime.strptime(text, form).replace(tzinfo=UTC)
-    except ValueError as failure:
-        raise RemoteContractError(f"its certificate has no readable end: {text!r} ({failure})") from failure

@@ -45,7 +45,24 @@ def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping
     """
     text = annotations.get(vendor.inventory_annotation)
     if text is None:
-        return _equal_cards(vendor, capacity)
+        # Without an inventory, another system's plugin serves cards of equal size.
+        total = parse_count(capacity.get(vendor.memory_resource, 0))
+        counted = parse_count(capacity.get(vendor.count_resource, 0))
+        count = cards_of_count(counted)
+        if not total or not count:
+            return None
+        if count > MAX_FALLBACK_CARDS:
+            raise RemoteContractError(
+                f"{vendor.count_resource} {counted} is not accepted; at most {MAX_FALLBACK_CARDS} cards"
+            )
+        if total > MAX_RECORD_UNITS:
+            raise RemoteContractError(
+                f"{vendor.memory_resource} {total} is not accepted; at most {MAX_RECORD_UNITS} units"
+            )
+        units = total // count
+        return NodeCards(
+            tuple(InventoryCard(index=i, uuid="", memory_bytes=0, units=units) for i in range(count)), None
+        )
     inventory = decode_inventory(text)
     cordoned = parse_card_names(annotations.get(vendor.cordon_annotation, ""))
     cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
@@ -70,19 +87,3 @@ def is_named(card: Card, words: frozenset[str]) -> bool:
 def _with_cordon(offered: InventoryCard, cordoned: frozenset[str]) -> InventoryCard:
     wanted = is_named(offered, cordoned)
     return offered if offered.cordoned == wanted else msgspec.structs.replace(offered, cordoned=wanted)
-
-
-def _equal_cards(vendor: Vendor, capacity: Mapping[str, object]) -> NodeCards | None:
-    total = parse_count(capacity.get(vendor.memory_resource, 0))
-    counted = parse_count(capacity.get(vendor.count_resource, 0))
-    count = cards_of_count(counted)
-    if not total or not count:
-        return None
-    if count > MAX_FALLBACK_CARDS:
-        raise RemoteContractError(
-            f"{vendor.count_resource} {counted} is not accepted; at most {MAX_FALLBACK_CARDS} cards"
-        )
-    if total > MAX_RECORD_UNITS:
-        raise RemoteContractError(f"{vendor.memory_resource} {total} is not accepted; at most {MAX_RECORD_UNITS} units")
-    units = total // count
-    return NodeCards(tuple(InventoryCard(index=i, uuid="", memory_bytes=0, units=units) for i in range(count)), None)

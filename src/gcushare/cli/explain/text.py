@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from gcushare.cli.explain.explain import Explained
 from gcushare.cli.kubectl.marks import legend
 from gcushare.cli.kubectl.summary import marks_of_card
-from gcushare.cli.terminal.amounts import Scale, choose_scale, show_amount
+from gcushare.cli.terminal.amounts import choose_scale, show_amount
 from gcushare.cli.terminal.output_formats import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.log_fields import escape
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import Assignment
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
 
 _LABEL = 12
@@ -78,9 +78,17 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         yield "why", pod_facts.problem or "the device plugin has not placed it yet, or does not run on this node"
         return
     for grant in assignment.grants:
-        yield from _card_facts(explained, node, scale, grant.index)
-        held = node.cards[grant.index].share(grant)
-        yield "holds", f"{show_amount(scale.amount(held, node.unit))} {scale.label}{' (whole)' if grant.whole else ''}"
+        state = node.cards[grant.index]
+        held, total = (show_amount(scale.amount(units, node.unit)) for units in (state.held, state.total))
+        reported = [f"{snapshot.vendor.device_word}{grant.index}"]
+        if state.card is not None:
+            reported += [each for each in (state.card.model, state.card.uuid) if each]
+        yield "card", f"{', '.join(reported)}: {held}/{total} {scale.label} allocated"
+        for line in legend(marks_of_card(state)):
+            reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""
+            yield "mind", f"{line[2:]}{reason}"
+        share = show_amount(scale.amount(state.share(grant), node.unit))
+        yield "holds", f"{share} {scale.label}{' (whole)' if grant.whole else ''}"
     yield "recorded", _record_words(assignment)
     if document.choice is not None:
         yield "chosen", describe_choice(document.choice)
@@ -88,19 +96,6 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
         yield "corrected", f"{pod_facts.corrected}: the kubelet gave it another card than was planned"
     beside = _neighbours(explained, assignment)
     yield "beside", ", ".join(f"{each.pod} ({_held_words(each)})" for each in beside) or "no one"
-
-
-def _card_facts(explained: Explained, node: NodeState, scale: Scale, index: int) -> Iterator[tuple[str, str]]:
-    state = node.cards[index]
-    word = explained.snapshot.vendor.device_word
-    figures = f"{show_amount(scale.amount(state.held, node.unit))}/{show_amount(scale.amount(state.total, node.unit))}"
-    reported = [f"{word}{index}"]
-    if state.card is not None:
-        reported += [each for each in (state.card.model, state.card.uuid) if each]
-    yield "card", f"{', '.join(reported)}: {figures} {scale.label} allocated"
-    for line in legend(marks_of_card(state)):
-        reason = f" ({state.card.reason})" if state.card is not None and state.card.reason else ""
-        yield "mind", f"{line[2:]}{reason}"
 
 
 def _node_words(name: str, facts: NodeFacts | None) -> str:

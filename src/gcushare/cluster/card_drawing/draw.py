@@ -85,7 +85,13 @@ def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
         yield from _notes(f"problem of {part}: {problem}", "red", width)
     paper = _measure(view, Paper(width, unit, is_wide))
     for card, pods in zip(status.cards, view.cards, strict=True):
-        yield from _box(card, pods, paper)
+        uuid = one_line(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
+        title = Text.assemble(
+            (str(card.index), "bold"), "  ", (one_line(card.model) or "unknown model", "bold"), "  ", uuid
+        )
+        badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
+        badge.append("  ").append(pods.mode.value, _MODES[pods.mode])
+        yield from frame(title, badge, list(_card_lines(card, pods, paper)), paper.width)
     for left in status.left_out:
         yield from _notes(f"card {left.index} {short_uuid(left.uuid)} is not shared: {left.reason}", "yellow", width)
     for waiting in waiting_pods(status):
@@ -142,22 +148,19 @@ def _use(card: CardStatus) -> UseStatus:
     return card.use or UseStatus()
 
 
-def _box(card: CardStatus, pods: CardPods, paper: Paper) -> list[Text]:
-    uuid = one_line(card.uuid if paper.is_wide else short_uuid(card.uuid)) or UNKNOWN
-    title = Text.assemble(
-        (str(card.index), "bold"), "  ", (one_line(card.model) or "unknown model", "bold"), "  ", uuid
-    )
-    badge = Text("  ").join(Text(word, style) for word, style in describe_state(card))
-    badge.append("  ").append(pods.mode.value, _MODES[pods.mode])
-    return frame(title, badge, list(_card_lines(card, pods, paper)), paper.width)
-
-
 def _card_lines(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text]:
     if card.health is not Health.HEALTHY:
         yield from (Text(line, "red") for line in fold(f"sick: {card.reason or 'no reason is reported'}", paper.inner))
     for note in describe_notes(card, pods, paper.unit):
         yield from (Text(line, "yellow") for line in fold(note, paper.inner))
-    yield from _bars(card, pods, paper)
+    granted, used = _figures(card, pods, paper.unit)
+    width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
+    parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in pods.holders]
+    parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
+    bar = granted_bar(parts, card.units, width)
+    yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
+    bar = used_bar(_use(card).memory_used_bytes, card.memory_bytes, width)
+    yield Text.assemble("used".ljust(_LABEL), "▕", bar, "▏", "  ", used.rjust(paper.figures))
     yield from flow(_readings(card, paper), paper.inner)
     if paper.is_wide:
         driver = (Text.assemble((f"{label} ", "dim"), one_line(text)) for label, text in describe_driver(_use(card)))
@@ -170,17 +173,6 @@ def _card_lines(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text
             whose + ", ".join(describe_processes(pods.processes, paper.unit, is_wide=paper.is_wide)), paper.inner
         )
         yield from (Text(line, "dim") for line in lines)
-
-
-def _bars(card: CardStatus, pods: CardPods, paper: Paper) -> Iterator[Text]:
-    granted, used = _figures(card, pods, paper.unit)
-    width = max(_LEAST_BAR, paper.inner - _LABEL - paper.figures - 4)
-    parts = [BarSegment(holder.units, holder.state is HolderState.WAITS) for holder in pods.holders]
-    parts += [BarSegment(card.unrecorded_units, False)] if card.unrecorded_units else []
-    bar = granted_bar(parts, card.units, width)
-    yield Text.assemble("granted".ljust(_LABEL), "▕", bar, "▏", "  ", granted.rjust(paper.figures))
-    bar = used_bar(_use(card).memory_used_bytes, card.memory_bytes, width)
-    yield Text.assemble("used".ljust(_LABEL), "▕", bar, "▏", "  ", used.rjust(paper.figures))
 
 
 def _readings(card: CardStatus, paper: Paper) -> Iterator[Text]:

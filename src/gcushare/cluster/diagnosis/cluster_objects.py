@@ -52,10 +52,9 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
         for spec in (_mapping(each.get("spec")) for each in bindings)
         if "Deny" in (spec.get("validationActions") or [])
     }
+    named = ((str(_mapping(each.get("metadata")).get("name", "")), each.get("spec")) for each in policies)
     return tuple(
-        PolicyFacts(name=name, text=msgspec.json.encode(each.get("spec")).decode(), denies=name in denied)
-        for each in policies
-        for name in [_name_of(each)]
+        PolicyFacts(name=name, text=msgspec.json.encode(spec).decode(), denies=name in denied) for name, spec in named
     )
 
 
@@ -69,7 +68,9 @@ async def read_schedulers(
         place = config_map_of(pod, path) if path else None
         facts = SchedulerFacts(name=pod.key, node=pod.spec.node_name, config_file=path)
         if place is not None:
-            return await _from_config_map(reader, facts, pod.metadata.namespace, place)
+            namespace, (name, key) = pod.metadata.namespace, place
+            text = (await _config_map_data(reader, namespace, name)).get(key)
+            return facts if text is None else _from_text(facts, str(text), f"{CONFIG_MAP_WORD}{namespace}/{name}")
         return _from_text(facts, given_config, "--scheduler-config") if given_config and path else facts
 
     found = await asyncio.gather(*(read(pod) for pod in pods))
@@ -77,14 +78,6 @@ async def read_schedulers(
         facts = SchedulerFacts(name="(not visible)", config_file="--scheduler-config")
         return (_from_text(facts, given_config, "--scheduler-config"),)
     return tuple(found)
-
-
-async def _from_config_map(
-    reader: Reader, facts: SchedulerFacts, namespace: str, place: tuple[str, str]
-) -> SchedulerFacts:
-    name, key = place
-    text = (await _config_map_data(reader, namespace, name)).get(key)
-    return facts if text is None else _from_text(facts, str(text), f"{CONFIG_MAP_WORD}{namespace}/{name}")
 
 
 def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
@@ -135,10 +128,6 @@ def _certificate(subject: str, text: str) -> CertificateFacts:
         return CertificateFacts(subject=subject, not_after=first_end(base64.b64decode(text)))
     except (RemoteContractError, binascii.Error) as failure:
         return CertificateFacts(subject=subject, problem=str(failure))
-
-
-def _name_of(found: JsonObject) -> str:
-    return str(_mapping(found.get("metadata")).get("name", ""))
 
 
 def _mapping(value: object) -> JsonObject:

@@ -72,12 +72,9 @@ class LearnedFill:
 
     def rank_cards(self, node: NodeState, request: CardRequest, amounts: Amounts) -> CardRank:
         """The rank of a node's cards for a request. For a share of one card, the card that loses least is first."""
-        spot = self._best_spot(node, request, amounts)
-        return _FALLBACK.rank_card if spot is None else rank_at(spot)
-
-    def _best_spot(self, node: NodeState, request: CardRequest, amounts: Amounts) -> Spot | None:
         demand, room = demand_of(request, amounts), self._room(node)
-        return self._fill.best_spot(room, demand)[1] if self._fill is not None and room.fits(demand) else None
+        spot = self._fill.best_spot(room, demand)[1] if self._fill is not None and room.fits(demand) else None
+        return _FALLBACK.rank_card if spot is None else rank_at(spot)
 
     def _room(self, node: NodeState) -> Room:
         return room_of(node, *self._left(node.name))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gcushare.core.explain.reasons import Explanation, NodeClass, Remedy, Verdict
+from gcushare.core.explain.reasons import Explanation, Verdict
 from gcushare.core.explain.text import describe_asked, describe_help, describe_request, describe_room
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
@@ -172,8 +172,22 @@ def explain_waiting(
         can_ever_fit=found.can_ever_fit,
         largest_that_fits_now=found.largest_now,
         largest_that_ever_fits=found.largest_ever,
-        remedy=None if remedy is None else _remedy_document(remedy),
-        classes=tuple(_class_document(each, found.request) for each in found.classes),
+        remedy=None
+        if remedy is None
+        else RemedyDocument(remedy.node, tuple(str(victim) for victim in remedy.victims), remedy.is_preemption),
+        classes=tuple(
+            ClassDocument(
+                reason=each.verdict.value,
+                text=describe_room(found.request, each.best, [each]),
+                nodes=each.nodes,
+                examples=tuple(each.examples),
+                cards=each.cards,
+                best_cards=tuple(FreeCardDocument(card.node, card.index, card.units) for card in each.best),
+                free=each.free,
+                total=each.total,
+            )
+            for each in found.classes
+        ),
         unreadable_nodes=unreadable,
         asked=None if asked is None else AskedDocument(asked.nodes, asked.known, asked.fit_elsewhere, asked.examples),
         nodes_weighed=found.weighed,
@@ -231,42 +245,22 @@ def render_explanation(document: ExplainDocument) -> str:
         if request.node_policy:  # A claim has none: kube-scheduler places it.
             lines.append(f"  node policy {request.node_policy}, card policy {request.card_policy}{whole}")
     for each in document.classes:
-        lines += ["", *_render_class(each)]
+        more = f" and {each.nodes - len(each.examples)} more" if each.nodes > len(each.examples) else ""
+        cards = f"cards of {_sizes(each.cards)}" if each.cards else "no cards"
+        lines += [
+            "",
+            f"{each.nodes} node{'s' if each.nodes > 1 else ''} with {cards}: {', '.join(each.examples)}{more}",
+            f"  {each.reason}: {each.text}",
+        ]
     for name, problem in sorted(document.unreadable_nodes.items()):
         lines += ["", f"{name} cannot be read: {problem}"]
     return "\n".join(lines) + "\n"
-
-
-def _render_class(each: ClassDocument) -> Sequence[str]:
-    more = f" and {each.nodes - len(each.examples)} more" if each.nodes > len(each.examples) else ""
-    cards = f"cards of {_sizes(each.cards)}" if each.cards else "no cards"
-    return [
-        f"{each.nodes} node{'s' if each.nodes > 1 else ''} with {cards}: {', '.join(each.examples)}{more}",
-        f"  {each.reason}: {each.text}",
-    ]
 
 
 def _sizes(cards: Sequence[int]) -> str:
     """Write the cards' sizes, equal ones counted: ``2 x 8, 6 x 16``."""
     counts = Counter(cards)
     return ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts.items())
-
-
-def _remedy_document(remedy: Remedy) -> RemedyDocument:
-    return RemedyDocument(remedy.node, tuple(str(victim) for victim in remedy.victims), remedy.is_preemption)
-
-
-def _class_document(found: NodeClass, request: CardRequest) -> ClassDocument:
-    return ClassDocument(
-        reason=found.verdict.value,
-        text=describe_room(request, found.best, [found]),
-        nodes=found.nodes,
-        examples=tuple(found.examples),
-        cards=found.cards,
-        best_cards=tuple(FreeCardDocument(card.node, card.index, card.units) for card in found.best),
-        free=found.free,
-        total=found.total,
-    )
 
 
 def describe_ways_out(document: ExplainDocument) -> str:

@@ -78,10 +78,16 @@ def encode_node(vendor: Vendor, node: NodeState) -> bytes:
     """Write one node as JSON in the vendor's form. Each card lists its pods, the one placed first comes first."""
     form = vendor.inspect
     make_node, make_card, make_pod = _types(vendor.device_word, form.cards, form.is_detailed)
-    by_card = _assignments_by_card(node)
+    held: dict[int, list[_Holder]] = {index: [] for index in node.cards}
+    order = sorted(
+        node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.namespace, a.pod.name)
+    )
+    for assignment in order:
+        for grant in assignment.grants:
+            held[grant.index].append((assignment, node.cards[grant.index].share(grant), grant.whole))
     cards = []
     for index, state in node.cards.items():
-        holders = by_card[index]
+        holders = held[index]
         if form.is_detailed:
             pods = [
                 make_pod(
@@ -100,7 +106,12 @@ def encode_node(vendor: Vendor, node: NodeState) -> bytes:
             pods = [make_pod(a.pod.name, a.pod.namespace, units, whole, a.unrecorded) for a, units, whole in holders]
             cards.append(make_card(state.index, state.total, state.held, pods, *_condition(state)))
     available = (max(0, node.total - node.used),) if form.is_detailed else ()
-    return _encoder.encode(make_node(node.name, node.total, node.used, *available, cards, _unknown_card_pods(node)))
+    reported = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
+    unknown = sorted(
+        (each.pod for each in node.assignments.values() if not each.grants and str(each.pod) not in reported), key=str
+    )
+    unknown_pods = tuple(UnknownCardPod(pod.name, pod.namespace, pod.uid) for pod in unknown)
+    return _encoder.encode(make_node(node.name, node.total, node.used, *available, cards, unknown_pods))
 
 
 OPENING, CLOSING = b'{"nodes":[', b"]}\n"
@@ -110,24 +121,6 @@ OPENING, CLOSING = b'{"nodes":[', b"]}\n"
 def indent(document: bytes) -> bytes:
     """Indent a document for people, as the manual's inspect.sh prints it."""
     return msgspec.json.format(document, indent=4) + b"\n"
-
-
-def _assignments_by_card(node: NodeState) -> dict[int, list[_Holder]]:
-    """List by card index the pods that hold it, their units, and whether each holds all of it, in assignment order."""
-    held: dict[int, list[_Holder]] = {index: [] for index in node.cards}
-    order = sorted(
-        node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.namespace, a.pod.name)
-    )
-    for assignment in order:
-        for grant in assignment.grants:
-            held[grant.index].append((assignment, node.cards[grant.index].share(grant), grant.whole))
-    return held
-
-
-def _unknown_card_pods(node: NodeState) -> tuple[UnknownCardPod, ...]:
-    reported = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
-    pods = (each.pod for each in node.assignments.values() if not each.grants and str(each.pod) not in reported)
-    return tuple(UnknownCardPod(pod.name, pod.namespace, pod.uid) for pod in sorted(pods, key=str))
 
 
 def _condition(state: CardState) -> tuple[str, bool, tuple[Closure, ...]]:

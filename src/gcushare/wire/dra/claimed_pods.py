@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.core.claims import ClaimSize, parse_template_name
+from gcushare.core.claims import parse_template_name
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Pod
@@ -14,9 +14,6 @@ def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
     for entry in pod.spec.resource_claims:
         if entry.name == f"gcushare-{prefix}":
             size = parse_template_name(entry.resource_claim_template_name, prefix)
-            return _request_of(size) if size is not None else None
+            if size is not None:
+                return PodRequest(containers=(), cards=CardRequest(units=size.units, cards=size.cards))
     return None
-
-
-def _request_of(size: ClaimSize) -> PodRequest:
-    return PodRequest(containers=(), cards=CardRequest(units=size.units, cards=size.cards))

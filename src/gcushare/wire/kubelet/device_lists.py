@@ -153,7 +153,21 @@ def decode_preferred_request(body: bytes) -> list[PreferredRequest]:
     """
     requests = [_read_container(part) for part in _containers(body)]
     if any(request is None for request in requests):
-        return _decode_preferred_slowly(body)
+        message = deviceplugin_pb2.PreferredAllocationRequest()
+        try:
+            message.ParseFromString(body)
+        except DecodeError as error:
+            raise RemoteContractError(
+                f"the kubelet's GetPreferredAllocation request cannot be read: {error}"
+            ) from error
+        return [
+            PreferredRequest(
+                device_ids(container.available_deviceIDs),
+                device_ids(container.must_include_deviceIDs),
+                container.allocation_size,
+            )
+            for container in message.container_requests
+        ]
     return [request for request in requests if request is not None]
 
 
@@ -165,7 +179,12 @@ def decode_allocate_request(body: bytes) -> list[DeviceIds]:
     """
     requests = [_read_container(part) for part in _containers(body)]
     if any(request is None or request.size or len(request.must_include) for request in requests):
-        return _decode_allocate_slowly(body)
+        message = deviceplugin_pb2.AllocateRequest()
+        try:
+            message.ParseFromString(body)
+        except DecodeError as error:
+            raise RemoteContractError(f"the kubelet's Allocate request cannot be read: {error}") from error
+        return [device_ids(container.devices_ids) for container in message.container_requests]
     return [request.available for request in requests if request is not None]
 
 
@@ -271,31 +290,6 @@ def _varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
-
-
-def _decode_preferred_slowly(body: bytes) -> list[PreferredRequest]:
-    message = deviceplugin_pb2.PreferredAllocationRequest()
-    try:
-        message.ParseFromString(body)
-    except DecodeError as error:
-        raise RemoteContractError(f"the kubelet's GetPreferredAllocation request cannot be read: {error}") from error
-    return [
-        PreferredRequest(
-            device_ids(container.available_deviceIDs),
-            device_ids(container.must_include_deviceIDs),
-            container.allocation_size,
-        )
-        for container in message.container_requests
-    ]
-
-
-def _decode_allocate_slowly(body: bytes) -> list[DeviceIds]:
-    message = deviceplugin_pb2.AllocateRequest()
-    try:
-        message.ParseFromString(body)
-    except DecodeError as error:
-        raise RemoteContractError(f"the kubelet's Allocate request cannot be read: {error}") from error
-    return [device_ids(container.devices_ids) for container in message.container_requests]
 
 
 def device_ids(ids: Iterable[str]) -> DeviceIds:

@@ -9,7 +9,6 @@ from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, vendor
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.core.cards import SERVES_WHOLE
-from gcushare.vendors import Vendor
 from gcushare.wire.pods import is_finished
 
 
@@ -59,7 +58,9 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
-    for other in _others_of(each.vendor):
+    whole = each.vendor.whole_card_resource
+    known = OTHER_SYSTEMS.get(whole.partition("/")[0], ())
+    for other in (*known, OtherSystem(name=f"another device plugin of {whole}", resources=(whole,))):
         # A plugin of ours may register the resource of whole cards, if its inventory says that it grants them.
         is_ours = other.resources == (each.vendor.whole_card_resource,) and SERVES_WHOLE in each.modes
         amounts = {name: each.capacity(name) for name in other.resources}
@@ -84,12 +85,6 @@ def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
             f"keep the systems on different nodes: label only one set with {each.vendor.node_label}, and keep the "
             "other's DaemonSet off it by node selector",
         )
-
-
-def _others_of(vendor: Vendor) -> tuple[OtherSystem, ...]:
-    whole = vendor.whole_card_resource
-    known = OTHER_SYSTEMS.get(whole.partition("/")[0], ())
-    return (*known, OtherSystem(name=f"another device plugin of {whole}", resources=(whole,)))
 
 
 def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:

@@ -28,7 +28,18 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             if each.plugin.pod.status.phase == "Running":
                 yield from _check_registration(each)
         elif facts.knows(Area.PODS) and not each.serves_claims:
-            yield _without_plugin(each)
+            node, vendor = each.node, each.vendor
+            taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in node.spec.taints)
+            make = error if node.is_ready else warning
+            yield make(
+                "node-without-plugin",
+                each.subject,
+                f"it carries {vendor.node_label}, and no gcushare-device-plugin of {vendor.name} runs on it"
+                + ("" if node.is_ready else "; the node is not ready")
+                + (f"; its taints: {taints}" if taints else ""),
+                f"install the chart gcushare-device-plugin-chart with vendor={vendor.name}, or see the DaemonSet's "
+                "events; remove the label where cards are not to be shared",
+            )
 
 
 def check_kubelets(facts: Facts) -> Iterator[Finding]:
@@ -45,21 +56,6 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
                 "to give and mixes those of several cards, so pods fail at random",
                 "upgrade the kubelet, or remove the node's label",
             )
-
-
-def _without_plugin(each: VendorNode) -> Finding:
-    node, vendor = each.node, each.vendor
-    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in node.spec.taints)
-    make = error if node.is_ready else warning
-    return make(
-        "node-without-plugin",
-        each.subject,
-        f"it carries {vendor.node_label}, and no gcushare-device-plugin of {vendor.name} runs on it"
-        + ("" if node.is_ready else "; the node is not ready")
-        + (f"; its taints: {taints}" if taints else ""),
-        f"install the chart gcushare-device-plugin-chart with vendor={vendor.name}, or see the DaemonSet's events; "
-        f"remove the label where cards are not to be shared",
-    )
 
 
 def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
@@ -81,17 +77,13 @@ def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
             "/status",
         )
     elif plugin.status is not None:
-        yield from _check_problems(plugin)
-
-
-def _check_problems(plugin: PluginFacts) -> Iterator[Finding]:
-    for part, problem in sorted((plugin.status.problems if plugin.status is not None else {}).items()):
-        make = error if part in _GRAVE else warning
-        kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
-        yield make(
-            kind, f"node {plugin.node}", f"the plugin says of its {part}: {problem}",
-            f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} says what it tried",
-        )  # fmt: skip
+        for part, problem in sorted(plugin.status.problems.items()):
+            make = error if part in _GRAVE else warning
+            kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
+            yield make(
+                kind, f"node {plugin.node}", f"the plugin says of its {part}: {problem}",
+                f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} says what it tried",
+            )  # fmt: skip
 
 
 def _check_registration(each: VendorNode) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import promql_parser as promql
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gcushare.cli.top.memory_use import DRIVER_SHARE
+from gcushare.cli.top.rows import DRIVER_SHARE
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
 from gcushare.node.over_use.over_use_settings import Action

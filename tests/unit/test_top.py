@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.top.memory_use import (
+from gcushare.cli.top.rows import (
     MEMORY,
     POD_GRANTED,
     POD_USED,

@@ -10,7 +10,7 @@ from rich.text import Text
 from gcushare.cli.kubectl.summary import Summary
 from gcushare.cli.terminal.layout import Cell, plain_table
 from gcushare.cli.terminal.output_formats import Document, to_csv
-from gcushare.cli.top.memory_use import POWER, TEMPERATURE, UTILIZATION, CardUseRow, PodUseRow
+from gcushare.cli.top.rows import POWER, TEMPERATURE, UTILIZATION, CardUseRow, PodUseRow
 from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
 

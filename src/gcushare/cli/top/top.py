@@ -8,7 +8,7 @@ from gcushare.cli.kubectl.flags import Output, TopSettings
 from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
-from gcushare.cli.top.memory_use import (
+from gcushare.cli.top.rows import (
     CardKey,
     CardReadings,
     parse_metrics,

@@ -67,7 +67,7 @@ async def until_policies_hold(control_plane: ControlPlane) -> None:
         async with control_plane.http.post(url, json=forged) as answer:
             if answer.status != 422:
                 return f"a forged pod is answered {answer.status}"
-        url = f"{control_plane.url}/api/v1/nodes/{NODE}?dryRun=All"
+        url = f"{control_plane.url}/api/v1/nodes/{NODE}/status?dryRun=All"
         async with control_plane.http.patch(url, data=label, headers=as_plugin) as answer:
             return "" if answer.status in (422, 404) else f"a plugin's label on its node is answered {answer.status}"
 

@@ -188,8 +188,9 @@ async def test_of_a_waiting_pod_the_extender_may_change_its_note_alone(
     await KubePods(installed.extender).note_room(identity, "2026-01-31T12:00:00.000000Z", timeout_s=5.0)
     written = await installed.scheduling.client.get(POD_OBJECTS, name, namespace="default")
     assert written["metadata"]["annotations"] == {ROOM_FOUND: "2026-01-31T12:00:00.000000Z"}
-    with pytest.raises(ForbiddenError, match="cannot patch resource"):
-        await installed.extender.patch_pod_annotations(identity, {ROOM_FOUND: "2026-01-31T12:00:01.000000Z"})
+    again = Patch(PatchKind.MERGE, {"metadata": {"annotations": {ROOM_FOUND: "2026-01-31T12:00:01.000000Z"}}})
+    with pytest.raises(ForbiddenError, match='cannot patch resource "pods"'):
+        await installed.extender.patch(POD_OBJECTS, name, again, namespace="default")
 
 
 async def test_on_a_pod_that_has_a_node_the_extender_may_write_nothing(installed: Installed) -> None:

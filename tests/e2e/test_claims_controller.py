@@ -209,14 +209,16 @@ async def test_its_account_writes_one_label_of_nodes_and_no_claims(cluster: Cont
         def labels(**values: str) -> Patch:
             return Patch(PatchKind.MERGE, {"metadata": {"labels": values}})
 
-        await client.patch(NODE_OBJECTS, "n1", labels(**{CLAIMS_ORDER_LABEL: "3"}))
+        await client.patch(NODE_OBJECTS, "n1", labels(**{CLAIMS_ORDER_LABEL: "3"}), subresource="status")
         for patch in (
             labels(team="a"),
             Patch(PatchKind.MERGE, {"metadata": {"annotations": {"a": "b"}}}),
-            Patch(PatchKind.MERGE, {"spec": {"unschedulable": True}}),
+            Patch(PatchKind.MERGE, {"status": {"capacity": {"cpu": "1000"}}}),
         ):
             with pytest.raises(GcushareError, match="writes only the label"):
-                await client.patch(NODE_OBJECTS, "n1", patch)
+                await client.patch(NODE_OBJECTS, "n1", patch, subresource="status")
+        with pytest.raises(ForbiddenError):
+            await client.patch(NODE_OBJECTS, "n1", Patch(PatchKind.MERGE, {"spec": {"unschedulable": True}}))
         with pytest.raises(ForbiddenError):
             await client.create(CLAIMS, {"metadata": {"name": "x"}, "spec": {}}, namespace="default")
         with pytest.raises(ForbiddenError):

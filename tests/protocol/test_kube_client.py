@@ -72,8 +72,10 @@ async def test_bind_sends_one_binding_with_uid_target_and_annotations(
     }
 
 
-async def test_pod_annotations_are_merged_for_exactly_this_uid(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("PATCH", POD_PATH, answer(200, POD_JSON))
+async def test_pod_annotations_are_merged_through_the_status_for_exactly_this_uid(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("PATCH", f"{POD_PATH}/status", answer(200, POD_JSON))
     await client.patch_pod_annotations(POD, {"set": "1", "remove": None})
     sent = server.requests[0]
     assert sent.headers["Content-Type"] == "application/merge-patch+json"
@@ -82,14 +84,14 @@ async def test_pod_annotations_are_merged_for_exactly_this_uid(server: ScriptedS
 
 async def test_a_pod_of_that_name_with_another_uid_is_a_conflict(server: ScriptedServer, client: KubeClient) -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid", "message": "field is immutable"}]
-    server.on("PATCH", POD_PATH, status(422, "Invalid", causes=causes))
+    server.on("PATCH", f"{POD_PATH}/status", status(422, "Invalid", causes=causes))
     with pytest.raises(ConflictError, match="no longer uid 'uid-1'"):
         await client.patch_pod_annotations(POD, {"a": "b"})
 
 
 async def test_another_invalid_field_stays_invalid(server: ScriptedServer, client: KubeClient) -> None:
     causes = [{"reason": "FieldValueInvalid", "field": "metadata.annotations", "message": "too long"}]
-    server.on("PATCH", POD_PATH, status(422, "Invalid", causes=causes))
+    server.on("PATCH", f"{POD_PATH}/status", status(422, "Invalid", causes=causes))
     with pytest.raises(InvalidError) as caught:
         await client.patch_pod_annotations(POD, {"a": "b"})
     assert caught.value.fields == ("metadata.annotations",)
@@ -101,8 +103,10 @@ async def test_node_capacity_goes_to_the_status_subresource_as_text(server: Scri
     assert server.requests[0].json == {"status": {"capacity": {"enflame.com/gcu-count": "8", "old.com/count": None}}}
 
 
-async def test_node_annotations_carry_no_precondition(server: ScriptedServer, client: KubeClient) -> None:
-    server.on("PATCH", "/api/v1/nodes/n1", answer(200, {"metadata": {"name": "n1"}}))
+async def test_node_annotations_go_through_the_status_without_a_precondition(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    server.on("PATCH", "/api/v1/nodes/n1/status", answer(200, {"metadata": {"name": "n1"}}))
     await client.patch_node_annotations("n1", {"a": "b"})
     assert server.requests[0].json == {"metadata": {"annotations": {"a": "b"}}}
 

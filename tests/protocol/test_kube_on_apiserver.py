@@ -18,9 +18,9 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.patches import Precondition
+from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Selector
+from gcushare.kube.resources import EVENTS, LEASES, NAMESPACES, NODES, PODS, Resource, Selector
 from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta, ObjectReference, Pod
 from gcushare_playground.apiserver import ApiServer, DropAfter, FailAfter, Fault
 from tests.protocol.reflector_rig import Picture
@@ -88,6 +88,48 @@ async def test_annotations_are_set_and_removed_for_the_right_uid_only(client: Ku
     with pytest.raises(ConflictError):
         await client.patch_pod_annotations(PodRef("another-uid", "default", "train"), {"b": None})
     assert (await read(client, pod)).metadata.annotations == {"b": "2"}
+
+
+async def test_annotations_and_a_kubelets_reports_keep_each_other_also_while_the_pod_ends(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    await client.bind_pod(pod, "node-1", {})
+
+    async def report(number: int) -> None:
+        patch = Patch(
+            PatchKind.STRATEGIC, {"status": {"conditions": [{"type": f"example.com/{number}", "status": "True"}]}}
+        )
+        await client.patch(PODS, pod.name, patch, namespace=pod.namespace, subresource="status")
+
+    for round_ in range(2):
+        numbers = range(4 * round_, 4 * round_ + 4)
+        annotating = (client.patch_pod_annotations(pod, {f"example.com/{number}": "1"}) for number in numbers)
+        await asyncio.gather(*annotating, *map(report, numbers))
+        after = await read(client, pod)
+        assert after.metadata.annotations == {f"example.com/{number}": "1" for number in range(numbers.stop)}
+        assert {f"example.com/{number}" for number in range(numbers.stop)} <= {
+            each.type for each in after.status.conditions
+        }
+        assert (after.metadata.deletion_timestamp is not None) == bool(round_)
+        await client.delete(PODS, pod.name, namespace=pod.namespace)
+
+
+async def test_a_patch_of_the_status_changes_no_spec_and_no_owner(client: KubeClient) -> None:
+    pod = await make_pod(client)
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "9f4c1f0a-0000-4000-8000-000000000001"}
+    image = {"containers": [{"name": "main", "image": "other"}]}
+    changes = {"metadata": {"ownerReferences": [owner], "labels": {"app": "x"}}, "spec": image}
+    objects = Resource(PODS.prefix, PODS.plural, dict)
+    before = await client.get(objects, pod.name, namespace=pod.namespace)
+    patch = Patch(PatchKind.STRATEGIC, changes)
+    after = await client.patch(objects, pod.name, patch, namespace=pod.namespace, subresource="status")
+    assert (after["spec"], after["metadata"]["labels"]) == (before["spec"], {"app": "x"})
+    assert "ownerReferences" not in after["metadata"]
+    taints = Patch(PatchKind.MERGE, {"metadata": {"labels": {"app": "x"}}, "spec": {"unschedulable": True}})
+    node = await client.patch(
+        Resource(NODES.prefix, NODES.plural, dict, namespaced=False), "node-1", taints, subresource="status"
+    )
+    assert node["metadata"]["labels"]["app"] == "x"
+    assert "unschedulable" not in node["spec"]
 
 
 async def test_node_capacity_is_set_beside_what_the_kubelet_reports_and_removed_again(client: KubeClient) -> None:

@@ -169,7 +169,7 @@ class DyingClient:
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("writes", range(4))
+@pytest.mark.parametrize("writes", range(2))
 async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
     server: ApiServer, writes: int, after: bool
 ) -> None:

@@ -126,5 +126,5 @@ def test_the_controller_runs_restricted_and_may_write_little() -> None:
         ("resourceclaimtemplates", "delete"),
         ("events", "create"),
         ("events", "patch"),
-        ("nodes", "patch"),
+        ("nodes/status", "patch"),
     }

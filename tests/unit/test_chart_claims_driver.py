@@ -78,7 +78,8 @@ def rights() -> dict[tuple[str, str], list[str]]:
 
 def test_the_driver_writes_slices_events_and_its_nodes_inventory_alone() -> None:
     assert rights() == {
-        ("", "nodes"): ["list", "watch", "patch"],
+        ("", "nodes"): ["list", "watch"],
+        ("", "nodes/status"): ["patch"],
         ("resource.k8s.io", "resourceslices"): ["list", "watch", "create", "patch", "delete"],
         ("resource.k8s.io", "resourceclaims"): ["get", "list"],
         ("", "events"): ["create", "patch"],

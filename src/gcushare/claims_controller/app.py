@@ -195,7 +195,8 @@ class Controller:
     async def _write_level(self, name: str, level: int) -> None:
         labels = {CLAIMS_ORDER_LABEL: str(level) if level else None}
         patch = Patch(PatchKind.MERGE, {"metadata": {"labels": labels}})
-        await self._client.patch(NODES, name, patch, timeout_s=_WRITE_S)
+        # Through the status, which keeps the spec: the controller needs no right to change taints.
+        await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
 
     async def _when_synced(self, work: Callable[[], Any]) -> None:
         for watch in self._watches.values():

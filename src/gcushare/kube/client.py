@@ -293,12 +293,13 @@ class KubeClient:
         pod: PodRef,
         annotations: Mapping[str, str | None],
         *,
-        subresource: str | None = None,
         timeout_s: float | None = None,
     ) -> Pod:
         """Set annotations of exactly this pod; a value of None removes one. Repeatable.
 
-        With the ``subresource`` ``status`` this needs no right to change a pod's spec.
+        It patches the status subresource, which accepts metadata and keeps the spec: a caller needs no right to change
+        what a pod runs. Source: ``podStatusStrategy.PrepareForUpdate`` in pkg/registry/core/pod of Kubernetes 1.20 and
+        1.36.
 
         Raises:
             ConflictError: another pod has that name now.
@@ -307,7 +308,7 @@ class KubeClient:
         patch = annotations_patch(annotations, Precondition(pod.uid))
         try:
             return await self.patch(
-                PODS, pod.name, patch, namespace=pod.namespace, subresource=subresource, timeout_s=timeout_s
+                PODS, pod.name, patch, namespace=pod.namespace, subresource="status", timeout_s=timeout_s
             )
         except InvalidError as error:
             # The server answers 422 to a patch with another uid, as to any change of an immutable field.
@@ -316,8 +317,11 @@ class KubeClient:
             raise
 
     async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> Node:
-        """Set annotations of a node; a value of None removes one. Repeatable."""
-        return await self.patch(NODES, name, annotations_patch(annotations, NO_PRECONDITION))
+        """Set annotations of a node; a value of None removes one. Repeatable.
+
+        It patches the status subresource, as for pods: a caller needs no right to change taints.
+        """
+        return await self.patch(NODES, name, annotations_patch(annotations, NO_PRECONDITION), subresource="status")
 
     async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> Node:
         """Set resources in a node's status.capacity; a value of None removes one. Repeatable.

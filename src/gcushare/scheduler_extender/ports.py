@@ -88,10 +88,8 @@ class KubePods:
         await self._client.bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
 
     async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
-        """PATCH an annotation, through the status: that changes no spec, whatever else goes wrong."""
-        await self._client.patch_pod_annotations(
-            pod, {keys.ROOM_FOUND: moment}, subresource="status", timeout_s=timeout_s
-        )
+        """PATCH an annotation."""
+        await self._client.patch_pod_annotations(pod, {keys.ROOM_FOUND: moment}, timeout_s=timeout_s)
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """GET the pod."""

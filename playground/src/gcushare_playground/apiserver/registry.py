@@ -249,6 +249,7 @@ class Registry:
                 found[name] = kept[name]
         if status_only:
             merged = {**old, "metadata": found}
+            found.pop("ownerReferences", None)
             if "ownerReferences" in kept:
                 found["ownerReferences"] = kept["ownerReferences"]
             merged.pop("status", None)

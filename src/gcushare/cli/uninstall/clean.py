@@ -118,14 +118,10 @@ class Cleaner:
         if remembered is not None:
             (self._remembering.add if remembered else self._remembering.discard)(name)
         left = find_leftovers(node, vendors, with_labels=self._settings.remove_node_label, whole=whole)
-        # The inventory is removed last: if this run is interrupted, the next one reads there which resources are ours.
-        if left.status_patch is not None:
-            await self._client.patch(NODES, name, left.status_patch, subresource="status")
-        if left.metadata_patch is not None:
-            await self._client.patch(NODES, name, left.metadata_patch)
-        removed = (*left.annotations, *left.labels, *left.resources)
-        if removed:
-            self._say(f"node/{name} cleaned: {', '.join(removed)}")
+        if left.names:
+            # One write removes all: without the inventory, a later run could not find out which resources are ours.
+            await self._client.patch(NODES, name, left.patch, subresource="status")
+            self._say(f"node/{name} cleaned: {', '.join(left.names)}")
 
     def _find_ours(self, node: Node) -> list[Vendor]:
         """The vendors whose fields of this Node are ours; another system's plugin may serve the same resources.

@@ -1,4 +1,4 @@
-"""Which of a Node's fields are ours, and the patches that remove them. Pure."""
+"""Which of a Node's fields are ours, and the patch that removes them. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import JsonObject
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.objects import Node
@@ -22,17 +23,19 @@ class Leftovers:
     resources: tuple[str, ...]
 
     @property
-    def metadata_patch(self) -> Patch | None:
-        """Remove annotations and labels; None when there are none. Repeatable."""
-        parts = (("annotations", self.annotations), ("labels", self.labels))
-        metadata = {part: dict.fromkeys(keys) for part, keys in parts if keys}
-        return Patch(PatchKind.MERGE, {"metadata": metadata}) if metadata else None
+    def names(self) -> tuple[str, ...]:
+        """Every key that is ours; empty if nothing is left."""
+        return (*self.annotations, *self.labels, *self.resources)
 
     @property
-    def status_patch(self) -> Patch | None:
-        """Remove resources; None when there are none. Repeatable."""
-        gone = dict.fromkeys(self.resources)
-        return Patch(PatchKind.MERGE, {"status": {"capacity": gone, "allocatable": gone}}) if gone else None
+    def patch(self) -> Patch:
+        """Remove them from the Node, through its status subresource. Repeatable."""
+        parts = (("annotations", self.annotations), ("labels", self.labels))
+        body: JsonObject = {"metadata": {part: dict.fromkeys(keys) for part, keys in parts if keys}}
+        if self.resources:
+            gone = dict.fromkeys(self.resources)
+            body["status"] = {"capacity": gone, "allocatable": gone}
+        return Patch(PatchKind.MERGE, body)
 
 
 def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:

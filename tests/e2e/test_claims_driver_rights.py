@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ pytestmark = needs_helm
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 OWN_INVENTORY = "gcushare-claims-own-inventory"
+OWN_EVENTS = "gcushare-claims-own-events"
 PATHS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -47,7 +49,7 @@ async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane:
 
     problems: list[str] = []
     for each in of_kind(rendered(CLAIMS_CHART), *PATHS):
-        if each["metadata"]["name"] in (CLAIMS_DRIVER, "gcushare-claims-own-slices", OWN_INVENTORY):
+        if each["metadata"]["name"] in (CLAIMS_DRIVER, "gcushare-claims-own-slices", OWN_INVENTORY, OWN_EVENTS):
             assert await send("POST", PATHS[each["kind"]], each) == 201, problems[-1]
 
     async def is_refused() -> str:
@@ -71,6 +73,30 @@ async def test_the_driver_writes_the_slices_of_its_own_node_alone(control_plane:
     assert await send("GET", "/api/v1/pods", None, driver_on("node-1")) == 403
 
 
+async def test_the_driver_writes_events_in_its_own_name_about_its_own_node_alone(control_plane: ControlPlane) -> None:
+    http, events = control_plane.http, f"{control_plane.url}/api/v1/namespaces/default/events"
+
+    async def post(component: str, host: str, about: str) -> str:
+        event = {
+            "metadata": {"name": f"said-{secrets.token_hex(4)}", "namespace": "default"},
+            "involvedObject": {"kind": "Node", "name": about},
+            "source": {"component": component, "host": host},
+            "reportingComponent": component,
+            "reportingInstance": host,
+        }
+        async with http.post(events, json=event, headers=driver_on("node-1")) as answer:
+            return "" if answer.status == 201 else await answer.text()
+
+    async def is_refused() -> str:
+        problem = await post("kubelet", "node-1", "node-1")
+        return "" if "writes Events in its own name and about its own node" in problem else problem or "accepted"
+
+    await until(is_refused, "the policy is in force")
+    assert await post(CLAIMS_DRIVER, "node-2", "node-2") != ""
+    assert await post(CLAIMS_DRIVER, "node-1", "node-2") != ""
+    assert await post(CLAIMS_DRIVER, "node-1", "node-1") == ""
+
+
 @pytest.mark.parametrize("path", ["/api/v1/nodes", SLICES, "/apis/resource.k8s.io/v1/resourceclaims"])
 async def test_the_driver_may_list_what_it_follows(control_plane: ControlPlane, path: str) -> None:
     async with control_plane.http.get(control_plane.url + path, headers=driver_on("node-1")) as answer:
@@ -85,9 +111,10 @@ async def test_the_driver_writes_the_inventory_of_its_own_node_and_nothing_else(
         async with http.post(nodes, json=node) as made:
             assert made.status == 201, await made.text()
 
-    async def patch(node: str, metadata: object, acting_on: str = "node-1") -> str:
-        headers = driver_on(acting_on) | {"Content-Type": "application/merge-patch+json"}
-        async with http.patch(f"{nodes}/{node}", json={"metadata": metadata}, headers=headers) as answer:
+    async def patch(node: str, metadata: object, *, path: str = "/status", **parts: object) -> str:
+        headers = driver_on("node-1") | {"Content-Type": "application/merge-patch+json"}
+        body = {"metadata": metadata, **parts}
+        async with http.patch(f"{nodes}/{node}{path}", json=body, headers=headers) as answer:
             return "" if answer.status == 200 else await answer.text()
 
     written = {"annotations": {ENFLAME.inventory_annotation: "{}"}}
@@ -101,4 +128,6 @@ async def test_the_driver_writes_the_inventory_of_its_own_node_and_nothing_else(
     alone = "the claims driver writes only the inventory annotation of its node"
     for other in ({"annotations": {"kept": None}}, {"annotations": {"kept": "2"}}, {"labels": {"new": "1"}}):
         assert alone in await patch("node-1", other)
+    assert alone in await patch("node-1", {}, status={"capacity": {"cpu": "1000"}})
+    assert "cannot patch resource" in await patch("node-1", written, path="")
     assert await patch("node-1", {"annotations": {ENFLAME.inventory_annotation: None}}) == ""

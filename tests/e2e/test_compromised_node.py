@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,10 +11,14 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.errors import GcushareError
+from gcushare.device_plugin.plugin_settings import COMPONENT
+from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
+from gcushare.wire.objects import ObjectReference
 from gcushare_playground.picture import POD_OBJECTS
-from tests.e2e.control_plane import ControlPlane
+from tests.e2e.control_plane import NODE, ControlPlane
 from tests.e2e.installing import RECORD, until_policies_hold
 from tests.e2e.two_nodes import FAR_POD, NODE_OBJECTS, OTHER_NODE, TwoNodes, open_two_nodes
 
@@ -21,6 +27,11 @@ POD_PATH = f"/api/v1/namespaces/default/pods/{FAR_POD}"
 NODE_PATH = f"/api/v1/nodes/{OTHER_NODE}"
 NOT_ITS_POD = "a device plugin writes only on the pods of its own node"
 NOT_ITS_NODE = "a device plugin writes only on its own node"
+NOT_ITS_NAME = "a device plugin writes Events in its own name and of its own node"
+EVENT_OBJECTS: Resource[dict[str, Any]] = Resource("api/v1", "events", dict)
+SAYS_WHO = ("source", "reportingComponent", "reportingInstance")
+PATIENCE_S = 30.0
+EVENTS_PATH = "/api/v1/namespaces/default/events"
 
 METADATA = [
     pytest.param({"finalizers": ["example.com/stays-for-good"]}, id="finalizers"),
@@ -41,32 +52,94 @@ async def nodes(control_plane: ControlPlane) -> AsyncIterator[TwoNodes]:
 async def test_another_nodes_pod_is_not_patched(nodes: TwoNodes, change: dict[str, Any]) -> None:
     patch = Patch(PatchKind.MERGE, {"metadata": change})
     with pytest.raises(GcushareError, match=NOT_ITS_POD):
-        await nodes.stolen.patch(POD_OBJECTS, FAR_POD, patch, namespace="default")
+        await nodes.stolen.patch(POD_OBJECTS, FAR_POD, patch, namespace="default", subresource="status")
 
 
-async def test_another_nodes_pod_gets_no_other_image(nodes: TwoNodes) -> None:
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_another_nodes_pod_gets_no_other_image(nodes: TwoNodes, subresource: str) -> None:
     patch = Patch(PatchKind.STRATEGIC, {"spec": {"containers": [{"name": "main", "image": "evil/x:1"}]}})
-    with pytest.raises(GcushareError, match=NOT_ITS_POD):
-        await nodes.stolen.patch(POD_OBJECTS, FAR_POD, patch, namespace="default")
+    with pytest.raises(GcushareError, match=NOT_ITS_POD if subresource else 'cannot patch resource "pods"'):
+        await nodes.stolen.patch(POD_OBJECTS, FAR_POD, patch, namespace="default", subresource=subresource)
 
 
 INVENTORY = pytest.param({"annotations": {ENFLAME.inventory_annotation: "{}"}}, id="inventory")
 
 
-@pytest.mark.parametrize("subresource", ["", "status"])
 @pytest.mark.parametrize("change", [INVENTORY, *METADATA])
-async def test_another_nodes_metadata_is_not_patched(nodes: TwoNodes, change: dict[str, Any], subresource: str) -> None:
+async def test_another_nodes_metadata_is_not_patched(nodes: TwoNodes, change: dict[str, Any]) -> None:
     patch = Patch(PatchKind.MERGE, {"metadata": change})
     with pytest.raises(GcushareError, match=NOT_ITS_NODE):
-        await nodes.stolen.patch(NODE_OBJECTS, OTHER_NODE, patch, subresource=subresource)
+        await nodes.stolen.patch(NODE_OBJECTS, OTHER_NODE, patch, subresource="status")
 
 
 async def test_another_nodes_capacity_and_taints_are_not_patched(nodes: TwoNodes) -> None:
     with pytest.raises(GcushareError, match=NOT_ITS_NODE):
         await nodes.stolen.patch_node_capacity(OTHER_NODE, {ENFLAME.count_resource: 0})
-    taints = {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}}
-    with pytest.raises(GcushareError, match=NOT_ITS_NODE):
-        await nodes.stolen.patch(NODE_OBJECTS, OTHER_NODE, Patch(PatchKind.MERGE, taints))
+    taints = Patch(PatchKind.MERGE, {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}})
+    for subresource, refusal in (("status", NOT_ITS_NODE), ("", 'cannot patch resource "nodes"')):
+        with pytest.raises(GcushareError, match=refusal):
+            await nodes.stolen.patch(NODE_OBJECTS, OTHER_NODE, taints, subresource=subresource)
+
+
+def an_event(component: str, host: str, about: tuple[str, str]) -> dict[str, Any]:
+    kind, name = about
+    return {
+        "metadata": {"name": f"said-{secrets.token_hex(4)}", "namespace": "default"},
+        "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
+        "source": {"component": component, "host": host},
+        "reportingComponent": component,
+        "reportingInstance": host,
+        "reason": "Failed",
+        "type": "Warning",
+    }
+
+
+@pytest.mark.parametrize(
+    ("component", "host", "about"),
+    [
+        pytest.param("kubelet", OTHER_NODE, ("Pod", FAR_POD), id="another node's kubelet"),
+        pytest.param("kubelet", NODE, ("Pod", FAR_POD), id="its own node's kubelet"),
+        pytest.param("gcushare-device-plugin", OTHER_NODE, ("Pod", FAR_POD), id="another node's plugin"),
+        pytest.param("gcushare-device-plugin", NODE, ("Node", OTHER_NODE), id="about another node"),
+        pytest.param("gcushare-device-plugin", NODE, ("Secret", "any"), id="about something else"),
+    ],
+)
+async def test_no_event_is_written_in_anothers_name(
+    nodes: TwoNodes, component: str, host: str, about: tuple[str, str]
+) -> None:
+    assert await nodes.send("POST", EVENTS_PATH, an_event(component, host, about)) == 422
+    theirs = an_event("kubelet", OTHER_NODE, ("Pod", FAR_POD))
+    await nodes.control_plane.client.create(EVENT_OBJECTS, theirs, namespace="default")
+    change = Patch(
+        PatchKind.MERGE, {"message": "x", **{key: an_event(component, host, about)[key] for key in SAYS_WHO}}
+    )
+    with pytest.raises(GcushareError, match=f"{NOT_ITS_NAME}|about pods and its own node"):
+        await nodes.stolen.patch(EVENT_OBJECTS, theirs["metadata"]["name"], change, namespace="default")
+
+
+async def test_no_event_of_others_is_overwritten_in_its_own_name(nodes: TwoNodes) -> None:
+    theirs = an_event("kubelet", OTHER_NODE, ("Pod", FAR_POD))
+    await nodes.control_plane.client.create(EVENT_OBJECTS, theirs, namespace="default")
+    own = an_event(COMPONENT, NODE, ("Pod", FAR_POD))
+    change = Patch(PatchKind.MERGE, {"message": "x", **{key: own[key] for key in SAYS_WHO}})
+    with pytest.raises(GcushareError, match=NOT_ITS_NAME):
+        await nodes.stolen.patch(EVENT_OBJECTS, theirs["metadata"]["name"], change, namespace="default")
+
+
+async def test_the_plugin_still_writes_and_repeats_its_own_events(nodes: TwoNodes) -> None:
+    recorder = EventRecorder(nodes.stolen, COMPONENT, host=NODE, limits=RecorderLimits(interval_s=0.0))
+    running = asyncio.create_task(recorder.run())
+    for about in (
+        ObjectReference(kind="Node", name=NODE, uid=NODE),
+        ObjectReference(kind="Pod", namespace="default", name="x"),
+    ):
+        for message in ("once", "again"):
+            recorder.record(about, "CardSick", message)
+            assert await recorder.drain(PATIENCE_S)
+    running.cancel()
+    assert (recorder.counters.posted, recorder.counters.failed) == (4, 0)
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    assert await nodes.send("POST", path, an_event("kubelet", OTHER_NODE, ("Pod", FAR_POD))) == 403
 
 
 @pytest.mark.parametrize(
@@ -74,7 +147,7 @@ async def test_another_nodes_capacity_and_taints_are_not_patched(nodes: TwoNodes
     [
         pytest.param("PUT", POD_PATH, id="update of a pod"),
         pytest.param("PUT", f"{POD_PATH}/status", id="update of a pod's status"),
-        pytest.param("PATCH", f"{POD_PATH}/status", id="patch of a pod's status"),
+        pytest.param("PATCH", POD_PATH, id="patch of a pod"),
         pytest.param("PATCH", f"{POD_PATH}/ephemeralcontainers", id="a container more"),
         pytest.param("PATCH", f"{POD_PATH}/resize", id="resize"),
         pytest.param("DELETE", POD_PATH, id="deletion of a pod"),
@@ -83,6 +156,7 @@ async def test_another_nodes_capacity_and_taints_are_not_patched(nodes: TwoNodes
         pytest.param("POST", f"{POD_PATH}/eviction", id="eviction"),
         pytest.param("POST", f"{POD_PATH}/exec?command=id", id="exec"),
         pytest.param("PUT", NODE_PATH, id="update of a node"),
+        pytest.param("PATCH", NODE_PATH, id="patch of a node"),
         pytest.param("PUT", f"{NODE_PATH}/status", id="update of a node's status"),
         pytest.param("DELETE", NODE_PATH, id="deletion of a node"),
         pytest.param("GET", "/api/v1/namespaces/kube-system/secrets", id="Secrets"),

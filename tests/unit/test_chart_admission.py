@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from gcushare.device_plugin.plugin_settings import COMPONENT
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, OVER_USE, ROOM_FOUND
 from gcushare.wire.annotations.record import record_keys
@@ -85,7 +86,7 @@ def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts
 
 
 def test_the_plugins_token_is_held_to_its_own_node() -> None:
-    for name in ("plugin-pods", "plugin-nodes"):
+    for name in ("plugin-pods", "plugin-nodes", "plugin-events"):
         found = policy(name)
         assert found["spec"]["matchConditions"][0]["expression"].endswith(f"== '{ACCOUNT}gcushare-device-plugin'")
         assert "authentication.kubernetes.io/node-name" in variable(found, "node")
@@ -98,6 +99,12 @@ def test_the_plugins_token_changes_no_metadata_but_annotations(name: str) -> Non
     expression = policy(name)["spec"]["validations"][1]["expression"]
     free = re.findall(r"dyn\(object\.metadata\)\.all\(key, key in \[([^]]*)\]", expression)
     assert free == ["'annotations', 'managedFields', 'resourceVersion', 'generation'"]
+
+
+def test_the_plugins_events_carry_the_name_that_the_program_writes() -> None:
+    spec = policy("plugin-events")["spec"]
+    assert quoted(spec["validations"][0]["expression"]) == {"", COMPONENT}
+    assert spec["matchConstraints"]["resourceRules"][0]["operations"] == ["CREATE", "UPDATE"]
 
 
 def test_the_extender_may_change_nothing_of_a_pod_but_its_note() -> None:
@@ -117,7 +124,7 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
         EXTENDER_CHART, "admission.namespaces.exclude={default}", "admission.pods.refuseMalformed=true", "vendor=both"
     )
     policies = {each["metadata"]["name"] for each in of_kind(objects, POLICY)}
-    assert len(policies) == 8
+    assert len(policies) == 9
     assert {each["spec"]["failurePolicy"] for each in of_kind(objects, POLICY)} == {"Fail"}
     bound = [each["spec"]["policyName"] for each in of_kind(objects, BINDING)]
     assert sorted(bound) == sorted(policies)
@@ -128,10 +135,10 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
     ("version", "enabled", "count"),
     [
         pytest.param("v1.29.9", "auto", 0, id="too-old"),
-        pytest.param("v1.30.0", "auto", 6, id="first"),
-        pytest.param("v1.30.4-eks-1", "auto", 6, id="managed"),
+        pytest.param("v1.30.0", "auto", 7, id="first"),
+        pytest.param("v1.30.4-eks-1", "auto", 7, id="managed"),
         pytest.param("v1.36.2", "false", 0, id="off"),
-        pytest.param("v1.28.0", "true", 6, id="forced"),
+        pytest.param("v1.28.0", "true", 7, id="forced"),
     ],
 )
 def test_policies_are_installed_where_the_cluster_has_them(version: str, enabled: str, count: int) -> None:

@@ -22,7 +22,7 @@ async def test_what_went_away_between_two_lists_is_not_among_what_is_found() -> 
     async with scripted() as server, KubeClient(server.config()) as client:
         server.on("GET", "/api/v1/pods", answer(200, first), status(410, "Expired"), answer(200, again))
         found = await list_objects(
-            client, PODS, EVERYTHING, POD, problems=problems, progress=lambda _, count: counted.append(count)
+            client, PODS, EVERYTHING, POD.read, problems=problems, progress=lambda _, count: counted.append(count)
         )
     assert [each.key for each in found] == ["ns/stays", "ns/comes"]
     assert len(problems) == 1

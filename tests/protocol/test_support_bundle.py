@@ -97,6 +97,16 @@ async def test_a_bundle_holds_findings_objects_answers_and_logs(rig: DoctorRig, 
     assert {"waits", PLUGIN, EXTENDER} <= pods
 
 
+async def test_nodes_and_pods_are_listed_once(rig: DoctorRig, tmp_path: Path) -> None:
+    rig.put_asking("waits", 4)
+    assert (await rig.bundle(str(tmp_path / "bundle.tar.gz"), user=User("looker", ("system:masters",)))).code == 0
+    asked = [each.attributes for each in rig.api.requests.of("looker")]
+    assert [sum(each.verb == "list" and each.resource == name for each in asked) for name in ("nodes", "pods")] == [
+        1,
+        1,
+    ]
+
+
 async def test_the_manifest_lists_every_file_and_what_is_missing(rig: DoctorRig, tmp_path: Path) -> None:
     path = tmp_path / "bundle.tar.gz"
     await rig.bundle(str(path))

@@ -15,18 +15,10 @@ from gcushare.kube.errors import GoneError
 from gcushare.kube.resources import EVERYTHING, Resource, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import HEAD
-from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-
-Count = Callable[[str, int], None]
-"""Called with what is being read and how many objects came."""
-
-
-def _no_count(what: str, count: int) -> None:
-    """For lists that end before anyone could watch them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +43,17 @@ async def list_objects(
     client: KubeClient,
     resource: Resource[Any],
     selector: Selector,
-    decoder: BoundedJsonDecoder[T],
+    decode: Callable[[msgspec.Raw], T],
     *,
     problems: list[str],
     words: tuple[bytes, ...] = (),
-    progress: Count = _no_count,
+    progress: Callable[[str, int], None] = lambda _what, _count: None,
 ) -> list[T]:
-    """List a collection; objects without any of ``words`` in their JSON are not even decoded."""
+    """List a collection; objects without any of ``words`` in their JSON are not even decoded.
+
+    Objects that ``decode`` refuses with ``RemoteContractError`` go to ``problems``. ``progress`` is called with what is
+    being read and how many objects came.
+    """
     found: dict[str, T] = {}
     unreadable: list[str] = []
     count = 0
@@ -77,7 +73,7 @@ async def list_objects(
                 continue
             name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
             try:
-                found[meta.uid or name] = decoder.read(raw)
+                found[meta.uid or name] = decode(raw)
             except RemoteContractError as error:
                 unreadable.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
     problems += unreadable

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.endpoints import PLUGIN_PODS, Endpoint, is_plugin, proxied_pod
 from gcushare.cluster.listing import Scope, asking_words, list_objects
@@ -24,7 +26,6 @@ from gcushare.kube.resources import EVERYTHING, NODES, PODS, RESOURCE_CLAIMS, Re
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
 from gcushare.wire.objects import NODE, POD, Node, Pod
-from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 T = TypeVar("T")
 
@@ -104,7 +105,7 @@ class Reader:
         """
         if scope.node is not None:
             return [await self.client.get(NODES, scope.node)]
-        return await self.list_objects(NODES, NODE, selector=scope.selectors()[0])
+        return await self.list_objects(NODES, NODE.read, selector=scope.selectors()[0])
 
     async def list_pods(self, vendor: Vendor, scope: Scope) -> list[Pod]:
         """List the unfinished pods of the scope that ask for cards of this vendor.
@@ -112,7 +113,7 @@ class Reader:
         Raises:
             GcushareError: they cannot be listed.
         """
-        return await self.list_objects(PODS, POD, selector=scope.selectors()[1], words=asking_words(vendor))
+        return await self.list_objects(PODS, POD.read, selector=scope.selectors()[1], words=asking_words(vendor))
 
     async def list_claims(self, vendor: Vendor) -> list[ResourceClaim]:
         """List the claims that are allocated devices of this vendor, of all nodes: no selector knows the node.
@@ -121,23 +122,23 @@ class Reader:
             GcushareError: they cannot be listed.
         """
         words = (vendor.claims.driver.encode(),)
-        return await self.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM, words=words)
+        return await self.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, words=words)
 
     async def list_objects(
         self,
         resource: Resource[Any],
-        decoder: BoundedJsonDecoder[T],
+        decode: Callable[[msgspec.Raw], T],
         *,
         selector: Selector = EVERYTHING,
         words: tuple[bytes, ...] = (),
     ) -> list[T]:
         """List a collection; see ``cluster.listing``. Undecodable objects go to ``problems``."""
         return await list_objects(
-            self.client, resource, selector, decoder, words=words, problems=self.problems, progress=self.progress.count
+            self.client, resource, selector, decode, words=words, problems=self.problems, progress=self.progress.count
         )
 
     async def list_part(
-        self, part: Area, resource: Resource[Any], decoder: BoundedJsonDecoder[T], words: tuple[bytes, ...] = ()
+        self, part: Area, resource: Resource[Any], decode: Callable[[msgspec.Raw], T], words: tuple[bytes, ...] = ()
     ) -> list[T]:
         """List a part of an examination; what cannot be read goes to ``unread``."""
         problems: list[str] = []
@@ -145,7 +146,7 @@ class Reader:
 
         async def read() -> list[T]:
             return await list_objects(
-                self.client, resource, EVERYTHING, decoder, words=words, problems=problems, progress=self.progress.count
+                self.client, resource, EVERYTHING, decode, words=words, problems=problems, progress=self.progress.count
             )
 
         found = await self.attempt(part, read, nothing)

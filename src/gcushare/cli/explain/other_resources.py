@@ -40,7 +40,7 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
             node = await api.get(NODES, name)
             problems: list[str] = []
             here = Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
-            pods = await list_objects(api, PODS, here, POD_DEMAND, problems=problems)
+            pods = await list_objects(api, PODS, here, POD_DEMAND.read, problems=problems)
             if problems:
                 raise RemoteContractError(problems[0])
             found.append(

@@ -36,8 +36,8 @@ async def read_live(
     vendor = VENDORS_BY_NAME[vendor_name]
     async with open_cluster(kube, environ, program="gcushare-simulate") as client:
         # Pods without cards count too: they take CPU and memory.
-        nodes = await list_objects(client, NODES, EVERYTHING, NODE, problems=problems)
-        pods = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD, problems=problems)
+        nodes = await list_objects(client, NODES, EVERYTHING, NODE.read, problems=problems)
+        pods = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD.read, problems=problems)
     return reduce_cluster(nodes, pods, vendor, problems)
 
 

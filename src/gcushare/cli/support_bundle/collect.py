@@ -5,11 +5,13 @@ it fits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from gcushare._version import __version__
 from gcushare.cli.support_bundle.answers import (
@@ -45,22 +47,23 @@ from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.checks.views import requesting_pods
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
-from gcushare.cluster.diagnosis.gather import CONCERNED, gather
+from gcushare.cluster.diagnosis.gather import gather
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.listing import list_objects
 from gcushare.cluster.programs import Program, SeenPod, main_container
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
-from gcushare.core.errors import GcushareError
+from gcushare.cluster.rights import Area
+from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import EVERYTHING, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
+from gcushare.wire.objects import Node
 
 OBJECT = object_decoder(dict)
 
 _PODS: Resource[JsonObject] = Resource("api/v1", "pods", dict)
-_NODES: Resource[JsonObject] = Resource("api/v1", "nodes", dict, namespaced=False)
 _EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
 
 _MOST_EVENTS = 2000
@@ -90,6 +93,8 @@ class Collector:
 
     reader: Reader
     facts: Facts
+    raw: Mapping[str, msgspec.Raw]
+    """The JSON of the snapshot's nodes and pods by uid."""
     archive: Archive
     redactor: Redactor
     names: frozenset[str] = frozenset()
@@ -98,12 +103,7 @@ class Collector:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
         self.names = known_names(facts)
-        concerned = {pod.metadata.uid for pod in facts.pods}
-        pods = [
-            pod
-            for pod in await self._list("cluster/pods.json", _PODS, CONCERNED)
-            if pod.get("metadata", {}).get("uid") in concerned
-        ]
+        pods = self._read_again("cluster/pods.json", Area.PODS, facts.pods)
         # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
         own_token = [] if header is None else [header.split()[-1]]
@@ -120,11 +120,9 @@ class Collector:
         slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
         self.reader.progress("collecting objects")
-        nodes = {node.metadata.name for node in facts.nodes}
-        found = await self._list("cluster/nodes.json", _NODES)
-        slim = [slim_node(node) for node in found if node["metadata"]["name"] in nodes]
-        self._add_items("cluster/nodes.json", slim, "nodes")
-        await self._add_events(nodes)
+        nodes = self._read_again("cluster/nodes.json", Area.NODES, facts.nodes)
+        self._add_items("cluster/nodes.json", [slim_node(node) for node in nodes], "nodes")
+        await self._add_events()
 
         plugins = [page for pod in facts.running(Program.PLUGIN) for page in self._plugin_pages(pod)]
         await self._add_sources("asking device plugins", plugins, AT_ONCE)
@@ -133,7 +131,8 @@ class Collector:
         if log_lines:
             await self._add_sources("reading logs", list(self._logs(log_lines)), _LOGS_AT_ONCE)
 
-    async def _add_events(self, nodes: set[str]) -> None:
+    async def _add_events(self) -> None:
+        nodes = {node.metadata.name for node in self.facts.nodes}
         pods = {(pod.metadata.namespace, pod.metadata.name) for pod in self.facts.pods}
 
         def concerns(event: JsonObject) -> bool:
@@ -142,10 +141,17 @@ class Collector:
                 return about.get("name") in nodes
             return (about.get("namespace"), about.get("name")) in pods
 
-        found = [event for event in await self._list("cluster/events.json", _EVENTS) if concerns(event)]
-        found.sort(key=last_seen, reverse=True)
+        path, problems = "cluster/events.json", list[str]()
+        events: list[JsonObject] = []
+        try:
+            events = await list_objects(self.reader.client, _EVENTS, EVERYTHING, OBJECT.read, problems=problems)
+        except GcushareError as failure:
+            problems.append(str(failure))
+        for problem in problems:
+            self._leave_out(path, problem)
+        found = sorted(filter(concerns, events), key=last_seen, reverse=True)
         slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
-        self._add_items("cluster/events.json", slim, "events of these nodes and pods, newest first")
+        self._add_items(path, slim, "events of these nodes and pods, newest first")
 
     def _plugin_pages(self, pod: SeenPod) -> Iterator[_Source]:
         endpoint = proxied_pod(self.reader.client, pod)
@@ -220,23 +226,17 @@ class Collector:
         ending = ".previous.log" if is_previous else ".log"
         return _Source(f"logs/{pod.metadata.namespace}/{pod.metadata.name}/{container}{ending}", "log", read)
 
-    async def _list(
-        self, path: str, resource: Resource[JsonObject], words: tuple[bytes, ...] = ()
-    ) -> list[dict[str, Any]]:
-        """List objects that have one of the words, each once; what cannot be listed is left out under ``path``.
-
-        A pod takes some 30 KiB as a document: those that do not concern us are not even decoded.
-        """
-        problems: list[str] = []
-        try:
-            found: list[JsonObject] = await list_objects(
-                self.reader.client, resource, EVERYTHING, OBJECT, words=words, problems=problems
-            )
-        except GcushareError as failure:
-            self._leave_out(path, str(failure))
-            return []
-        for problem in problems:
-            self._leave_out(path, problem)
+    def _read_again(self, path: str, part: Area, objects: Sequence[Node | SeenPod]) -> list[JsonObject]:
+        """Read objects of the snapshot with all their fields. Whatever could not be read is left out under ``path``."""
+        found: list[JsonObject] = []
+        for unread in self.facts.unread:
+            if unread.part is part:
+                self._leave_out(path, f"{unread.problem}: {unread.right}" if unread.right else unread.problem)
+        for each in objects:
+            try:
+                found.append(OBJECT.read(self.raw[each.metadata.uid]))
+            except RemoteContractError as failure:
+                self._leave_out(path, str(failure))
         return found
 
     def _add_items(self, path: str, items: Sequence[JsonObject], what: str) -> None:
@@ -267,8 +267,9 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
         ):
             with new_archive(path, began, settings.max_size) as archive:
                 reader = Reader(client, progress)
-                facts = await gather(reader, settings.where)
-                collector = Collector(reader, facts, archive, Redactor())
+                raw: dict[str, msgspec.Raw] = {}
+                facts = await gather(reader, settings.where, raw)
+                collector = Collector(reader, facts, raw, archive, Redactor())
                 await collector.collect(examine(facts), settings.log_lines)
                 archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
             return archive

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
+
+import msgspec
 
 from gcushare._version import __version__
 from gcushare.cluster.diagnosis.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
@@ -25,8 +27,10 @@ from gcushare.wire.objects import NODE, Lease, Node
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 T = TypeVar("T")
+NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
 
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
+_RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, namespaced=False)
 
 CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
@@ -37,8 +41,8 @@ VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's ver
 _Clocks = tuple[ClockFacts, ...]
 
 
-async def gather(reader: Reader, where: WhereSettings) -> Facts:
-    """Gather the facts.
+async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Raw] | None = None) -> Facts:
+    """Gather the facts. ``raw`` takes the JSON of the nodes and pods by uid, for a caller that shows other fields.
 
     Raises:
         ConfigError: a scheduler's configuration is named that cannot be read.
@@ -48,7 +52,9 @@ async def gather(reader: Reader, where: WhereSettings) -> Facts:
     namespace, _ = where.service
     version = await reader.learn_rights(needed_rights(namespace))
     nodes, pods, policies = await asyncio.gather(
-        _read_nodes(reader, where.node), _read_pods(reader, where.node), read_policies(reader)
+        _read_nodes(reader, where.node, _keeping(NODE.read, raw)),
+        _read_pods(reader, where.node, _keeping(SEEN_POD.read, raw)),
+        read_policies(reader),
     )
     programs: dict[Program, list[SeenPod]] = {each: [] for each in Program}
     for pod in pods:
@@ -82,17 +88,29 @@ async def gather(reader: Reader, where: WhereSettings) -> Facts:
     )
 
 
-async def _read_nodes(reader: Reader, name: str | None) -> tuple[Node, ...]:
+def _keeping(
+    decode: Callable[[msgspec.Raw], NodeOrPod], raw: dict[str, msgspec.Raw] | None
+) -> Callable[[msgspec.Raw], NodeOrPod]:
+    def read(item: msgspec.Raw) -> NodeOrPod:
+        found = decode(item)
+        if raw is not None:
+            raw[found.metadata.uid] = item.copy()  # the item is a view of a whole page
+        return found
+
+    return read
+
+
+async def _read_nodes(reader: Reader, name: str | None, decode: Callable[[msgspec.Raw], Node]) -> tuple[Node, ...]:
     if name is not None:
         # One that does not exist is the caller's error, not a finding.
-        return (await reader.client.get(NODES, name),)
-    found = await reader.list_part(Area.NODES, NODES, NODE)
+        return (decode(await reader.client.get(_RAW_NODES, name)),)
+    found = await reader.list_part(Area.NODES, NODES, decode)
     return tuple(sorted(found, key=lambda node: node.metadata.name))
 
 
-async def _read_pods(reader: Reader, node: str | None) -> tuple[SeenPod, ...]:
+async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec.Raw], SeenPod]) -> tuple[SeenPod, ...]:
     """Read the pods that concern us; if a node is asked for, its pods and our programs wherever they run."""
-    found = await reader.list_part(Area.PODS, PODS, SEEN_POD, CONCERNED)
+    found = await reader.list_part(Area.PODS, PODS, decode, CONCERNED)
     kept = (
         pod
         for pod in found

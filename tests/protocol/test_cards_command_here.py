@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.cards.status_sources import AddressSource, is_loopback
+from gcushare.cli.cards.status_sources import ask_addresses, is_loopback
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode
@@ -162,10 +162,10 @@ async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_i
     context.load_cert_chain(*issued.write(tmp_path))
     async with serving(msgspec.json.encode(status(card(0))), context) as url:
         plain = url.replace("https:", "http:")
-        found = await AddressSource((plain,), NOWHERE, tries_tls=True).fetch()
+        found = await ask_addresses((plain,), NOWHERE, tries_tls=True)
         assert [node.status.node for node in found.nodes] == ["node-1"]
         with pytest.raises(RetryableError, match="http://"):
-            await AddressSource((plain,), NOWHERE).fetch()
+            await ask_addresses((plain,), NOWHERE)
         ran = await Caller({}).call("--plugin", url)
         assert (ran.code, ran.err) == (0, "")
 

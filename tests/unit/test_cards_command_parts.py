@@ -8,18 +8,18 @@ import msgspec
 
 from gcushare.cluster.card_drawing.node_view import HolderState, view_status
 from gcushare.core.nodes import CardMode
-from gcushare.wire.documents.plugin_status import parse_plugin_status
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from tests.unit.card_views import NO_OWNERS, busy, card, cards, pod, status, use
 
 
 def test_a_status_survives_the_wire_with_everything() -> None:
-    assert parse_plugin_status(msgspec.json.encode(busy())) == busy()
+    assert PLUGIN_STATUS.read(msgspec.json.encode(busy())) == busy()
 
 
 def test_a_newer_plugins_fields_are_no_obstacle_and_an_unknown_mode_is_derived() -> None:
     document = json.loads(msgspec.json.encode(status(card(0, mode="of the future"), pods=(pod("d/a", {0: 4}),))))
     document["later"] = {"more": True}
-    view = view_status(parse_plugin_status(json.dumps(document).encode()), "new", NO_OWNERS)
+    view = view_status(PLUGIN_STATUS.read(json.dumps(document).encode()), "new", NO_OWNERS)
     assert view.cards[0].mode is CardMode.SHARED
 
 

@@ -28,7 +28,7 @@ from gcushare.wire.annotations.over_use import (
     over_used_cards,
 )
 from gcushare.wire.documents.explain import explain_bound
-from gcushare.wire.documents.plugin_status import parse_plugin_status
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.status_documents import FIRST
 
@@ -126,7 +126,7 @@ def test_cards_and_status_say_since_when_and_why_no_one_is_evicted() -> None:
         "pods": [FIRST["pods"][0] | greedy],
         "overUse": {"action": "evict", "dryRun": True, "last": "would be evicted", "passedOver": passed_over},
     }
-    status = parse_plugin_status(json.dumps(document).encode())
+    status = PLUGIN_STATUS.read(json.dumps(document).encode())
     (holder,) = view_status(status, "here", {}).cards[0].holders
     assert holder.over_since == "2026-11-22T05:40:00Z"
     assert "over its grant since 2026-11-22T05:40:00Z" in describe_holder(holder, None)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
 from tests.unit.status_documents import FIRST
 
 
 def parse(document: dict[str, Any]) -> PluginStatus:
-    return parse_plugin_status(json.dumps(document).encode())
+    return PLUGIN_STATUS.read(json.dumps(document).encode())
 
 
 def test_the_first_plugins_document_is_read() -> None:
@@ -33,4 +33,4 @@ def test_a_document_without_what_every_plugin_reported_is_another_programs(field
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b'{"version": 1}', b"[]"])
 def test_what_is_no_status_is_refused(body: bytes) -> None:
     with pytest.raises(RemoteContractError, match="a status of gcushare-device-plugin cannot be read"):
-        parse_plugin_status(body)
+        PLUGIN_STATUS.read(body)

@@ -12,7 +12,7 @@ from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
 from gcushare.core.errors import ConfigError, RemoteContractError, RetryableError
-from gcushare.wire.documents.plugin_status import MAX_STATUS_BYTES, PluginStatus, parse_plugin_status
+from gcushare.wire.documents.plugin_status import MAX_STATUS_BYTES, PLUGIN_STATUS, PluginStatus
 
 ANSWER_TIMEOUT_S = 5.0
 
@@ -91,7 +91,7 @@ async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus
     finally:
         connector.abort()
     try:
-        return parse_plugin_status(body)
+        return PLUGIN_STATUS.read(body)
     except RemoteContractError as error:
         raise RemoteContractError(f"{url} answers {code} and no plugin's status: {error}; {hint}") from error
 

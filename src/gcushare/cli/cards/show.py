@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gcushare.cards.process_owners import PROC
 from gcushare.cli.cards.cards_settings import DEFAULT_PLUGIN, CardsSettings, Output
-from gcushare.cli.cards.status_sources import AddressSource, CardsSource, NodeSource
+from gcushare.cli.cards.status_sources import ask_addresses, ask_node
 from gcushare.cli.terminal.output_formats import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.card_drawing.draw import view_lines
+from gcushare.cluster.card_drawing.node_view import CardsView
 from gcushare.cluster.connection import open_cluster
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
@@ -25,26 +24,19 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
         GcushareError: no plugin answers.
     """
 
-    async def work() -> int:
-        async with _source(settings, process, proc) as source:
-            cards = await source.fetch()
-        screen = Screen(process, settings.color)
-        if settings.output is Output.JSON:
-            screen.print_text(to_json(cards))
-        else:
-            screen.print_lines(view_lines(cards, screen.width, is_wide=settings.output is Output.WIDE))
-            for origin, why in sorted(cards.failures.items()):
-                screen.say("warning", f"{origin}: {why}")
-        return FAILED if cards.failures else DONE
+    async def work() -> CardsView:
+        if settings.node is None:
+            urls = settings.plugin or (DEFAULT_PLUGIN,)
+            return await ask_addresses(urls, proc, tries_tls=not settings.plugin)
+        async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
+            return await ask_node(api, settings.plugins, settings.node, proc)
 
-    return asyncio.run(work())
-
-
-@asynccontextmanager
-async def _source(settings: CardsSettings, process: ProcessContext, proc: Path) -> AsyncIterator[CardsSource]:
-    """Open the source that the settings name."""
-    if settings.node is None:
-        yield AddressSource(settings.plugin or (DEFAULT_PLUGIN,), proc, tries_tls=not settings.plugin)
-        return
-    async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
-        yield NodeSource(api, settings.plugins, settings.node, proc)
+    cards = asyncio.run(work())
+    screen = Screen(process, settings.color)
+    if settings.output is Output.JSON:
+        screen.print_text(to_json(cards))
+    else:
+        screen.print_lines(view_lines(cards, screen.width, is_wide=settings.output is Output.WIDE))
+        for origin, why in sorted(cards.failures.items()):
+            screen.say("warning", f"{origin}: {why}")
+    return FAILED if cards.failures else DONE

@@ -22,7 +22,7 @@ from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractEr
 from gcushare.kube.resources import LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
-from gcushare.wire.documents.plugin_status import PluginStatus, parse_plugin_status
+from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
 from gcushare.wire.objects import NODE, Lease, Node
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
@@ -124,7 +124,7 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[P
     asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
 
     def read(answer: Dated) -> tuple[PluginStatus, Dated]:
-        return parse_plugin_status(answer.body), answer
+        return PLUGIN_STATUS.read(answer.body), answer
 
     found = await reader.ask_plugins(asked, "/status", read, timeout_s=ANSWER_S)
     answers = {pod.key: answer for pod, answer in found}

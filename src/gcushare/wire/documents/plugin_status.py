@@ -146,12 +146,4 @@ class PluginStatus(_Document, frozen=True, kw_only=True):
 
 
 PLUGIN_STATUS = BoundedJsonDecoder(PluginStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
-
-
-def parse_plugin_status(body: bytes) -> PluginStatus:
-    """Read the document.
-
-    Raises:
-        RemoteContractError: this is not a status; another program may have answered.
-    """
-    return PLUGIN_STATUS.read(body)
+"""Another program may have answered: its document is refused with ``RemoteContractError``."""

@@ -30,7 +30,7 @@ class Extender:
     """The extender as one vendor's pods see it. ``endpoints`` are tried in turn until one answers."""
 
     vendor: Vendor
-    words: str
+    text: str
     endpoints: tuple[Endpoint, ...]
     timeout_s: float | None = None
 
@@ -65,7 +65,7 @@ class Extender:
             names = " and ".join(other.name for other in others)
             commands = " or ".join(f"'kubectl inspect {other.kubectl_plugin}'" for other in others)
             raise Refused(
-                f"{self.words} serves {names} and not {self.vendor.name}: {commands} shows its cards; start it with "
+                f"{self.text} serves {names} and not {self.vendor.name}: {commands} shows its cards; start it with "
                 f"--vendor both for all vendors, or with --vendor {self.vendor.name}"
             ) from missing
 

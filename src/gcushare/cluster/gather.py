@@ -50,7 +50,7 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
             raise document
         snapshot.count(_raised(nodes), _raised(pods))
         await _count_claims(reader, snapshot)
-        snapshot.source = Source("api", "the API server alone", f"{extender.words} was not used: {document}")
+        snapshot.source = Source("api", "the API server alone", f"{extender.text} was not used: {document}")
         return snapshot
     if isinstance(nodes, GcushareError):
         # Which nodes have the labels is not known, or the node does not exist.
@@ -63,7 +63,7 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
         pods = []
     snapshot.count(nodes, pods, is_counted=False)
     adopt_document(snapshot, document)
-    snapshot.source = Source("extender", extender.words)
+    snapshot.source = Source("extender", extender.text)
     return snapshot
 
 

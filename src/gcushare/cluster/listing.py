@@ -46,10 +46,10 @@ async def list_objects(
     decode: Callable[[msgspec.Raw], T],
     *,
     problems: list[str],
-    words: tuple[bytes, ...] = (),
+    texts: tuple[bytes, ...] = (),
     progress: Callable[[str, int], None] = lambda _what, _count: None,
 ) -> list[T]:
-    """List a collection; objects without any of ``words`` in their JSON are not even decoded.
+    """List a collection; objects without any of ``texts`` in their JSON are not even decoded.
 
     Objects that ``decode`` refuses with ``RemoteContractError`` go to ``problems``. ``progress`` is called with what is
     being read and how many objects came.
@@ -64,7 +64,7 @@ async def list_objects(
                 continue
             count += 1
             progress(resource.plural, count)
-            if words and not may_ask(raw, words):
+            if texts and not may_ask(raw, texts):
                 continue
             try:
                 meta = HEAD.read(raw).metadata

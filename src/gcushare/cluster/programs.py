@@ -73,7 +73,7 @@ class SeenContainer(Container, frozen=True, gc=False, kw_only=True, rename="came
     volume_mounts: tuple[Mount, ...] = ()
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def command_line(self) -> tuple[str, ...]:
         """The command line, as far as the pod says it."""
         return (*self.command, *self.args)
 
@@ -147,7 +147,7 @@ _ONE_SHOTS = frozenset({"uninstall", "--remove-from-node", "--status"})
 def program_of(pod: SeenPod) -> Program | None:
     """Which program a pod runs; None for all others, for ended pods and for one-shots."""
     container = main_container(pod)
-    if container is None or is_finished(pod) or _ONE_SHOTS & set(container.words):
+    if container is None or is_finished(pod) or _ONE_SHOTS & set(container.command_line):
         return None
     return _program_of(container)
 
@@ -159,7 +159,7 @@ def main_container(pod: SeenPod) -> SeenContainer | None:
 
 def _program_of(container: SeenContainer) -> Program | None:
     # The extender's image holds the config manager too, so the command decides if there is one.
-    command = {posixpath.basename(word) for word in container.words[:2]}
+    command = {posixpath.basename(word) for word in container.command_line[:2]}
     by_command = next((each for each in Program if each.value in command), None)
     if by_command is not None or container.command:
         return by_command
@@ -170,7 +170,7 @@ def _program_of(container: SeenContainer) -> Program | None:
 def flag(pod: SeenPod, name: str) -> str | None:
     """The value of a flag of the program that a pod runs."""
     container = main_container(pod)
-    return None if container is None else flag_of(container.words, name)
+    return None if container is None else flag_of(container.command_line, name)
 
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
@@ -193,7 +193,7 @@ def port_of(pod: SeenPod) -> int:
 def has_tls(pod: SeenPod) -> bool:
     """Whether a program's pod answers HTTPS: it does if it is given a certificate, by flag or by variable."""
     return any(
-        flag_of(container.words, _CERTIFICATE_FLAG)
+        flag_of(container.command_line, _CERTIFICATE_FLAG)
         or any(variable.name == _CERTIFICATE_VARIABLE and variable.value for variable in container.env)
         for container in _containers_of(pod)
     )

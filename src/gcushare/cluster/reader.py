@@ -113,7 +113,7 @@ class Reader:
         Raises:
             GcushareError: they cannot be listed.
         """
-        return await self.list_objects(PODS, POD.read, selector=scope.selectors()[1], words=asking_words(vendor))
+        return await self.list_objects(PODS, POD.read, selector=scope.selectors()[1], texts=asking_words(vendor))
 
     async def list_claims(self, vendor: Vendor) -> list[ResourceClaim]:
         """List the claims that are allocated devices of this vendor, of all nodes: no selector knows the node.
@@ -121,8 +121,8 @@ class Reader:
         Raises:
             GcushareError: they cannot be listed.
         """
-        words = (vendor.claims.driver.encode(),)
-        return await self.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, words=words)
+        driver = vendor.claims.driver.encode()
+        return await self.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=(driver,))
 
     async def list_objects(
         self,
@@ -130,15 +130,15 @@ class Reader:
         decode: Callable[[msgspec.Raw], T],
         *,
         selector: Selector = EVERYTHING,
-        words: tuple[bytes, ...] = (),
+        texts: tuple[bytes, ...] = (),
     ) -> list[T]:
         """List a collection; see ``cluster.listing``. Undecodable objects go to ``problems``."""
         return await list_objects(
-            self.client, resource, selector, decode, words=words, problems=self.problems, progress=self.progress.count
+            self.client, resource, selector, decode, texts=texts, problems=self.problems, progress=self.progress.count
         )
 
     async def list_part(
-        self, part: Area, resource: Resource[Any], decode: Callable[[msgspec.Raw], T], words: tuple[bytes, ...] = ()
+        self, part: Area, resource: Resource[Any], decode: Callable[[msgspec.Raw], T], texts: tuple[bytes, ...] = ()
     ) -> list[T]:
         """List a part of an examination; what cannot be read goes to ``unread``."""
         problems: list[str] = []
@@ -146,7 +146,7 @@ class Reader:
 
         async def read() -> list[T]:
             return await list_objects(
-                self.client, resource, EVERYTHING, decode, words=words, problems=problems, progress=self.progress.count
+                self.client, resource, EVERYTHING, decode, texts=texts, problems=problems, progress=self.progress.count
             )
 
         found = await self.attempt(part, read, nothing)
@@ -266,10 +266,10 @@ class Reader:
         within_s = answer.within_s + self.within_s
         return (ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s),)
 
-    async def _fetch_dated(self, client: KubeClient, path: str, words: str, timeout_s: float | None) -> Dated:
+    async def _fetch_dated(self, client: KubeClient, path: str, resource: str, timeout_s: float | None) -> Dated:
         """Read an answer with its Date; the header counts whole seconds, so half a second is added."""
         sent, began = self.clock.now(), self.clock.monotonic()
-        body, date = await client.get_dated(path, words, timeout_s=timeout_s)
+        body, date = await client.get_dated(path, resource, timeout_s=timeout_s)
         took_s = self.clock.monotonic() - began
         moment = parse_date(date)
         if moment is None:

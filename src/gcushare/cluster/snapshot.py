@@ -88,10 +88,10 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the figures come from: ``name`` for programs, ``words`` for people, ``passed_over`` why not the other."""
+    """Where the figures come from: ``name`` for programs, ``text`` for people, ``passed_over`` why not the other."""
 
     name: str
-    words: str
+    text: str
     passed_over: str = ""
 
 

@@ -121,14 +121,6 @@ class _HostScore(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     score: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeItem:
-    """A whole Node object of a request, unchanged. Schedulers send it if the extender is not set to cache nodes."""
-
-    name: str
-    raw: bytes
-
-
 _filter_decoder = msgspec.json.Decoder(_FilterArguments)
 _bind_decoder = msgspec.json.Decoder(_BindArguments)
 _names_decoder = msgspec.json.Decoder(list[str])
@@ -151,7 +143,12 @@ class FilterDecoder:
         Raises:
             RemoteContractError: not JSON, not the protocol, or too large.
         """
-        return self._split(body) or _read_filter_arguments(body)
+        if (found := self._split(body)) is not None:
+            return found
+        what = "filter arguments {Pod, Nodes, NodeNames}"
+        check_size(body, MAX_WHOLE_BYTES, what)
+        whole = decode_call(_filter_decoder, body, what)
+        return FilterArguments(whole.pod.ref, _present(whole.nodes), _present(whole.node_names), body)
 
     def _split(self, body: bytes) -> FilterArguments | None:
         """Cut off the list of names at the end, where kube-scheduler writes it, without scanning it.
@@ -175,13 +172,6 @@ class FilterDecoder:
                 return None
             self._written, self._head, self._pod = written, head, head.pod.ref
         return FilterArguments(self._pod, _present(head.nodes), body[start + len(_NAMES_KEY) - 1 : -1], written)
-
-
-def _read_filter_arguments(body: bytes) -> FilterArguments:
-    what = "filter arguments {Pod, Nodes, NodeNames}"
-    check_size(body, MAX_WHOLE_BYTES, what)
-    whole = decode_call(_filter_decoder, body, what)
-    return FilterArguments(whole.pod.ref, _present(whole.nodes), _present(whole.node_names), body)
 
 
 def check_size(body: bytes, most_bytes: int, what: str) -> None:
@@ -228,8 +218,10 @@ def decode_names(raw: bytes, most: int) -> list[str]:
     return decode_call(_names_decoder, raw, "a list of node names")
 
 
-def decode_node_items(raw: bytes, most: int) -> list[NodeItem]:
-    """Read at most ``most`` nodes of a NodeList, each as a name and its unchanged JSON.
+def decode_node_items(raw: bytes, most: int) -> dict[str, bytes]:
+    """Read at most ``most`` nodes of a NodeList: the unchanged JSON of each by its name.
+
+    Schedulers send whole nodes if the extender is not set to cache nodes.
 
     Raises:
         RemoteContractError: not a NodeList, or too many nodes.
@@ -237,7 +229,7 @@ def decode_node_items(raw: bytes, most: int) -> list[NodeItem]:
     items = decode_call(_nodes_decoder, raw, "a NodeList").items or []
     if len(items) > most:
         raise too_many_nodes(len(items), most)
-    return [NodeItem(decode_call(_item_decoder, bytes(item), "a Node").metadata.name, bytes(item)) for item in items]
+    return {decode_call(_item_decoder, bytes(item), "a Node").metadata.name: bytes(item) for item in items}
 
 
 def too_many_nodes(count: int, most: int) -> RemoteContractError:
@@ -277,7 +269,7 @@ def decode_asked_nodes(arguments: FilterArguments, most: int) -> AskedNodes:
     """
     if arguments.node_names is not None:
         return AskedNodes(dict.fromkeys(decode_names(arguments.node_names, most)))
-    items = {item.name: item.raw for item in decode_node_items(arguments.nodes or b"{}", most)}
+    items = decode_node_items(arguments.nodes or b"{}", most)
     return AskedNodes(dict.fromkeys(items), items)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Protocol
 
 from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
@@ -53,16 +54,6 @@ async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
     raise RetryableError(f"node {request.node} was changed by others {ATTEMPTS} times in a row; nothing was written")
 
 
-def cordon(settings: CordonSettings, process: ProcessContext) -> int:
-    """Run ``gcushare cordon-card``; returns the exit code."""
-    return _run(settings, process, is_cordon=True)
-
-
-def uncordon(settings: CordonSettings, process: ProcessContext) -> int:
-    """Run ``gcushare uncordon-card``; returns the exit code."""
-    return _run(settings, process, is_cordon=False)
-
-
 def _run(settings: CordonSettings, process: ProcessContext, *, is_cordon: bool) -> int:
     vendor = VENDORS_BY_NAME[settings.vendor] if settings.vendor is not None else None
     request = CordonRequest(settings.node, settings.card.strip(), is_cordon, vendor)
@@ -73,3 +64,7 @@ def _run(settings: CordonSettings, process: ProcessContext, *, is_cordon: bool) 
 
     process.stdout.write(f"{escape(asyncio.run(work()))}\n")
     return DONE
+
+
+cordon, uncordon = partial(_run, is_cordon=True), partial(_run, is_cordon=False)
+"""Run ``gcushare cordon-card`` or ``uncordon-card``; they return the exit code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gcushare.cli.defragment.movable import MovablePods, find_movable
@@ -70,19 +70,14 @@ def make_state(
     opened = sorted(name for name, facts in snapshot.nodes.items() if facts.is_ready and not facts.is_unschedulable)
     found = find_movable(pods, snapshot.vendor, most_priority=most_priority)
     by_uid = {pod.metadata.uid: pod for pod in pods}
-    moving = sorted(_find_moving(snapshot, opened))
+    open_nodes = [node for name in opened if (node := snapshot.ledger.nodes.get(name)) is not None]
+    moving = sorted(
+        str(pod.ref)
+        for pod in snapshot.pods.values()
+        if (pod.is_ending and pod.node in opened)
+        or (not pod.node and pod.request is not None and any(node.fits(pod.request) for node in open_nodes))
+    )
     return ClusterState(snapshot.ledger, found, tuple(opened), by_uid, tuple(snapshot.problems), tuple(moving))
-
-
-def _find_moving(snapshot: ClusterSnapshot, opened: Collection[str]) -> Iterator[str]:
-    nodes = [node for name in opened if (node := snapshot.ledger.nodes.get(name)) is not None]
-    for pod in snapshot.pods.values():
-        if pod.node:
-            is_moving = pod.is_ending and pod.node in opened
-        else:
-            is_moving = pod.request is not None and any(node.fits(pod.request) for node in nodes)
-        if is_moving:
-            yield str(pod.ref)
 
 
 def controller_of(pod: Pod) -> str:

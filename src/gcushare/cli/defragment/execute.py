@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from gcushare.cli.defragment.cluster_state import ClusterState, controller_of
 from gcushare.core.errors import ConflictError, NotFoundError, Refused
-from gcushare.core.nodes import Assignment, PodRef
+from gcushare.core.nodes import PodRef
 from gcushare.core.packing.defragment import Move, RoomPlan
 from gcushare.core.wording import some_names
 from gcushare.kube.client import KubeClient
@@ -100,7 +100,13 @@ class Executor:
         # What the node held before, and not which pods existed: a pod that waited for this room existed already.
         held = before.assignments if before is not None else {}
         new = [each for uid, each in node.assignments.items() if uid not in held] if node is not None else []
-        served = [each for each in new if _is_what_was_wanted(each, plan)]
+        wanted = plan.request
+        served = [
+            each
+            for each in new
+            if len(each.grants) == wanted.cards
+            and all(g.whole == wanted.whole and (wanted.whole or g.units == wanted.units) for g in each.grants)
+        ]
         return Executed(
             tuple(moved),
             stopped,
@@ -156,10 +162,3 @@ class Executor:
                 await asyncio.sleep(READ_EVERY_S)
             else:
                 return
-
-
-def _is_what_was_wanted(held: Assignment, plan: RoomPlan) -> bool:
-    wanted = plan.request
-    return len(held.grants) == wanted.cards and all(
-        grant.whole == wanted.whole and (wanted.whole or grant.units == wanted.units) for grant in held.grants
-    )

@@ -97,11 +97,11 @@ async def _explain_unbound(
             except GcushareError as error:
                 if figures.source is SourceChoice.EXTENDER:
                     raise
-                passed_over = f"{extender.words} was not used: {error}"
+                passed_over = f"{extender.text} was not used: {error}"
             else:
                 # The extender gives no uid to an unauthenticated caller; the pod was read here.
                 document = msgspec.structs.replace(document, uid=pod.metadata.uid)
-                source = Source("extender", extender.words)
+                source = Source("extender", extender.text)
                 return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
     snapshot = await gather(reader, SnapshotRequest(vendor=vendor))
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)

@@ -83,7 +83,7 @@ async def print_tables(screen: Screen, snapshots: Snapshots, settings: TableSett
         body, foot = _lines(_summary(live, settings), None, settings)
         lines = [*body, *foot]
         if not before:
-            screen.say("source", live.snapshot.source.words)
+            screen.say("source", live.snapshot.source.text)
         if lines != before:
             screen.print_lines([Text(_time_now()), *lines])
         before, trouble = lines, _say_trouble(screen, live, trouble)
@@ -118,7 +118,7 @@ async def _show_live(screen: Screen, snapshots: Snapshots, settings: TableSettin
 def _page(screen: Screen, live: LiveSnapshot, as_of: str, settings: TableSettings) -> Group:
     """As much of the table as there is room for, and the cluster's sum below it."""
     body, foot = _lines(_summary(live, settings), screen.width, settings)
-    status = Text(f"{live.snapshot.source.words}, as of {as_of}; Ctrl-C ends", "dim")
+    status = Text(f"{live.snapshot.source.text}, as of {as_of}; Ctrl-C ends", "dim")
     if live.trouble:
         status = Text(f"{live.trouble}: trying again; shown as of {as_of}", "bold red")
     foot.append(status)

@@ -59,7 +59,7 @@ class Session:
         """Say whose figures were shown."""
         if source.passed_over:
             self.screen.say("note", source.passed_over)
-        self.screen.say("source", source.words)
+        self.screen.say("source", source.text)
 
     def warn(self, problems: Sequence[str]) -> int:
         """Report what could not be read; then not everything that was asked for was shown."""

@@ -81,7 +81,8 @@ class Reader:
     """Reads one cluster. Make one per snapshot: what could not be read adds up in it.
 
     ``problems`` are objects that could not be decoded, one line each; ``unread`` are parts of an examination that could
-    not be read; ``ahead_s`` is the API server's clock against ours, once ``learn_rights`` has asked.
+    not be read; ``clocks`` are those of programs that answered; ``ahead_s`` is the API server's clock against ours,
+    once ``learn_rights`` has asked.
     """
 
     client: KubeClient
@@ -89,6 +90,7 @@ class Reader:
     clock: Clock = field(default_factory=SystemClock)
     problems: list[str] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+    clocks: list[ClockFacts] = field(default_factory=list)
     ahead_s: float = 0.0
     within_s: float = 0.0
     _missing: set[Area] = field(default_factory=set)
@@ -259,12 +261,11 @@ class Reader:
         """Return the API server's time."""
         return self.clock.now() + timedelta(seconds=self.ahead_s)
 
-    def clock_of(self, subject: str, answer: Dated) -> tuple[ClockFacts, ...]:
-        """Compare the clock behind an answer with the API server's; empty if the answer has no Date."""
-        if answer.ahead_s is None:
-            return ()
-        within_s = answer.within_s + self.within_s
-        return (ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s),)
+    def record_clock(self, subject: str, answer: Dated) -> None:
+        """Compare the clock behind an answer with the API server's, if the answer has a Date."""
+        if answer.ahead_s is not None:
+            within_s = answer.within_s + self.within_s
+            self.clocks.append(ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s))
 
     async def _fetch_dated(self, client: KubeClient, path: str, resource: str, timeout_s: float | None) -> Dated:
         """Read an answer with its Date; the header counts whole seconds, so half a second is added."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import Program, SeenPod, Service, flag, program_of, vendor_of_plugin
-from gcushare.cluster.reader import ANSWER_S, ClockFacts, Dated, Reader
+from gcushare.cluster.reader import ANSWER_S, Dated, Reader
 from gcushare.cluster.rights import Area, needed_rights
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.resources import LEASES, NODES, PODS, Resource
@@ -26,7 +27,6 @@ from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
 from gcushare.wire.objects import NODE, Lease, Node
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
-T = TypeVar("T")
 NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
 
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
@@ -37,8 +37,6 @@ CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 
 SEEN_POD = BoundedJsonDecoder(SeenPod, "a pod of the list", limit_bytes=OBJECT_BYTES, max_depth=None)
 VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
-
-_Clocks = tuple[ClockFacts, ...]
 
 
 async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Raw] | None = None) -> Facts:
@@ -51,6 +49,9 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     scheduler_config = where.read_scheduler_config()
     namespace, _ = where.service
     version = await reader.learn_rights(needed_rights(namespace))
+    server_version = ""
+    with contextlib.suppress(RemoteContractError):
+        server_version = str(VERSION.read(version).get("gitVersion") or "")
     nodes, pods, policies = await asyncio.gather(
         _read_nodes(reader, where.node, _keeping(NODE.read, raw)),
         _read_pods(reader, where.node, _keeping(SEEN_POD.read, raw)),
@@ -71,19 +72,19 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     )
     return Facts(
         now=reader.now(),
-        server_version=_git_version(version),
+        server_version=server_version,
         own_version=__version__,
         scope=where.node,
         nodes=nodes,
         pods=pods,
         programs={program: tuple(members) for program, members in programs.items() if members},
-        plugins=plugins[0],
-        extender=extender[0],
+        plugins=plugins,
+        extender=extender,
         schedulers=schedulers,
         reports=reports,
         policies=policies,
         certificates=certificates,
-        clocks=(*plugins[1], *extender[1]),
+        clocks=tuple(sorted(reader.clocks, key=lambda clock: clock.subject)),
         unread=tuple(dict.fromkeys(reader.unread)),
     )
 
@@ -119,33 +120,28 @@ async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec
     return tuple(sorted(kept, key=lambda pod: pod.key))
 
 
-async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[tuple[PluginFacts, ...], _Clocks]:
+async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginFacts, ...]:
     """Ask every plugin that runs what it counts and what its kubelet gave out; the others are described as they are."""
     asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
 
     def read(answer: Dated) -> tuple[PluginStatus, Dated]:
         return PLUGIN_STATUS.read(answer.body), answer
 
-    found = await reader.ask_plugins(asked, "/status", read, timeout_s=ANSWER_S)
-    answers = {pod.key: answer for pod, answer in found}
-    return _unzipped(_plugin_facts(reader, pod, answers.get(pod.key)) for pod in pods)
+    answers = {pod.key: answer for pod, answer in await reader.ask_plugins(asked, "/status", read, timeout_s=ANSWER_S)}
+    facts = []
+    for pod in pods:
+        vendor, found = vendor_of_plugin(pod), answers.get(pod.key)
+        if found is None or isinstance(found, GcushareError):
+            facts.append(PluginFacts(pod=pod, vendor=vendor, problem=str(found or "")))
+            continue
+        status, answer = found
+        reader.record_clock(f"the device plugin of node {pod.spec.node_name}", answer)
+        # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
+        facts.append(PluginFacts(pod=pod, vendor=VENDORS_BY_NAME.get(status.vendor, vendor), status=status))
+    return tuple(facts)
 
 
-def _plugin_facts(
-    reader: Reader, pod: SeenPod, found: tuple[PluginStatus, Dated] | GcushareError | None
-) -> tuple[PluginFacts, _Clocks]:
-    vendor = vendor_of_plugin(pod)
-    if found is None or isinstance(found, GcushareError):
-        return PluginFacts(pod=pod, vendor=vendor, problem=str(found or "")), ()
-    status, answer = found
-    # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
-    facts = PluginFacts(pod=pod, vendor=VENDORS_BY_NAME.get(status.vendor, vendor), status=status)
-    return facts, reader.clock_of(f"the device plugin of node {pod.spec.node_name}", answer)
-
-
-async def _read_extender(
-    reader: Reader, where: WhereSettings, pods: Sequence[SeenPod]
-) -> tuple[ExtenderFacts, _Clocks]:
+async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[SeenPod]) -> ExtenderFacts:
     reader.progress("asking the scheduler extender")
     namespace, name = where.service
     get = reader.client.get
@@ -153,7 +149,14 @@ async def _read_extender(
         Area.SERVICE, partial(get, SERVICES, name, namespace=namespace), None
     )
     may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
-    problem = await _ask_service(reader, service) if service is not None and may_ask_service else ""
+    problem = ""
+    if service is not None and may_ask_service:
+        try:
+            await proxied_service(reader.client, service).get("/version", timeout_s=ANSWER_S)
+        except ForbiddenError:
+            pass  # that a program answers there is not known, and no finding
+        except GcushareError as failure:
+            problem = str(failure)
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
     lease_namespace = electing.metadata.namespace if electing is not None else namespace
     lease_name = EXTENDER
@@ -163,66 +166,40 @@ async def _read_extender(
     lease: Lease | None = await reader.attempt(
         Area.LEASES, partial(get, LEASES, lease_name, namespace=lease_namespace), None
     )
-    answers = await _ask_replicas(reader, pods)
-    if not answers and service is not None and may_ask_service and not problem:
+    replicas = await _ask_replicas(reader, pods)
+    if not replicas and service is not None and may_ask_service and not problem:
         endpoint = proxied_service(reader.client, service)
-        answers = [await _ask_replica(reader, endpoint, f"behind Service {where.extender_service}")]
-    replicas, clocks = _unzipped(answers)
-    facts = ExtenderFacts(
-        replicas=replicas,
+        replicas = [await _ask_replica(reader, endpoint, f"behind Service {where.extender_service}")]
+    return ExtenderFacts(
+        replicas=tuple(replicas),
         service=service,
         service_name=where.extender_service,
         service_problem=problem,
         lease=lease,
     )
-    return facts, clocks
 
 
-async def _ask_service(reader: Reader, service: Service) -> str:
-    """Ask whether a program answers behind the Service; returns why not, empty if one does."""
-    endpoint = proxied_service(reader.client, service)
-    try:
-        await endpoint.get("/version", timeout_s=ANSWER_S)
-    except GcushareError as failure:
-        return "" if isinstance(failure, ForbiddenError) else str(failure)
-    return ""
-
-
-async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[tuple[ReplicaFacts, _Clocks]]:
+async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[ReplicaFacts]:
     """Ask every extender's pod that runs; the others are described as they are."""
     if not reader.may_read(Area.PLUGINS):  # the same right, pods/proxy
-        return [(ReplicaFacts(name=pod.key, pod=pod), ()) for pod in pods]
+        return [ReplicaFacts(name=pod.key, pod=pod) for pod in pods]
 
-    async def ask(pod: SeenPod) -> tuple[ReplicaFacts, _Clocks]:
+    async def ask(pod: SeenPod) -> ReplicaFacts:
         if pod.status.phase != "Running":
-            return ReplicaFacts(name=pod.key, pod=pod, problem=f"its pod is {pod.status.phase or 'Pending'}"), ()
+            return ReplicaFacts(name=pod.key, pod=pod, problem=f"its pod is {pod.status.phase or 'Pending'}")
         return await _ask_replica(reader, proxied_pod(reader.client, pod), pod.key, pod)
 
     return await asyncio.gather(*(ask(pod) for pod in pods))
 
 
-async def _ask_replica(
-    reader: Reader, endpoint: Endpoint, name: str, pod: SeenPod | None = None
-) -> tuple[ReplicaFacts, _Clocks]:
+async def _ask_replica(reader: Reader, endpoint: Endpoint, name: str, pod: SeenPod | None = None) -> ReplicaFacts:
     """Ask one extender for its version and figures."""
     try:
         version = await reader.ask(endpoint, "/version")
         metrics = await reader.ask(endpoint, "/metrics")
         figures = parse_figures(metrics.body.decode("utf-8", errors="replace"))
     except GcushareError as failure:
-        return ReplicaFacts(name=name, pod=pod, problem=str(failure)), ()
+        return ReplicaFacts(name=name, pod=pod, problem=str(failure))
+    reader.record_clock(f"the scheduler extender {name}", version)
     release = version.body.decode("utf-8", errors="replace").strip().removeprefix("v")[:40]
-    facts = ReplicaFacts(name=name, pod=pod, version=release, figures=figures)
-    return facts, reader.clock_of(f"the scheduler extender {name}", version)
-
-
-def _unzipped(answers: Iterable[tuple[T, _Clocks]]) -> tuple[tuple[T, ...], _Clocks]:
-    pairs = list(answers)
-    return tuple(facts for facts, _ in pairs), tuple(clock for _, clocks in pairs for clock in clocks)
-
-
-def _git_version(body: bytes) -> str:
-    try:
-        return str(VERSION.read(body).get("gitVersion") or "")
-    except RemoteContractError:
-        return ""
+    return ReplicaFacts(name=name, pod=pod, version=release, figures=figures)

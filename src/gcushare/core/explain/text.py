@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
 from gcushare.core.requests import CardRequest
+from gcushare.core.wording import counted
 
 
 def summarise(explanation: Explanation) -> str:
@@ -20,7 +21,7 @@ def summarise(explanation: Explanation) -> str:
     counts: Counter[Verdict] = Counter()
     for each in explanation.classes:
         counts[each.verdict] += each.nodes
-    parts += [f"{_nodes(count)}: {verdict.value}" for verdict, count in counts.items()]
+    parts += [f"{counted(count, 'node')}: {verdict.value}" for verdict, count in counts.items()]
     parts += describe_closed(explanation.classes)
     parts.append(describe_help(explanation))
     return "; ".join(parts)
@@ -29,13 +30,13 @@ def summarise(explanation: Explanation) -> str:
 def describe_request(request: CardRequest) -> str:
     """Describe what a request needs: "needs 12 in one card"."""
     if request.whole:
-        return f"needs {request.cards} whole card{'s' if request.cards > 1 else ''}"
+        return f"needs {counted(request.cards, 'whole card')}"
     return f"needs {_amount(request.units, request)}"
 
 
 def describe_asked(asked: Asked) -> str:
     """Describe which part of the nodes kube-scheduler asked about, and whether other nodes have room."""
-    text = f"kube-scheduler asked about {asked.nodes} of {_nodes(asked.known)}"
+    text = f"kube-scheduler asked about {asked.nodes} of {counted(asked.known, 'node')}"
     if not asked.fit_elsewhere:
         return text
     names = ", ".join(asked.examples)
@@ -91,7 +92,7 @@ def describe_help(explanation: Explanation) -> str:
 def _describe_largest(explanation: Explanation) -> str:
     request, largest = explanation.request, explanation.largest_now
     if request.whole:
-        return f"{largest} whole card{'s' if largest != 1 else ''}"
+        return counted(largest, "whole card")
     return _amount(largest, request) if request.cards > 1 else str(largest)
 
 
@@ -125,7 +126,3 @@ def _describe_impossible(explanation: Explanation) -> str:
 
 def _amount(units: int, request: CardRequest) -> str:
     return f"{units} in one card" if request.cards == 1 else f"{units} in each of {request.cards} cards"
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"

@@ -11,6 +11,7 @@ from gcushare.core.explain.reasons import Explanation, Verdict
 from gcushare.core.explain.text import describe_asked, describe_help, describe_request, describe_room
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
+from gcushare.core.wording import counted
 from gcushare.wire.annotations.keys import CARDS
 from gcushare.wire.pods import MAX_CARDS_PER_POD
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
@@ -249,7 +250,7 @@ def render_explanation(document: ExplainDocument) -> str:
         cards = f"cards of {_sizes(each.cards)}" if each.cards else "no cards"
         lines += [
             "",
-            f"{each.nodes} node{'s' if each.nodes > 1 else ''} with {cards}: {', '.join(each.examples)}{more}",
+            f"{counted(each.nodes, 'node')} with {cards}: {', '.join(each.examples)}{more}",
             f"  {each.reason}: {each.text}",
         ]
     for name, problem in sorted(document.unreadable_nodes.items()):
@@ -276,7 +277,7 @@ def _smaller(request: RequestDocument, largest: int) -> list[str]:
     if not largest:
         return []
     if request.whole:
-        return [f"ask for at most {largest} whole card{'s' if largest > 1 else ''}"]
+        return [f"ask for at most {counted(largest, 'whole card')}"]
     each = "" if request.cards == 1 else f" in each of {request.cards} cards"
     return [f"ask for at most {largest}{each}"]
 

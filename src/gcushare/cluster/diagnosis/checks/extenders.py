@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import needs_extender, span
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.rights import Area
-from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, release_text
+from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 
 BEHIND_S = 180.0
 """A watch that is this old was opened again twice already, had the API server answered."""
 
-_RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _INSTALL = "install the chart gcushare-scheduler-extender-chart, or say where it is with --extender-service"
 
 
@@ -107,14 +105,14 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
     ]
     reported.append(("gcushare doctor", facts.own_version))
     for subject, version in reported:
-        if _release(version) != _release(reference):
+        if find_release(version) != find_release(reference):
             yield warning(
                 "versions-differ",
                 subject,
                 f"it is version {version or 'unknown'}, and the extender (or this program) is {reference}",
                 "bring everything to one release: inventory and records are only promised to fit within one",
             )
-    server = _release(facts.server_version)
+    server = find_release(facts.server_version)
     if server is not None and server < OLDEST_KUBERNETES:
         yield error(
             "kubernetes-too-old",
@@ -123,11 +121,6 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
             "for older ones it writes no scheduler configuration",
             "upgrade Kubernetes",
         )
-
-
-def _release(version: str) -> tuple[int, int] | None:
-    match = _RELEASE.match(version)
-    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def _lease_words(facts: Facts) -> str:

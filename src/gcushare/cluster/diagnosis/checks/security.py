@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from gcushare.cluster.diagnosis.checks.views import span
 from gcushare.cluster.diagnosis.facts import Facts, PolicyFacts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
+from gcushare.wire.kubernetes_versions import find_release
 
 FIRST_WITH_POLICIES = (1, 30)
 """ValidatingAdmissionPolicy is generally available from here on."""
@@ -18,14 +18,11 @@ WARN_BEFORE_S = 20 * 86400.0
 """Below the 30 days before the end at which cert-manager renews a certificate of 90 days."""
 URGENT_BEFORE_S = 3 * 86400.0
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
-
 
 def check_policy(facts: Facts) -> Iterator[Finding]:
     """Pods' authors must not be able to write records."""
-    match = _VERSION.match(facts.server_version)
-    is_served = match is not None and (int(match[1]), int(match[2])) >= FIRST_WITH_POLICIES
-    if not is_served or not facts.knows(Area.POLICIES) or facts.scope is not None:
+    release = find_release(facts.server_version)
+    if release is None or release < FIRST_WITH_POLICIES or not facts.knows(Area.POLICIES) or facts.scope is not None:
         return
     for vendor in facts.vendors():
         key = vendor.record.card_index

@@ -140,9 +140,12 @@ async def test_pods_stand_below_the_cards_where_a_plugin_reports_what_each_uses(
         ran = await found.call("top")
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [
-            ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "UTIL", "NOTE"],
-            ["node-1", "0", "default/a", "4.0", "6.0", "60%", "over", "by", "2.0,", "reported", "on", "the", "pod"],
-            ["node-1", "0", "default/b", "4.0", "1.0", "5%"],
+            ["NAME", "GCU", "POD", "GRANTED(GB)", "LIMIT(GB)", "USED(GB)", "UTIL", "NOTE"],
+            [
+                *("node-1", "0", "default/a", "4.0", "-", "6.0", "60%"),
+                *("over", "by", "2.0,", "reported", "on", "the", "pod"),
+            ],
+            ["node-1", "0", "default/b", "4.0", "-", "1.0", "5%"],
         ]
         assert ran.lines[-1] == "1 pod: more is in use than was granted"
         document = json.loads((await found.call("top", "-o", "json")).out)

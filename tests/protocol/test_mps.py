@@ -14,7 +14,8 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.node.mps.daemon import MpsControl
 from gcushare.node.mps.mps_settings import Fallback, MemoryLimit
 from gcushare.node.mps.state import MpsStateReader
-from gcushare.wire.annotations.keys import COMPUTE_SHARE
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import COMPUTE_SHARE, MEMORY_LIMIT
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.plugin_rig import PluginRig, until
 
@@ -168,6 +169,31 @@ async def test_compute_is_shared_in_proportion_where_the_pod_asks_for_it() -> No
         rig.bind("pod", 4, annotations={COMPUTE_SHARE: "proportional"})
         await rig.until_recorded("pod")
         assert rig.variables("pod")[THREADS] == "25"
+
+
+async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
+    async with mps_rig() as mps, LimitedRig(mps) as rig:
+        await mps.start_well()
+        await rig.start()
+        rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12", COMPUTE_SHARE: "proportional"})
+        await rig.until_recorded("burst")
+        given = rig.variables("burst")
+        assert given[LIMIT] == f"GCU-0={12 * 1024}M"
+        assert given[THREADS] == "25", "compute follows the request"
+        names = ENFLAME.environment
+        assert (given[names.container_units], given[names.container_bytes]) == ("4", str(12 * GIB))
+        rig.bind("plain", 3, annotations={MEMORY_LIMIT: "2"})
+        await rig.until_recorded("plain")
+        assert rig.variables("plain")[names.container_bytes] == str(3 * GIB), "a limit below the request is none"
+
+
+async def test_where_the_admin_allows_no_bursts_the_limit_is_the_grant() -> None:
+    async with mps_rig() as mps, LimitedRig(mps, bursts=False) as rig:
+        await mps.start_well()
+        await rig.start()
+        rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12"})
+        await rig.until_recorded("burst")
+        assert rig.variables("burst")[LIMIT] == "GCU-0=4096M"
 
 
 async def test_without_a_daemon_cards_take_no_new_pods_and_open_when_it_answers() -> None:

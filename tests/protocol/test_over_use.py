@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.over_use.eviction import When
 from gcushare.core.units import GIB
 from gcushare.node.over_use.over_use_settings import Action
-from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations.keys import MEMORY_LIMIT, OVER_USE
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -58,6 +58,28 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
         assert figures.sum("gcushare_pod_over_use_bytes") == 0
         assert rig.is_here("greedy")
         assert rig.annotation("modest", OVER_USE) is None
+
+
+async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_the_memory(tmp_path: Path) -> None:
+    async with evicting(tmp_path / "proc") as rig:
+        rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12"})
+        rig.bind("modest", 4)
+        await rig.until_recorded("burst", "modest")
+        rig.use(burst=10, modest=1)  # 5 of 16 GiB are free, 3 may still be needed
+        await rig.looks(4)
+        assert rig.events("OverUse") == []
+        assert rig.is_here("burst")
+        figures = await rig.figures()
+        assert figures.sum("gcushare_pod_memory_limit_bytes", pod_name="burst", card="0") == 12 * GIB
+        assert figures.sum("gcushare_pod_memory_limit_bytes") == 12 * GIB
+        assert figures.sum("gcushare_pod_memory_granted_bytes", pod_name="burst") == 4 * GIB
+
+        rig.bind("third", 6)  # its grant is in danger before it uses any of it
+        await rig.until(lambda: not rig.is_here("burst"), "the eviction")
+        assert "limit 12.00 GiB" in rig.events("OverUse")[0]
+        await rig.until(lambda: rig.events("OverUseEvicted"), "its Event")
+        assert "short of" in rig.events("OverUseEvicted")[0]
+        assert rig.is_here("modest")
 
 
 async def test_one_peak_is_enough_where_an_admin_asks_for_one_look(tmp_path: Path) -> None:

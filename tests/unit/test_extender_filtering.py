@@ -17,7 +17,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
 from tests.builders import GIB_UNIT, asks, card, node_score
 from tests.extender_objects import (
@@ -163,6 +163,9 @@ def test_a_pod_that_asks_for_nothing_keeps_every_node(most: int | None) -> None:
         pytest.param(4, {USE_CARDS: "0,,1"}, "gcushare.io/use-cards='0,,1'", id="card words"),
         pytest.param(4, {CARDS: "0"}, "gcushare.io/cards='0'", id="no cards"),
         pytest.param(5, {CARDS: "2"}, "cannot share equally", id="does not divide"),
+        pytest.param(4, {MEMORY_LIMIT: "3"}, "memory-limit=3 is below the 4 units", id="a limit below the request"),
+        pytest.param(4, {MEMORY_LIMIT: "all"}, "gcushare.io/memory-limit='all'", id="a limit that is no number"),
+        pytest.param(4, {MEMORY_LIMIT: "7", CARDS: "2"}, "cannot share that equally", id="a limit for two cards"),
     ],
 )
 def test_what_is_wrong_with_a_pod_becomes_the_protocols_error(

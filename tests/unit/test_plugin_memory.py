@@ -13,18 +13,24 @@ from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.objects import Pod
 from tests.builders import pod
+from tests.extender_objects import a_pod, on_card
 
 TOTALS = {0: 16, 1: 16, 2: 16}
 
 
-def allocate(ids: list[str]) -> dict[str, str]:
-    """The variables of the container that is given these ids; no pod is known that asks for them."""
+def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
+    """The variables of the container that is given these ids, if these pods of the node may have asked for them."""
     responses = AllocateResponses(ENFLAME, (Strategy.ENV,))
+    store = PodStore(ENFLAME)
+    for each in pods:
+        store.on_pod_update(each)
     allocator = CardAllocator(
-        PodStore(ENFLAME),
+        store,
         responses,
         PodChanges(),
         whole=False,
@@ -121,3 +127,20 @@ def test_ids_of_another_layout_are_refused_and_explained() -> None:
 
 def test_the_answer_follows_from_the_ids_alone() -> None:
     assert allocate(device_ids_of_card(2, 3))["ENFLAME_VISIBLE_DEVICES"] == "2"
+
+
+def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
+    names, ids = ENFLAME.environment, device_ids_of_card(0, 16)[:4]
+
+    def bound(name: str, **annotations: str) -> Pod:
+        return a_pod(name, 4, node="n1", record=on_card(0, 4), annotations=annotations)
+
+    burst = bound("burst", **{MEMORY_LIMIT: "12"})
+    assert allocate(ids, burst)[names.container_bytes] == str(12 << 30)
+    assert allocate(ids, burst)[names.container_units] == "4"
+    same = bound("same", **{MEMORY_LIMIT: "12"})
+    assert allocate(ids, burst, same)[names.container_bytes] == str(12 << 30)
+    plain = bound("plain")
+    assert allocate(ids, burst, plain)[names.container_bytes] == str(4 << 30), "the call may be for either"
+    large = bound("large", **{MEMORY_LIMIT: "99"})
+    assert allocate(ids, large)[names.container_bytes] == str(16 << 30), "no more than the card has"

@@ -22,7 +22,8 @@ def node_of(offered: list[InventoryCard], modes: tuple[str, ...] = BOTH_MODES) -
 
 
 def picky(request: CardRequest, **selection: tuple[str, ...]) -> CardRequest:
-    return replace(request, selection=CardSelection(**selection))
+    chosen = CardSelection(use=selection.get("use", ()), avoid=selection.get("avoid", ()))
+    return replace(request, selection=chosen)
 
 
 @pytest.mark.parametrize(

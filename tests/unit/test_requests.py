@@ -1,6 +1,6 @@
 import pytest
 
-from gcushare.core.cards import Card
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import (
     CardRequest,
@@ -107,7 +107,7 @@ def test_memory_over_several_cards_must_divide() -> None:
     ],
 )
 def test_a_selection_names_cards_by_index_uuid_or_model(selection: CardSelection, allowed: bool) -> None:
-    card = Card(index=3, uuid="uuid-3", memory_bytes=1, model="S60")
+    card = InventoryCard(index=3, uuid="uuid-3", memory_bytes=1, model="S60")
     assert selection.allows(card) is allowed
     assert CardRequest(1, selection=selection).allows(card) is allowed
     assert CardRequest(1).allows(card)

@@ -155,6 +155,7 @@ def _cards_of(node: NodePart, known: NodeState | None) -> list[InventoryCard]:
 
 def _assignments_of(node: NodePart, by_name: dict[tuple[str, str], PodRef]) -> list[Assignment]:
     grants: dict[PodRef, list[CardGrant]] = defaultdict(list)
+    limits: dict[PodRef, int] = {}
     unrecorded: set[PodRef] = set()
     for device in node.cards:
         for pod in device.pods or []:
@@ -164,9 +165,13 @@ def _assignments_of(node: NodePart, by_name: dict[tuple[str, str], PodRef]) -> l
             if pod.uid:
                 ref = PodRef(pod.uid, *name, pod.create_time)
             grants[ref].append(CardGrant(device.id, pod.used, pod.whole))
+            limits[ref] = pod.limit
             if pod.unrecorded:
                 unrecorded.add(ref)
-    held = [Assignment(ref, node.name, tuple(given), unrecorded=ref in unrecorded) for ref, given in grants.items()]
+    held = [
+        Assignment(ref, node.name, tuple(given), unrecorded=ref in unrecorded, limit=limits[ref])
+        for ref, given in grants.items()
+    ]
     unknown = (PodRef(pod.uid, pod.namespace, pod.name) for pod in node.unknown_cards)
     return [*held, *(Assignment(ref, node.name, ()) for ref in unknown)]
 

@@ -127,7 +127,7 @@ class Ledger:
         if chosen is None:
             raise Refused(describe_shortage(node, request))
         grants = tuple(CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)
-        assignment = Assignment(pod, node_name, grants)
+        assignment = Assignment(pod, node_name, grants, limit=request.limit * request.cards)
         self._reserved.add(pod.uid)
         self._add(assignment)
         return assignment

@@ -39,7 +39,8 @@ class Assignment:
     """The cards that a pod holds on a node. ``assigned``: the node has confirmed them.
 
     ``unplaced`` are the memory units of a bound pod whose card is unknown; such a pod has no grants. ``unrecorded``:
-    the node reports these grants, but the pod has no record of them.
+    the node reports these grants, but the pod has no record of them. ``limit``: the units of all its cards that the pod
+    may use while no other pod needs them; 0 if only its grants.
     """
 
     pod: PodRef
@@ -49,6 +50,7 @@ class Assignment:
     assign_time_ns: int = 0
     unplaced: int = 0
     unrecorded: bool = False
+    limit: int = 0
 
     @property
     def units(self) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gcushare.core.cards import Card
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.topology import CLOSE
@@ -65,14 +65,18 @@ class CardSelection:
 
     Each entry is a card's uuid, index or model; an empty ``use`` means any card. Models are preferred in their order in
     ``use``; a card that is named by uuid or index counts as the first. ``use`` may also be ``STRONGEST`` alone. Among
-    equally preferred cards the policy decides.
+    equally preferred cards the policy decides. ``limit``: the units that the pod may use of each card while no other
+    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed.
     """
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
+    limit: int = 0
 
-    def allows(self, card: Card) -> bool:
+    def allows(self, card: InventoryCard) -> bool:
         """Whether the author's choice includes this card."""
+        if card.units < self.limit:
+            return False
         names = {str(card.index), card.uuid, card.model} - {""}
         return (not self.use or self.is_strongest or not names.isdisjoint(self.use)) and names.isdisjoint(self.avoid)
 
@@ -91,7 +95,7 @@ class CardSelection:
         """The entries that may be models."""
         return tuple(word for word in self.use if not word.isdecimal())
 
-    def preference(self, card: Card | None) -> int:
+    def preference(self, card: InventoryCard | None) -> int:
         """How much the author prefers an allowed card: the most preferred has the largest number.
 
         That is 0 or less for a list, and bytes of memory for ``STRONGEST``. A card that is not known yet comes last.
@@ -130,9 +134,15 @@ class CardRequest:
     @property
     def excludes_cards(self) -> bool:
         """Whether the pod's author excludes any card; one that only prefers some does not."""
-        return self.selection is not None and (bool(self.selection.avoid) or not self.selection.is_strongest)
+        selection = self.selection
+        return selection is not None and (bool(selection.avoid or selection.limit) or not selection.is_strongest)
 
-    def allows(self, card: Card) -> bool:
+    @property
+    def limit(self) -> int:
+        """Units that the pod may use of each card while no other pod needs them; 0 if only those that it requests."""
+        return self.selection.limit if self.selection is not None else 0
+
+    def allows(self, card: InventoryCard) -> bool:
         """Whether the pod's author allows this card."""
         return self.selection is None or self.selection.allows(card)
 
@@ -170,6 +180,7 @@ def parse_pod_request(
     *,
     cards_per_pod: int = 1,
     selection: CardSelection | None = None,
+    memory_limit: int = 0,
     whole_policy: str = CLOSE,
     is_bound: bool = False,
 ) -> PodRequest | None:
@@ -177,7 +188,7 @@ def parse_pod_request(
 
     ``containers`` are the init containers, then the app containers, each in the order of the pod's spec. If
     ``is_bound``, limits on what we grant are not checked: the kubelet gives the pod its devices in any case, and they
-    must be counted.
+    must be counted. ``memory_limit``: the units that the pod may use of all its cards; 0 if only those it requests.
 
     Raises:
         RemoteContractError: a quantity is malformed, or requests differ from limits.
@@ -208,6 +219,11 @@ def parse_pod_request(
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:
+        if memory_limit:
+            raise Refused(
+                f"annotation gcushare.io/memory-limit={memory_limit} is for shared memory, and the pod asks for whole "
+                "cards; remove it"
+            )
         return PodRequest(
             requesting, CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
         )
@@ -217,7 +233,32 @@ def parse_pod_request(
                 f"container {container.name!r} asks for {container.units} {names.memory}, which {cards_per_pod} cards "
                 "cannot share equally; use a multiple"
             )
-    return PodRequest(requesting, CardRequest(units // cards_per_pod, cards_per_pod, selection=selection))
+    cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
+    if limit := limit_per_card(memory_limit, cards):
+        cards = replace(cards, selection=replace(selection or CardSelection(), limit=limit))
+    return PodRequest(requesting, cards)
+
+
+def limit_per_card(memory_limit: int, request: CardRequest) -> int:
+    """Divide a pod's limit over its cards; 0 if it has none, or may use only what it requests.
+
+    Raises:
+        Refused: the limit is below the request, or the cards cannot share it equally.
+    """
+    total = request.units * request.cards
+    if not memory_limit or memory_limit == total:
+        return 0
+    if memory_limit < total:
+        raise Refused(
+            f"annotation gcushare.io/memory-limit={memory_limit} is below the {total} units that the pod asks for; "
+            f"write {total} or more, or remove it"
+        )
+    if memory_limit % request.cards:
+        raise Refused(
+            f"annotation gcushare.io/memory-limit={memory_limit}: {request.cards} cards cannot share that equally; "
+            "use a multiple"
+        )
+    return memory_limit // request.cards
 
 
 def effective_request(amounts: Iterable[tuple[ContainerKind, int]]) -> int:

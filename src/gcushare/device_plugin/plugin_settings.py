@@ -69,6 +69,12 @@ class CardSettings(CardSourceSettings):
         default=PROC,
         help="With --pod-use: where the host's /proc is to be read.",
     )
+    bursts: bool = setting(
+        parsers.boolean(),
+        default=True,
+        help="Let pods use more than their grant, up to their annotation gcushare.io/memory-limit, while no other pod "
+        "needs the memory. false: the annotation has no effect on this node; what a container may use is its grant.",
+    )
 
 
 @settings

@@ -19,7 +19,8 @@ CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
 class Grant:
     """What one container was given: ``units`` of memory, or its cards whole. ``pod_units``: None if they are ambiguous.
 
-    ``shares_threads``: its pod asked for compute in proportion to its memory.
+    ``shares_threads``: its pod asked for compute in proportion to its memory. ``limit``: the units that the container
+    may use while no other pod needs them; 0 if only those that it was granted.
     """
 
     cards: tuple[InventoryCard, ...]
@@ -27,6 +28,12 @@ class Grant:
     pod_units: int | None = None
     whole: bool = False
     shares_threads: bool = False
+    limit: int = 0
+
+    @property
+    def usable_units(self) -> int:
+        """The units that the container's processes are limited to."""
+        return max(self.units, self.limit)
 
 
 def container_variables(
@@ -43,7 +50,7 @@ def container_variables(
         variables[names.card_units] = str(grant.cards[0].units)
         variables[names.pod_units] = str(pod_units)
         variables[names.container_units] = str(grant.units)
-        variables[names.container_bytes] = str(unit.bytes_of(grant.units))
+        variables[names.container_bytes] = str(unit.bytes_of(grant.usable_units))
         variables[CARD_BYTES] = str(grant.cards[0].memory_bytes)
     return variables
 

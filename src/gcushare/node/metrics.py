@@ -135,14 +135,19 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     # Two pods with one name are one series, because the end of the first may be seen after the start of the second.
     used: dict[tuple[str, ...], int] = {}
     granted: dict[tuple[str, ...], int] = {}
+    limits: dict[tuple[str, ...], int] = {}
     busy: dict[tuple[str, ...], float] = {}
     for uid, cards in found.by_pod.items():
         entry = observed.pods.entries[uid]
-        may_use = granted_bytes(entry, observed.inventory())
+        inventory = observed.inventory()
+        may_use = granted_bytes(entry, inventory)
+        limit = inventory.unit.bytes_of(entry.limit) if inventory is not None else 0
         for index, size in cards.items():
             key = (observed.vendor, observed.node, str(index), entry.ref.namespace, entry.ref.name)
             used[key] = used.get(key, 0) + size
             granted[key] = granted.get(key, 0) + may_use.get(index, 0)
+            if limit and index in may_use:
+                limits[key] = limits.get(key, 0) + limit
             if (percent := found.utilization.get(uid, {}).get(index)) is not None:
                 busy[key] = busy.get(key, 0.0) + percent
     look = observed.cards()
@@ -156,6 +161,12 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     )
     yield gauge(
         "gcushare_pod_memory_granted_bytes", "Bytes of a card that a pod may use.", _POD_LABELS, granted.items()
+    )
+    yield gauge(
+        "gcushare_pod_memory_limit_bytes",
+        "Bytes of a card that a pod may use while no other pod needs them. No series: only those it was granted.",
+        _POD_LABELS,
+        limits.items(),
     )
     yield gauge(
         "gcushare_pod_utilization_percent",

@@ -36,6 +36,10 @@ class PodWithCards(Protocol):
         """Whether it has its cards whole."""
 
     @property
+    def limit(self) -> int:
+        """The units of each card that it may use while no other pod needs them; 0 if only those it was granted."""
+
+    @property
     def taken_cards(self) -> tuple[int, ...]:
         """The cards that it holds."""
 

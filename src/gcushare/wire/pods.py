@@ -13,12 +13,15 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.core.requests import (
+    MAX_POD_UNITS,
     STRONGEST,
+    CardRequest,
     CardSelection,
     ContainerKind,
     ContainerResources,
     PodRequest,
     ResourceNames,
+    limit_per_card,
     parse_pod_request,
 )
 from gcushare.core.topology import CLOSE
@@ -45,10 +48,20 @@ class PodOptions:
     whole_card_policy: str | None = None
     selection: CardSelection | None = None
     cards: int = 1
+    memory_limit: int = 0
 
 
 NO_OPTIONS = PodOptions()
-_RARE_KEYS = frozenset((keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS))
+_RARE_KEYS = frozenset(
+    (
+        keys.NODE_POLICY,
+        keys.CARD_POLICY,
+        keys.WHOLE_CARD_POLICY,
+        keys.USE_CARDS,
+        keys.AVOID_CARDS,
+        keys.MEMORY_LIMIT,
+    )
+)
 
 
 _RESOURCE_NAMES: dict[str, ResourceNames] = {}
@@ -77,7 +90,7 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
         RemoteContractError: an option is malformed; the message has the key, the value and what is accepted.
     """
     if _RARE_KEYS.isdisjoint(annotations):
-        cards = _cards_option(annotations)
+        cards = _number_option(annotations, keys.CARDS, MAX_CARDS_PER_POD) or 1
         return NO_OPTIONS if cards == 1 else PodOptions(cards=cards)
     use, avoid = _words(annotations, keys.USE_CARDS), _words(annotations, keys.AVOID_CARDS)
     key, words = (keys.AVOID_CARDS, avoid) if STRONGEST in avoid else (keys.USE_CARDS, use)
@@ -91,7 +104,8 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
         card_policy=_policy(annotations, keys.CARD_POLICY, POLICIES),
         whole_card_policy=_policy(annotations, keys.WHOLE_CARD_POLICY, WHOLE_CARD_POLICIES),
         selection=CardSelection(use, avoid) if use or avoid else None,
-        cards=_cards_option(annotations),
+        cards=_number_option(annotations, keys.CARDS, MAX_CARDS_PER_POD) or 1,
+        memory_limit=_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS),
     )
 
 
@@ -140,10 +154,24 @@ def pod_request_and_options(
         names,
         cards_per_pod=options.cards,
         selection=options.selection,
+        memory_limit=options.memory_limit,
         whole_policy=options.whole_card_policy or CLOSE,
         is_bound=is_bound,
     )
     return None if request is None else (request, options)
+
+
+def memory_limit(annotations: Mapping[str, str], request: CardRequest) -> int:
+    """The units that a bound pod may use of each card while no other pod needs them; 0 if only those it requests.
+
+    A value that filter would refuse counts as none: the pod was bound without it, or it was written afterwards.
+    """
+    if keys.MEMORY_LIMIT not in annotations or request.whole:
+        return 0
+    try:
+        return limit_per_card(_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS), request)
+    except (RemoteContractError, Refused):
+        return 0
 
 
 def names_resources(pod: Pod, vendor: Vendor) -> bool:
@@ -232,7 +260,12 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     if record is None:
         return None if request.cards.whole else unplaced_assignment(pod, vendor)
     return Assignment(
-        pod_ref(pod), pod.spec.node_name, grants_of(request, record), record.assigned, record.assign_time_ns
+        pod_ref(pod),
+        pod.spec.node_name,
+        grants_of(request, record),
+        record.assigned,
+        record.assign_time_ns,
+        limit=memory_limit(pod.metadata.annotations, request.cards),
     )
 
 
@@ -298,12 +331,12 @@ def _words(annotations: Mapping[str, str], key: str) -> tuple[str, ...]:
     return words
 
 
-def _cards_option(annotations: Mapping[str, str]) -> int:
-    text = annotations.get(keys.CARDS)
+def _number_option(annotations: Mapping[str, str], key: str, most: int) -> int:
+    text = annotations.get(key)
     if text is None:
-        return 1
-    if not (text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= MAX_CARDS_PER_POD):
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
         raise RemoteContractError(
-            f"annotation {keys.CARDS}={text[:80]!r} is not accepted; write a whole number from 1 to {MAX_CARDS_PER_POD}"
+            f"annotation {key}={text[:80]!r} is not accepted; write a whole number from 1 to {most}"
         )
     return int(text)

@@ -168,6 +168,7 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) 
         selection.use if selection else (),
         selection.avoid if selection else (),
         (options.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
+        request.limit,
     )
     unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])

@@ -89,6 +89,11 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
             yield "mind", f"{line[2:]}{reason}"
         share = show_amount(scale.amount(state.share(grant), node.unit))
         yield "holds", f"{share} {scale.label}{' (whole)' if grant.whole else ''}"
+    if assignment.limit:
+        limit = show_amount(scale.amount(assignment.limit, node.unit))
+        yield "limit", f"{limit} {scale.label}, while no other pod needs it"
+    if pod_facts.over_use:
+        yield "in use", pod_facts.over_use
     yield "recorded", _record_words(assignment)
     if document.choice is not None:
         yield "chosen", describe_choice(document.choice)

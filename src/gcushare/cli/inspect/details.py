@@ -100,8 +100,10 @@ class _Details:
         found = {Mark.OVER_USE: facts.over_use, Mark.CORRECTED: facts.corrected}
         marks = tuple(mark for mark, words in found.items() if words)
         self.used.update(marks)
+        limit = assignment.limit // max(1, len(held))
+        most = f" (max {show_amount(node.amount(limit))})" if limit else ""
         amounts = tuple(
-            Cell(show_amount(node.amount(held[index])), "bold") if index in held else Cell("0", "dim")
+            Cell(show_amount(node.amount(held[index])) + most, "bold") if index in held else Cell("0", "dim")
             for index in cards
         )
         name = Cell(facts.ref.name + signs(marks), style_of(marks))

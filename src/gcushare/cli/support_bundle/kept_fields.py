@@ -64,21 +64,21 @@ ENVIRONMENT = frozenset(
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
 _OUR_FLAG_NAMES = """
-application-xids card-call-timeout card-count card-library card-policy cards cdi-dir config-file confirm-after context
-dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run event-holds extender-service
-extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout ignorable interval
-kube-api-timeout kube-context kubeconfig kubelet-message-limit kubernetes-dir leader-elect lease-duration lease-name
-lease-namespace lease-renew-deadline lease-retry listen-address listen-port log-dir log-file-count log-file-size
-log-format log-level longest-wait-for-containers manifest max-connections max-request-size memory-limit memory-unit
-mode mps-control mps-fallback mps-root namespace no-dry-run no-fail-without-cards no-ignorable no-leader-elect
-no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-policy over-use
-over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when page-size
-pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after remove-from-node
-request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert tls-cert-file
-tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit vendor verbs
-verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name verbs-tls-cert-file
-verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle wait-timeout watch-stall watch-timeout
-weight whole-card-policy whole-cards
+application-xids bursts card-call-timeout card-count card-library card-policy cards cdi-dir config-file confirm-after
+context dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run event-holds
+extender-service extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout ignorable
+interval kube-api-timeout kube-context kubeconfig kubelet-message-limit kubernetes-dir leader-elect lease-duration
+lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port log-dir log-file-count
+log-file-size log-format log-level longest-wait-for-containers manifest max-connections max-request-size memory-limit
+memory-unit mode mps-control mps-fallback mps-root namespace no-bursts no-dry-run no-fail-without-cards no-ignorable
+no-leader-elect no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name
+node-policy over-use over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when
+page-size pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after
+remove-from-node request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
+tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit vendor
+verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name
+verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle wait-timeout
+watch-stall watch-timeout weight whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect
@@ -123,7 +123,9 @@ _INVENTORY = fields(
     leftOut=each(fields(index=number, uuid=NAME)),
     unrecorded=each(fields(pod=POD, units=by_name(r"\d{1,4}", number), whole=each(number))),
 )
-_OVER_USE = fields(since=TIME, cards=by_name(r"\d{1,4}", fields(used=number, granted=number, peak=number)))
+_OVER_USE = fields(
+    since=TIME, cards=by_name(r"\d{1,4}", fields(used=number, granted=number, peak=number, limit=number))
+)
 
 
 def _document(decoder: BoundedJsonDecoder[Any], shape: Shape) -> Shape:
@@ -156,6 +158,7 @@ _ANNOTATIONS: Mapping[str, Shape] = {
     keys.USE_CARDS: _CARD_WORDS,
     keys.AVOID_CARDS: _CARD_WORDS,
     keys.CARDS: _FIGURES,
+    keys.MEMORY_LIMIT: _FIGURES,
     "kubernetes.io/config.source": one_of("file", "http", "api"),
     "kubernetes.io/config.seen": TIME,
     "kubernetes.io/config.mirror": text(r"[0-9a-f]{1,64}"),

@@ -19,10 +19,12 @@ UNATTRIBUTED = "gcushare_card_memory_unattributed_bytes"
 """A plugin serves it for each card whose use by pods it reports."""
 POD_USED = "gcushare_pod_memory_used_bytes"
 POD_GRANTED = "gcushare_pod_memory_granted_bytes"
+POD_LIMIT = "gcushare_pod_memory_limit_bytes"
+"""A plugin serves it for a pod that may use more than its grant while no other pod needs it."""
 POD_OVER = "gcushare_pod_over_use_bytes"
 """A plugin serves it while a pod is over its grant by more than the tolerance, in several polls."""
 POD_UTILIZATION = "gcushare_pod_utilization_percent"
-_POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_OVER, POD_UTILIZATION})
+_POD_FIGURES = frozenset({POD_USED, POD_GRANTED, POD_LIMIT, POD_OVER, POD_UTILIZATION})
 _CARD_FIGURES = frozenset({MEMORY, TEMPERATURE, POWER, UTILIZATION, UNATTRIBUTED})
 _MARKER = "gcushare_card_units"
 """Every device plugin serves it; an answer without it comes from another program."""
@@ -74,7 +76,10 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardUseRow:
-    """One card: bytes granted, kept back and in use; None if that is unknown."""
+    """One card: bytes granted, kept back and in use; None if that is unknown.
+
+    ``burst_bytes``: how much more than their grants its pods may use while no other pod needs it.
+    """
 
     node: NodeSummary
     state: CardState
@@ -82,6 +87,7 @@ class CardUseRow:
     reserved_bytes: int
     readings: Mapping[str, float]
     pods: tuple[str, ...]
+    burst_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
@@ -103,7 +109,7 @@ class CardUseRow:
     @property
     def is_over(self) -> bool:
         """Whether more is in use than was granted, beyond the driver's own memory."""
-        return self.excess_bytes > max(0, self.total_bytes // DRIVER_SHARE - self.reserved_bytes)
+        return self.excess_bytes > max(0, self.total_bytes // DRIVER_SHARE - self.reserved_bytes) + self.burst_bytes
 
     @property
     def excess_bytes(self) -> int:
@@ -123,6 +129,8 @@ def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mappin
     reserved = state.card.reserved_units if state.card is not None else 0
     found = readings.get((node.name, state.index))
     pods = (a for a in summary.shown_pods(node) if any(grant.index == state.index for grant in a.grants))
+    limited = [a for a in node.state.assignments.values() if a.limit and state.index in {g.index for g in a.grants}]
+    burst = sum(max(0, a.limit - a.units) // len(a.grants) for a in limited)
     return CardUseRow(
         node=node,
         state=state,
@@ -130,6 +138,7 @@ def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mappin
         reserved_bytes=unit.bytes_of(reserved) if unit is not None else 0,
         readings=found.values if found is not None else {},
         pods=tuple(str(each.pod) for each in pods),
+        burst_bytes=unit.bytes_of(burst) if unit is not None else 0,
     )
 
 
@@ -137,7 +146,8 @@ def _row(summary: Summary, node: NodeSummary, state: CardState, readings: Mappin
 class PodUseRow:
     """One pod on one card, in bytes; ``granted_bytes`` is 0 for a pod that uses a card without holding it.
 
-    ``utilization_percent`` is of the chip's time; None if the library does not sample processes.
+    ``limit_bytes``: what it may use while no other pod needs it; 0 if only its grant. ``utilization_percent`` is of the
+    chip's time; None if the library does not sample processes.
     """
 
     node: str
@@ -145,14 +155,15 @@ class PodUseRow:
     pod: str
     granted_bytes: int
     used_bytes: int
+    limit_bytes: int = 0
     utilization_percent: float | None = None
     is_reported: bool = False
     """Whether its plugin reports over-use: beyond the tolerance, in several polls."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it uses more than was granted: the driver's own memory belongs to no process."""
-        return self.excess_bytes > 0 or self.is_reported
+        """Whether it uses more than it may: the driver's own memory belongs to no process."""
+        return self.used_bytes > max(self.granted_bytes, self.limit_bytes) or self.is_reported
 
     @property
     def excess_bytes(self) -> int:
@@ -168,6 +179,7 @@ def pod_use_rows(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
             pod=pod,
             granted_bytes=int(figures.get(POD_GRANTED, 0)),
             used_bytes=int(figures.get(POD_USED, 0)),
+            limit_bytes=int(figures.get(POD_LIMIT, 0)),
             utilization_percent=figures.get(POD_UTILIZATION),
             is_reported=POD_OVER in figures,
         )

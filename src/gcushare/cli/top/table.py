@@ -61,8 +61,9 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
         note = Cell(words + (", reported on the pod" if row.is_reported else ""), style)
         used = Cell(_gib(row.used_bytes), style)
         busy = _figure(row.utilization_percent, "%")
-        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), used, busy, note))
-    headings = ("NAME", word, "POD", f"GRANTED({label})", f"USED({label})", "UTIL", "NOTE")
+        limit = _gib(row.limit_bytes or None)
+        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), limit, used, busy, note))
+    headings = ("NAME", word, "POD", f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", "UTIL", "NOTE")
     lines = [Text(), *plain_table(headings, cells, width)]
     over_count = sum(row.is_over for row in rows)
     if over_count:
@@ -102,6 +103,7 @@ def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems
                 "index": row.index,
                 "pod": row.pod,
                 "grantedBytes": row.granted_bytes,
+                "limitBytes": row.limit_bytes,
                 "usedBytes": row.used_bytes,
                 "utilizationPercent": row.utilization_percent,
                 "over": row.is_over,
@@ -117,7 +119,7 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
     """A line per card, whose pod is empty, and one for each pod whose use of the card is known."""
     columns = (
         *("node", "card", "pod", "total_bytes", "granted_bytes", "reserved_bytes", "used_bytes", "unattributed_bytes"),
-        *("utilization_percent", "temperature_celsius", "power_watts", "over"),
+        *("utilization_percent", "temperature_celsius", "power_watts", "over", "limit_bytes"),
     )
     on_card: defaultdict[tuple[str, int], list[PodUseRow]] = defaultdict(list)
     for pod in pods:
@@ -127,7 +129,7 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
         node, card = row.node.name, row.state.index
         amounts = (row.total_bytes, row.granted_bytes, row.reserved_bytes, row.used_bytes, row.unattributed_bytes)
         readings = (row.readings.get(name) for name in (UTILIZATION, TEMPERATURE, POWER))
-        lines.append((node, card, "", *amounts, *readings, row.is_over))
+        lines.append((node, card, "", *amounts, *readings, row.is_over, ""))
         lines += [
             (
                 node,
@@ -142,6 +144,7 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
                 "",
                 "",
                 pod.is_over,
+                pod.limit_bytes,
             )
             for pod in on_card[node, card]
         ]

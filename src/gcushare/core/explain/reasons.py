@@ -43,6 +43,7 @@ class Verdict(enum.Enum):
     CLOSED = "cards with room are closed for a while: containers of deleted pods may still use them"
     UNUSABLE = "the cards that are large enough are sick or cordoned"
     NOT_ALLOWED = "no card that the pod's annotations allow"
+    BELOW_LIMIT = "no card as large as the pod's limit (gcushare.io/memory-limit)"
     TOO_SMALL = "no card that is large enough"
     TOO_FEW = "fewer cards than the pod asks for"
     NO_WHOLE_CARDS = "no whole cards are served there (--mode of its device plugin)"
@@ -325,6 +326,8 @@ class _CardScan:
         if not node.serves(request):
             return Verdict.NO_WHOLE_CARDS if request.whole else Verdict.NO_MEMORY
         if self.allowed < request.cards:
+            if request.limit and sum(size >= request.limit for size in self.sizes) < request.cards:
+                return Verdict.BELOW_LIMIT
             return Verdict.NOT_ALLOWED if request.excludes_cards else Verdict.TOO_FEW
         if self.large < request.cards:
             return Verdict.TOO_SMALL

@@ -31,7 +31,8 @@ def describe_request(request: CardRequest) -> str:
     """Describe what a request needs: "needs 12 in one card"."""
     if request.whole:
         return f"needs {counted(request.cards, 'whole card')}"
-    return f"needs {_amount(request.units, request)}"
+    limit = f", of at least {request.limit} (its limit)" if request.limit else ""
+    return f"needs {_amount(request.units, request)}{limit}"
 
 
 def describe_asked(asked: Asked) -> str:
@@ -117,6 +118,8 @@ def _describe_impossible(explanation: Explanation) -> str:
             f"it can never fit: no node serves {wanted}; start the device plugin of nodes that should with "
             f"--mode {mode} or --mode both"
         )
+    if not ever and request.limit:
+        return f"it can never fit: no usable card that the pod allows has the {request.limit} units of its limit"
     if request.whole:
         return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
     if request.cards > 1:

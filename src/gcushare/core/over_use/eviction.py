@@ -1,7 +1,7 @@
-"""Which pod is to be evicted for its over-use, if any, and why not the others: pure, one answer per look.
+"""Which pod is to be evicted for its over-use, if any, and why not the others. Pure; one answer per poll.
 
-Only where a neighbour needs the memory (or always, where the admin says so), never on figures that are in doubt, one
-pod at a time.
+Only if a neighbour needs the memory (or always, if the admin says so), never on doubtful figures, one pod at a time.
+Pods that may burst are evicted before all others: what they use beyond their grant is lent.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ if TYPE_CHECKING:  # the settings, which name the choices here, need no ledger
 
 UNKNOWN_BYTES = GIB // 4
 """If processes of no known pod use this much of a card, it is uncertain which pod causes a shortage."""
+
+
+BURST_MARGIN_BYTES = GIB // 2
+"""How much more than its pods' unused grants a card must have free while a pod bursts: an eviction takes a while."""
 
 
 class When(enum.Enum):
@@ -57,9 +61,20 @@ class CardLook:
         return self.promised + sum(max(0, each.granted - each.used) for each in self.figures.values())
 
     @property
+    def free(self) -> int:
+        """Bytes that are not in use; all of them if the use is unknown."""
+        return max(0, self.memory - (self.in_use or 0))
+
+    @property
     def shortfall(self) -> int:
-        """Bytes that pods could not get although they were granted them; 0 if there are none, or if use is unknown."""
-        return 0 if self.in_use is None else max(0, self.unused_grants - max(0, self.memory - self.in_use))
+        """Bytes that pods were granted and could not get; 0 if there are none, or if the use is unknown."""
+        return 0 if self.in_use is None else max(0, self.unused_grants - self.free)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether free memory hardly covers the unused grants, so that no pod may burst; False if use is unknown."""
+        is_known = self.in_use is not None
+        return is_known and self.unused_grants > 0 and self.free < self.unused_grants + BURST_MARGIN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +125,10 @@ def decide(
     *,
     pausing: str = "",
 ) -> Decision:
-    """Choose the worst offender of the lowest priority; ``pausing`` is why no pod can be evicted now."""
+    """Choose the worst offender of the lowest priority; ``pausing`` is why no pod can be evicted now.
+
+    Pods that may burst come first, whatever their priority.
+    """
     found = tuple(offenders)
     ending = {each.index for each in found if each.ending and not each.is_overdue}
     passed_over: dict[str, str] = {}
@@ -132,8 +150,12 @@ def decide(
 
 
 def _worst_first(offenders: Iterable[Offender]) -> list[Offender]:
-    """The lowest priority first, and of one priority who has the most beyond its grant."""
-    return sorted(offenders, key=lambda each: (each.pod.priority, -each.figures.excess, each.pod.uid, each.index))
+    """Pods that may burst first, then by priority (the lowest first), then by the excess over the grant."""
+
+    def key(each: Offender) -> tuple[object, ...]:
+        return (not each.figures.can_burst, each.pod.priority, -each.figures.excess, each.pod.uid, each.index)
+
+    return sorted(offenders, key=key)
 
 
 def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: Exemptions) -> str:
@@ -153,9 +175,14 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
         return f"{gib_text(card.unknown)} of card {card.index} are in use by processes of no known pod"
     if card.surplus >= UNKNOWN_BYTES:
         return f"processes of card {card.index} are reported with {gib_text(card.surplus)} more than it has in use"
-    if not offender.figures.excess:
+    figures = offender.figures
+    if not figures.excess:
         return "its peak was above its grant, its use at the last look is not"
-    if when is When.DANGER and not card.shortfall:
+    if figures.can_burst:
+        is_permitted = not card.is_tight and (when is When.DANGER or figures.used <= figures.limit)
+    else:
+        is_permitted = when is When.DANGER and not card.shortfall
+    if is_permitted:
         return f"card {card.index} still has what its pods were granted"
     return ""
 
@@ -163,4 +190,11 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
 def _reason(victim: Offender, card: CardLook) -> str:
     figures = victim.figures
     use = f"it uses {gib_text(figures.used)} of card {card.index}, of which {gib_text(figures.granted)} were granted"
-    return f"{use}; other pods are short of {gib_text(card.shortfall)} of their grants" if card.shortfall else use
+    if figures.can_burst:
+        use += f" (limit {gib_text(figures.limit)}, while no other pod needs it)"
+    if card.shortfall:
+        return f"{use}; other pods are short of {gib_text(card.shortfall)} of their grants"
+    if figures.can_burst and card.is_tight:
+        unused = gib_text(card.unused_grants)
+        return f"{use}; the card has {gib_text(card.free)} free, and other pods may still need {unused} of their grants"
+    return use

@@ -1,8 +1,11 @@
-"""Which pods use more of a card than they were granted, and for how long: looks go in, changes come out. Pure.
+"""Which pods use more of a card than they may, and for how long: polls go in, changes come out. Pure.
 
-A pod is *over* on a card once it was seen above its grant and a tolerance in several looks in a row, and no more once
-it was seen within them as often: what jumps about the limit is one over-use, not many. A look that cannot tell changes
-nothing, until there were so many that what was known is old.
+A pod is *over* on a card after several polls in a row above what it may use and a tolerance. It is no longer over after
+as many polls within, so a pod that moves around the threshold has one over-use, not many. A poll without figures
+changes nothing until `UNKNOWN_LOOKS` of them in a row make the last figures too old.
+
+A pod may use its grant. One with a limit above its grant may *burst*: it may use up to its limit, except while a grant
+of the card is in danger.
 """
 
 from __future__ import annotations
@@ -37,14 +40,21 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One pod on one card at one look, in bytes. ``granted`` is 0 on a card that it does not hold.
+    """One pod on one card at one poll, in bytes. ``granted`` is 0 on a card that it does not hold.
 
-    ``peak``: the most since the look before, where the library keeps accounts; never less than ``used``.
+    ``peak``: the most since the poll before, if the library keeps accounts; never less than ``used``. ``limit``: what
+    the pod may use while no other pod needs it; 0 if only its grant.
     """
 
     used: int
     granted: int
     peak: int = 0
+    limit: int = 0
+
+    @property
+    def can_burst(self) -> bool:
+        """Whether the pod may use more than its grant for a while."""
+        return self.limit > self.granted
 
     @property
     def most(self) -> int:
@@ -122,18 +132,28 @@ class OverUseTracker:
         return self.looks - self._blind_looks == self._needed and self._blind_looks < UNKNOWN_LOOKS
 
     def take(
-        self, found: Mapping[Place, Figures], alive: Collection[str], now: float, *, is_blind: bool = False
+        self,
+        found: Mapping[Place, Figures],
+        alive: Collection[str],
+        now: float,
+        *,
+        is_blind: bool = False,
+        tight: Collection[int] = (),
     ) -> list[OverUseChange]:
-        """Take one look in: figures of the places that could be read, and the uids of all pods that are here.
+        """Process one poll: figures of the places that could be read, and the uids of all pods that are here.
 
-        A pod that is gone is forgotten without a change. ``now`` is in seconds since the epoch. ``is_blind``: not every
-        card could be read.
+        A pod that is gone is removed without a change. ``now`` is in seconds since the epoch. ``is_blind``: not every
+        card could be read. ``tight``: the cards on which a grant is in danger, so that no pod may burst.
         """
         self.looks += 1
         self._blind_looks += is_blind
         self._streaks = {place: streak for place, streak in self._streaks.items() if place[0] in alive}
         self.over = {place: over for place, over in self.over.items() if place[0] in alive}
-        changes = [change for place, figures in found.items() if (change := self._see(place, figures, now)) is not None]
+        changes = [
+            change
+            for place, figures in found.items()
+            if (change := self._see(place, figures, now, is_tight=place[1] in tight)) is not None
+        ]
         for place in self._streaks.keys() - found.keys():
             if (change := self._miss(place)) is not None:
                 changes.append(change)
@@ -145,8 +165,9 @@ class OverUseTracker:
         if over is not None and since < over.since:
             self.over[place] = replace(over, since=since)
 
-    def _see(self, place: Place, figures: Figures, now: float) -> OverUseChange | None:
-        is_above = figures.most > self.tolerance.limit_of(figures.granted)
+    def _see(self, place: Place, figures: Figures, now: float, *, is_tight: bool) -> OverUseChange | None:
+        may_use = figures.limit if figures.can_burst and not is_tight else figures.granted
+        is_above = figures.most > self.tolerance.limit_of(may_use)
         streak = self._streaks.get(place)
         if streak is None or streak.is_above != is_above:
             streak = self._streaks[place] = _Streak(is_above, 0, now, 0)
@@ -182,4 +203,5 @@ def describe_over_use(index: int, figures: Figures) -> str:
     """Say what a pod uses of a card, with both numbers."""
     granted = gib_text(figures.granted) if figures.granted else "nothing"
     used = figures.used if figures.excess else figures.most
-    return f"{gib_text(used)} of card {index} in use, {granted} granted"
+    limit = f", limit {gib_text(figures.limit)}" if figures.can_burst else ""
+    return f"{gib_text(used)} of card {index} in use, {granted} granted{limit}"

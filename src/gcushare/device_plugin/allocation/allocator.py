@@ -240,20 +240,26 @@ class CardAllocator:
                 )
 
     def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
-        """Make the grant, with the sum of the whole pod if every pod that the call can be for asks for the same."""
+        """Make the grant. What the pod adds to it counts only if every pod that the call can be for has the same.
+
+        That is the pod's sum, its share of compute, and how much more than its request it may use.
+        """
         possible: list[Candidate] = []
         if candidate is not None:
             possible = [candidate]
             if not candidate.served:
                 possible += order_candidates(self._store.candidates(), size)
         sums = {each.request.total_units for each in possible}
-        entries = [self._store.entries.get(each.pod.uid) for each in possible]
+        entries = [self._store.entries[each.pod.uid] for each in possible]
+        bursts = {max(0, entry.limit - entry.request.cards.units) * len(cards) for entry in entries}
+        burst = bursts.pop() if len(bursts) == 1 else 0
         return Grant(
             cards,
             size,
             sums.pop() if len(sums) == 1 else None,
-            shares_threads=bool(possible)
-            and all(each is not None and each.annotations.get(COMPUTE_SHARE) == PROPORTIONAL for each in entries),
+            shares_threads=bool(entries)
+            and all(each.annotations.get(COMPUTE_SHARE) == PROPORTIONAL for each in entries),
+            limit=min(size + burst, sum(card.units for card in cards)),
         )
 
     def _require_inventory(self) -> Inventory:

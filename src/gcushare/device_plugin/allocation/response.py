@@ -68,8 +68,9 @@ class AllocateResponses:
         """The limits of one container; none if it has its cards whole, for it shares them with no other."""
         if self.limiter is None or grant.whole:
             return NO_LIMITS
-        shares = split_over_cards(grant.units, [card.index for card in grant.cards])
-        cards = [(card, unit.bytes_of(shares[card.index])) for card in grant.cards]
+        indexes = [card.index for card in grant.cards]
+        shares, usable = split_over_cards(grant.units, indexes), split_over_cards(grant.usable_units, indexes)
+        cards = [(card, unit.bytes_of(usable[card.index])) for card in grant.cards]
         percent = None
         if grant.shares_threads:
             # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.

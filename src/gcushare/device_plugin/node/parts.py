@@ -67,7 +67,12 @@ def make_parts(
 ) -> Parts:
     """Build them; nothing runs yet. ``source`` reads the kubelet, ``patcher`` writes to the API server."""
     cards, kubelet = settings.cards, settings.kubelet
-    pods, store = PodChanges(), PodStore(cards.vendor, longest_wait_s=kubelet.longest_wait_for_containers)
+    pods = PodChanges()
+    store = PodStore(
+        cards.vendor,
+        longest_wait_s=kubelet.longest_wait_for_containers,
+        allows_bursts=cards.bursts,
+    )
 
     def wall_clock_ns() -> int:
         return round(clock.now().timestamp() * 1_000_000) * 1000

@@ -15,7 +15,7 @@ from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import NO_OPTIONS, PodOptions, pod_request
+from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_request
 
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
@@ -54,6 +54,8 @@ class PodEntry:
     """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
     """Whether the kubelet's allocations were read since this pod is known."""
+    may_burst: bool = True
+    """Whether the admin lets pods of this node use more than their grants."""
     grace_s: float = DEFAULT_GRACE_S
     """How long its containers may take to end."""
     ends_at_s: float | None = None
@@ -72,6 +74,11 @@ class PodEntry:
     def is_whole(self) -> bool:
         """Whether it asks for whole cards, not for memory."""
         return self.request.cards.whole
+
+    @property
+    def limit(self) -> int:
+        """The units of each card that it may use while no other pod needs them; 0 if only those it requests."""
+        return memory_limit(self.annotations, self.request.cards) if self.may_burst else 0
 
     @property
     def is_static(self) -> bool:

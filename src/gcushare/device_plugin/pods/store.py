@@ -41,8 +41,11 @@ from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref
 class PodStore:
     """The pods bound to this node, by uid. A pod of the same name with another uid is another pod."""
 
-    def __init__(self, vendor: Vendor, *, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
+    def __init__(
+        self, vendor: Vendor, *, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S, allows_bursts: bool = True
+    ) -> None:
         self._vendor = vendor
+        self._allows_bursts = allows_bursts
         self._entries: dict[str, PodEntry] = {}
         self._unreadable: dict[str, UnreadablePod] = {}
         self._pending = PendingAllocations()
@@ -366,7 +369,14 @@ class PodStore:
         if request is None:
             self._unreadable.pop(ref.uid, None)
             return None
-        return PodEntry(ref, request, None, {}, grace_s=DEFAULT_GRACE_S if grace_s is None else float(grace_s))
+        return PodEntry(
+            ref,
+            request,
+            None,
+            {},
+            may_burst=self._allows_bursts,
+            grace_s=DEFAULT_GRACE_S if grace_s is None else float(grace_s),
+        )
 
     def _is_name_reused(self, ref: PodRef) -> bool:
         """Whether what the kubelet shows under a pod's name may be of another pod, which had the name before."""

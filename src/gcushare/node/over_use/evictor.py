@@ -13,16 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import CardLook, Decision, Exemptions, Offender, When, decide
-from gcushare.core.over_use.tracking import Figures
+from gcushare.core.over_use.eviction import Decision, Exemptions, Offender, When, decide
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.node.api_server import Announcer, EvictionClient
 from gcushare.node.over_use.watch import OverUseWatch
-from gcushare.node.pod_use import CardPolls, PodMemoryMonitor
 from gcushare.node.pods import NodePods, PodWithCards
 
 logger = logging.getLogger(__name__)
@@ -68,24 +64,18 @@ class OverUseEvictor:
         self,
         rules: EvictionRules,
         watch: OverUseWatch,
-        pod_use: PodMemoryMonitor,
-        looks: CardPolls,
         pods: NodePods,
         client: EvictionClient,
         announcer: Announcer,
         *,
-        inventory: Callable[[], Inventory | None],
         clock: Callable[[], float],
         wall_clock_s: Callable[[], float],
     ) -> None:
         self._rules = rules
         self._watch = watch
-        self._pod_use = pod_use
-        self._looks = looks
         self._pods = pods
         self._client = client
         self._announcer = announcer
-        self._inventory = inventory
         self._clock = clock
         self._wall_clock_s = wall_clock_s
         self._next_at_s = float("-inf")
@@ -105,9 +95,12 @@ class OverUseEvictor:
         self._refused = {uid: found for uid, found in self._refused.items() if found[0] > now_s}
         left_s = self._next_at_s - now_s
         pausing = f"the next pod may be evicted in {left_s:.0f}s" if left_s > 0 else ""
-        cards = self._card_looks()
         self.decision = decide(
-            self._offenders(), cards, self._rules.when, self._rules.exemptions, pausing=self.problem or pausing
+            self._offenders(),
+            self._watch.cards,
+            self._rules.when,
+            self._rules.exemptions,
+            pausing=self.problem or pausing,
         )
         if left_s <= 0:
             self.problem = ""
@@ -178,42 +171,6 @@ class OverUseEvictor:
         """Whether a pod that is being deleted should have ended; its grace period counts up to the admin's limit."""
         since_s = entry.overdue_since_s(self._rules.longest_wait_s)
         return since_s is not None and self._wall_clock_s() > since_s + OVERDUE_S
-
-    def _card_looks(self) -> dict[int, CardLook]:
-        inventory, found = self._inventory(), self._pod_use.latest
-        if inventory is None:
-            return {}
-        promised = self._pods.promised()
-        whole = self._pods.promised_whole()
-        units = inventory.units_by_card
-        by_card: dict[int, dict[str, Figures]] = {}
-        for (uid, index), figures in self._watch.figures.items():
-            by_card.setdefault(index, {})[uid] = figures
-        looks: dict[int, CardLook] = {}
-        cards = self._looks.snapshot
-        for each in cards.cards:
-            index, use = each.index, cards.uses.get(each.index)
-            unknown = found.unattributed.get(index) if found is not None else None
-            kept = units.get(index, 0) if index in whole else promised.get(index, 0)
-            looks[index] = CardLook(
-                index=index,
-                memory=each.memory_bytes,
-                in_use=use.memory_used_bytes if use is not None else None,
-                unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
-                figures=by_card.get(index, {}),
-                promised=inventory.unit.bytes_of(kept),
-                doubt=_doubt(each, cards) or self._pods.doubt_of(index),
-            )
-        return looks
-
-
-def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
-    """Why a card's reading cannot be relied on; "" if it can."""
-    if card.index in found.gone:
-        return "the card is not listed any more"
-    if card.index in found.unread:
-        return "the last look could not read it"
-    return f"it is sick: {card.reason}" if card.health is not Health.HEALTHY else ""
 
 
 def _remedy(error: GcushareError) -> str:

@@ -72,12 +72,9 @@ def make_over_use(
         evictor = OverUseEvictor(
             rules,
             watch,
-            pod_use,
-            looks,
             pods,
             client,
             announcer,
-            inventory=inventory,
             clock=time.monotonic,
             wall_clock_s=time.time,
         )

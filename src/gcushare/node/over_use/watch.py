@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from gcushare.core.cards import Inventory
+from gcushare.cards.health import CardsSnapshot
+from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.log_fields import fields
+from gcushare.core.over_use.eviction import CardLook
 from gcushare.core.over_use.tracking import (
     ChangeKind,
     Figures,
@@ -49,6 +51,8 @@ class OverUseWatch:
         self.began = 0
         self.figures: Mapping[Place, Figures] = {}
         """The figures of every pod on every card that the last reading has."""
+        self.cards: Mapping[int, CardLook] = {}
+        """The cards of the last reading, with the grants that are in danger."""
 
     @property
     def over(self) -> dict[str, dict[int, OverUse]]:
@@ -62,8 +66,10 @@ class OverUseWatch:
     def look(self) -> None:
         """Process the newest reading."""
         self.figures = self._read_figures()
+        self.cards = self._read_cards()
+        tight = {index for index, card in self.cards.items() if card.is_tight}
         alive, now_s = self._pods.entries.keys(), self._wall_clock_s()
-        for change in self.tracker.take(self.figures, alive, now_s, is_blind=self._is_blind()):
+        for change in self.tracker.take(self.figures, alive, now_s, is_blind=self._is_blind(), tight=tight):
             self._announce(change)
 
     def _is_blind(self) -> bool:
@@ -80,12 +86,41 @@ class OverUseWatch:
         fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
         figures: dict[Place, Figures] = {}
         for uid, used_by_card in found.by_pod.items():
-            may_use = entitled_bytes(self._pods.entries[uid], inventory)
+            entry = self._pods.entries[uid]
+            granted, limit = entitled_bytes(entry, inventory), inventory.unit.bytes_of(entry.limit)
             peaks = found.peaks.get(uid, {})
             for index, used in used_by_card.items():
                 if index in fresh:
-                    figures[uid, index] = Figures(used, may_use.get(index, 0), peaks.get(index, 0))
+                    of_card = granted.get(index, 0)
+                    figures[uid, index] = Figures(used, of_card, peaks.get(index, 0), limit if of_card else 0)
         return figures
+
+    def _read_cards(self) -> dict[int, CardLook]:
+        inventory, found = self._inventory(), self._pod_use.latest
+        if inventory is None:
+            return {}
+        promised = self._pods.promised()
+        whole = self._pods.promised_whole()
+        units = inventory.units_by_card
+        by_card: dict[int, dict[str, Figures]] = {}
+        for (uid, index), figures in self.figures.items():
+            by_card.setdefault(index, {})[uid] = figures
+        looks: dict[int, CardLook] = {}
+        cards = self._looks.snapshot
+        for each in cards.cards:
+            index, use = each.index, cards.uses.get(each.index)
+            unknown = found.unattributed.get(index) if found is not None else None
+            kept = units.get(index, 0) if index in whole else promised.get(index, 0)
+            looks[index] = CardLook(
+                index=index,
+                memory=each.memory_bytes,
+                in_use=use.memory_used_bytes if use is not None else None,
+                unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
+                figures=by_card.get(index, {}),
+                promised=inventory.unit.bytes_of(kept),
+                doubt=_doubt(each, cards) or self._pods.doubt_of(index),
+            )
+        return looks
 
     def _announce(self, change: OverUseChange) -> None:
         uid, index = change.place
@@ -104,7 +139,8 @@ class OverUseWatch:
             words = f"{uses}: other pods of this card may lack what they were granted"
             self._announcer.about_pod(entry.ref, "OverUse", words, warning=True)
         elif change.kind is ChangeKind.ENDED:
-            words = f"within its grant again: {describe_over_use(index, figures)}"
+            within = "what it may use" if figures.can_burst else "its grant"
+            words = f"within {within} again: {describe_over_use(index, figures)}"
             self._announcer.about_pod(entry.ref, "OverUseEnded", words, warning=False)
         else:
             words = f"how much of card {index} it uses is not known any more; it was over its grant before"
@@ -121,3 +157,12 @@ def entitled_bytes(entry: PodWithCards, inventory: Inventory) -> dict[int, int]:
     for index, units in entry.entitled_units().items():
         found[index] = max(found.get(index, 0), inventory.unit.bytes_of(units))
     return found
+
+
+def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
+    """Why a card's reading cannot be relied on; "" if it can."""
+    if card.index in found.gone:
+        return "the card is not listed any more"
+    if card.index in found.unread:
+        return "the last look could not read it"
+    return f"it is sick: {card.reason}" if card.health is not Health.HEALTHY else ""

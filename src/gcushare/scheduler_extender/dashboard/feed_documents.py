@@ -50,6 +50,7 @@ class PodDocument(_Document, frozen=True):
 
     ``reserved``: its Binding is being sent. ``assigned``: the node has handed the card out. ``unrecorded``: the node
     reports the grants, but the pod has no record of them. ``over_use`` says in text what it uses beyond its grant.
+    ``limit``: the units of all its cards that it may use while no other pod needs them.
     """
 
     uid: str
@@ -66,6 +67,7 @@ class PodDocument(_Document, frozen=True):
     problem: str = ""
     ending: bool = False
     unrecorded: bool = False
+    limit: int = 0
     labels: Mapping[str, str] = {}
 
 
@@ -262,5 +264,6 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         problem=context.pod_problems.get(pod.uid, ""),
         ending=note.ending,
         unrecorded=held.unrecorded,
+        limit=held.limit,
         labels=note.labels,
     )

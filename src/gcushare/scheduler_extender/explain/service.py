@@ -212,6 +212,7 @@ class ExplainService:
             cards.selection.use if cards.selection else (),
             cards.selection.avoid if cards.selection else (),
             cards.whole_policy if cards.whole else "",
+            cards.limit,
         )
         unreadable = dict(sorted(self._state.node_problems.items())[:_MAX_UNREADABLE])
         return explain_waiting(waiting.pod, request, found, unreadable)

@@ -27,6 +27,8 @@ AVOID_CARDS = "gcushare.io/avoid-cards"
 """On the pod, by its author: no card with one of these uuids, indexes or models, comma-separated."""
 CARDS = "gcushare.io/cards"
 """On the pod, by its author: spread the requested memory equally over this many cards of one node."""
+MEMORY_LIMIT = "gcushare.io/memory-limit"
+"""On the pod, by its author: the units that it may use while no other pod needs them; placed by its request."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
 """On the pod, by its author: ``proportional`` requests compute in proportion to memory, on nodes with MPS limits."""
 

@@ -26,6 +26,7 @@ class _CardUse(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     used: Count
     granted: Count
     peak: Count = 0
+    limit: Count = 0
 
 
 class _Document(msgspec.Struct, frozen=True):
@@ -42,7 +43,12 @@ def encode_over_use(cards: Mapping[int, OverUse]) -> str:
     """Encode a pod's over-use by card index. ``cards`` must not be empty."""
     since = utc_text(int(min(each.since for each in cards.values())))
     found = {
-        index: _CardUse(each.figures.used, each.figures.granted, each.peak if each.peak > each.figures.used else 0)
+        index: _CardUse(
+            each.figures.used,
+            each.figures.granted,
+            each.peak if each.peak > each.figures.used else 0,
+            each.figures.limit,
+        )
         for index, each in sorted(cards.items())
     }
     return _encoder.encode(_Document(since, found)).decode()
@@ -61,7 +67,7 @@ def decode_over_use(text: str) -> dict[int, OverUse]:
     except (ValueError, OverflowError) as error:
         raise RemoteContractError(f"annotation {OVER_USE} has an unreadable time: {found.since[:80]!r}") from error
     return {
-        index: OverUse(Figures(each.used, each.granted), moment, max(each.used, each.peak))
+        index: OverUse(Figures(each.used, each.granted, limit=each.limit), moment, max(each.used, each.peak))
         for index, each in found.cards.items()
     }
 

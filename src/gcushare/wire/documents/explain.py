@@ -12,7 +12,7 @@ from gcushare.core.explain.text import describe_asked, describe_help, describe_r
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
-from gcushare.wire.annotations.keys import CARDS
+from gcushare.wire.annotations.keys import CARDS, MEMORY_LIMIT
 from gcushare.wire.pods import MAX_CARDS_PER_POD
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
@@ -67,7 +67,10 @@ class AskedDocument(_Document, frozen=True):
 
 
 class RequestDocument(_Document, frozen=True):
-    """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy."""
+    """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy.
+
+    ``limit``: the units that it may use of each card while no other pod needs them; 0 if only those it requests.
+    """
 
     units: Int
     cards: Int
@@ -77,6 +80,7 @@ class RequestDocument(_Document, frozen=True):
     use_cards: tuple[str, ...] = ()
     avoid_cards: tuple[str, ...] = ()
     whole_card_policy: str = ""
+    limit: Int = 0
 
 
 class ChoiceDocument(_Document, frozen=True):
@@ -98,8 +102,8 @@ class ExplainDocument(_Document, frozen=True):
     ``largest_that_fits_now`` and ``largest_that_ever_fits`` are units in each of the request's cards, or whole cards
     of one node. With ``asked``, these, the remedy and the classes cover the nodes asked about. Ending pods would help
     on ``nodes_hopeful``; the search for a remedy covered ``nodes_weighed`` of them. ``choice`` says why a pod that was
-    bound lately has its node. ``uid`` is empty for a caller who is not authenticated: with the uid of a waiting pod one
-    could forge a call of kube-scheduler.
+    bound lately has its node. ``limit``: the units that a bound pod may use while no other pod needs them. ``uid`` is
+    empty for a caller who is not authenticated: with the uid of a waiting pod one could forge a call of kube-scheduler.
     """
 
     namespace: str
@@ -122,6 +126,7 @@ class ExplainDocument(_Document, frozen=True):
     nodes_hopeful: Int = 0
     over_use: str = ""
     choice: ChoiceDocument | None = None
+    limit: Int = 0
 
 
 EXPLANATION = BoundedJsonDecoder(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
@@ -136,6 +141,8 @@ def explain_bound(
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
     is_whole = any(grant.whole for grant in assignment.grants)
     amount = f"whole ({units} units)" if is_whole else f"{units} units"
+    if assignment.limit:
+        amount += f" (limit {assignment.limit}, while no other pod needs them)"
     summary = problem or f"bound to {assignment.node}: {words}, {amount}"
     pod = assignment.pod
     return ExplainDocument(
@@ -149,6 +156,7 @@ def explain_bound(
         units,
         over_use=over_use,
         choice=choice,
+        limit=assignment.limit,
     )
 
 
@@ -269,7 +277,11 @@ def describe_ways_out(document: ExplainDocument) -> str:
     request = document.request
     if request is None or document.can_ever_fit is not False:
         return ""
-    ways = [*_smaller(request, document.largest_that_ever_fits or 0), *_spread(document, request), _larger(request)]
+    ways = [*_smaller(request, document.largest_that_ever_fits or 0), *_spread(document, request)]
+    if request.limit and not document.largest_that_ever_fits:
+        largest = max((size for found in document.classes for size in found.cards), default=0)
+        ways += [f"lower {MEMORY_LIMIT} to at most {largest * request.cards}"] if largest >= request.units else []
+    ways.append(_larger(request))
     return f"what would help: {', or '.join(ways)}"
 
 
@@ -300,6 +312,7 @@ def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
 def _larger(request: RequestDocument) -> str:
     if request.whole:
         return f"add a node with {request.cards} cards that its plugin serves whole"
+    least = max(request.units, request.limit)
     if request.cards > 1:
-        return f"add a node with {request.cards} cards of {request.units} or more"
-    return f"add a node with a card of {request.units} or more"
+        return f"add a node with {request.cards} cards of {least} or more"
+    return f"add a node with a card of {least} or more"

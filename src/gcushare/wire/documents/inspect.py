@@ -59,7 +59,8 @@ def _types(word: str, cards: str, is_detailed: bool) -> _Types:
     text = [("name", str), ("namespace", str)]
     identity = [("uid", str), ("createTime", str)] if is_detailed else []
     amounts = [("total_device", int), ("used_device", int), *([("available_device", int)] if is_detailed else [])]
-    pod = struct("Pod", *text, *identity, ("used_device", int), ("whole", bool, False), ("unrecorded", bool, False))
+    ours = [("whole", bool, False), ("unrecorded", bool, False), ("limit", int, 0)]
+    pod = struct("Pod", *text, *identity, ("used_device", int), *ours)
     health = [
         ("health", str, Health.HEALTHY.value),
         ("cordoned", bool, False),
@@ -98,12 +99,16 @@ def encode_node(vendor: Vendor, node: NodeState) -> bytes:
                     units,
                     whole,
                     a.unrecorded,
+                    a.limit,
                 )
                 for a, units, whole in holders
             ]
             cards.append(make_card(state.index, state.total, state.held, state.free, pods, *_condition(state)))
         else:
-            pods = [make_pod(a.pod.name, a.pod.namespace, units, whole, a.unrecorded) for a, units, whole in holders]
+            pods = [
+                make_pod(a.pod.name, a.pod.namespace, units, whole, a.unrecorded, a.limit)
+                for a, units, whole in holders
+            ]
             cards.append(make_card(state.index, state.total, state.held, pods, *_condition(state)))
     available = (max(0, node.total - node.used),) if form.is_detailed else ()
     reported = {str(each.pod) for each in node.assignments.values() if each.unrecorded}
@@ -136,6 +141,7 @@ class _PodPart(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     create_time: str = ""
     whole: bool = False
     unrecorded: bool = False
+    limit: Count = 0
 
     @property
     def used(self) -> int:

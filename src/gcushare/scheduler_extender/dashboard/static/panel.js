@@ -132,6 +132,7 @@ export class Panel {
       facts([
         [t("node"), nodeLink(node.key, node.name, this.go)],
         [t("holds"), held.length ? held : t("without-card")],
+        [t("limit"), pod.limitBytes ? t("limit-words", { amount: amount(pod.limitBytes) }) : ""],
         [t("age"), pod.created ? age(this.cluster.ageOf(pod.created)) : ""],
         [t("owner"), pod.owner], [t("priority"), pod.priority ? count(pod.priority) : ""], ["UID", pod.uid],
       ]),

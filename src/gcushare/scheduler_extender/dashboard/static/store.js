@@ -119,6 +119,7 @@ function preparePod(doc, node, byIndex) {
     bytes += held;
   }
   pod.bytes = bytes;
+  pod.limitBytes = (pod.limit ?? 0) * node.unitBytes;
   if (pod.grants.length === 0) node.homeless.push(pod);
   if (pod.corrected) node.corrected += 1;
   if (pod.overUse) node.overuse += 1;

@@ -55,6 +55,6 @@ function cardLine(card) {
 function podLines({ pod, bytes, whole }) {
   return [
     el("p", { class: "pod" }, swatch(pod.ns), el("span", {}, `${pod.ns}/${pod.name}`)),
-    el("p", {}, [amount(bytes), whole ? t("card-mode-whole") : "", pod.assigned ? "" : t("key-pending"), pod.overUse ? t("key-overuse") : "", pod.corrected ? t("key-corrected") : ""].filter(Boolean).join(" · ")),
+    el("p", {}, [amount(bytes), pod.limitBytes ? t("limit-words", { amount: amount(pod.limitBytes) }) : "", whole ? t("card-mode-whole") : "", pod.assigned ? "" : t("key-pending"), pod.overUse ? t("key-overuse") : "", pod.corrected ? t("key-corrected") : ""].filter(Boolean).join(" · ")),
   ];
 }

@@ -1,0 +1,284 @@
+"""Pods with a limit above their request: where they fit, when they are over, who is evicted first, what is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gcushare.cli.inspect.details import detail_page
+from gcushare.cli.kubectl.summary import summarise
+from gcushare.cli.top.rows import (
+    POD_GRANTED,
+    POD_LIMIT,
+    POD_OVER,
+    POD_USED,
+    UNATTRIBUTED,
+    CardReadings,
+    pod_use_rows,
+    use_rows,
+)
+from gcushare.cli.top.table import pod_use_lines
+from gcushare.cluster.extender import adopt_document
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.explain.reasons import Explainer, Verdict
+from gcushare.core.explain.text import summarise as summarise_explanation
+from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardLook, Exemptions, Offender, When, decide
+from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
+from gcushare.core.placement import POLICIES, choose_cards
+from gcushare.core.requests import CardRequest, CardSelection, limit_per_card
+from gcushare.core.units import GIB
+from gcushare.scheduler_extender.dashboard.feed_documents import NodeContext, NodeMetadata, node_document
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.annotations.keys import CARDS, MEMORY_LIMIT
+from gcushare.wire.documents.explain import RequestDocument, describe_ways_out, explain_bound, explain_waiting
+from gcushare.wire.documents.inspect import decode_document, encode_node
+from gcushare.wire.pods import memory_limit, pod_assignment, pod_request
+from tests.builders import GIB_UNIT, cards
+from tests.extender_objects import a_node, a_pod, on_card
+from tests.unit.over_use_node import OverUseNode
+
+NO_EXEMPTIONS = Exemptions()
+PLACE = ("uid", 0)
+
+
+def limited(units: int = 4, limit: int = 12) -> CardRequest:
+    return CardRequest(units, selection=CardSelection(limit=limit))
+
+
+def node_of(*sizes: int) -> NodeState:
+    node = NodeState("n1")
+    node.set_cards(cards(*sizes), GIB_UNIT)
+    return node
+
+
+def offender(name: str, used: float, granted: int = 4, limit: int = 0, priority: int = 0) -> Offender:
+    figures = Figures(int(used * GIB), granted * GIB, limit=limit * GIB)
+    return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), 0, figures)
+
+
+def card_of(*offenders: Offender, neighbour: tuple[float, int] = (2, 8)) -> CardLook:
+    """A card of 16 GiB with these pods and one neighbour: what it uses and what it was granted."""
+    used, granted = neighbour
+    figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(int(used * GIB), granted * GIB)}
+    return CardLook(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
+
+
+# Placement
+
+
+def test_the_pod_is_placed_by_its_request_on_a_card_as_large_as_its_limit() -> None:
+    pod = a_pod("a", 4, annotations={MEMORY_LIMIT: "12"})
+    request = pod_request(pod, ENFLAME)
+    assert request is not None
+    assert (request.cards.units, request.cards.limit, request.total_units) == (4, 12, 4)
+    node = node_of(8, 16)
+    chosen = choose_cards(node, request.cards, POLICIES["binpack"].rank_card)
+    assert chosen is not None
+    assert [state.index for state in chosen] == [1]
+    assert not node_of(8, 8).fits(request.cards)
+
+
+def test_several_cards_share_the_limit_as_they_share_the_request() -> None:
+    pod = a_pod("a", 8, vendor=ALIYUN, annotations={MEMORY_LIMIT: "24", CARDS: "2"})
+    request = pod_request(pod, ALIYUN)
+    assert request is not None
+    assert (request.cards.units, request.cards.limit) == (4, 12)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("12", 12), ("4", 0), ("3", 0), ("x", 0), ("", 0), ("0", 0), ("99999999", 0)],
+)
+def test_of_a_bound_pod_a_limit_that_filter_would_refuse_counts_as_none(text: str, limit: int) -> None:
+    assert memory_limit({MEMORY_LIMIT: text}, CardRequest(4)) == limit
+    pod = a_pod("a", 4, node="n1", record=on_card(0, 4), annotations={MEMORY_LIMIT: text})
+    assignment = pod_assignment(pod, ENFLAME)
+    assert assignment is not None
+    assert (assignment.units, assignment.limit) == (4, limit)
+
+
+def test_a_limit_equal_to_the_request_is_no_burst() -> None:
+    assert limit_per_card(4, CardRequest(4)) == 0
+
+
+def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
+    explainer = Explainer(limited(limit=20))
+    explainer.add(node_of(16, 16))
+    found = explainer.finish()
+    (only,) = found.classes
+    assert only.verdict is Verdict.BELOW_LIMIT
+    text = summarise_explanation(found)
+    assert "needs 4 in one card, of at least 20 (its limit)" in text
+    assert "it can never fit: no usable card that the pod allows has the 20 units of its limit" in text
+    asked = RequestDocument(4, 1, whole=False, node_policy="binpack", card_policy="binpack", limit=20)
+    document = explain_waiting(PodRef("uid", "default", "a"), asked, found, {})
+    assert describe_ways_out(document) == (
+        "what would help: lower gcushare.io/memory-limit to at most 16, or add a node with a card of 20 or more"
+    )
+
+
+# When a burst is an over-use
+
+
+def test_a_burst_within_the_limit_is_no_over_use_until_a_grant_of_the_card_is_in_danger() -> None:
+    tracker = OverUseTracker(looks=2)
+    burst = {PLACE: Figures(10 * GIB, 4 * GIB, limit=12 * GIB)}
+    for _ in range(4):
+        assert tracker.take(burst, {"uid"}, 1.0) == []
+    tracker.take(burst, {"uid"}, 2.0, tight={0})
+    (change,) = tracker.take(burst, {"uid"}, 3.0, tight={0})
+    assert change.kind is ChangeKind.BEGAN
+    tracker.take(burst, {"uid"}, 4.0, tight={1})
+    (change,) = tracker.take(burst, {"uid"}, 5.0, tight={1})
+    assert change.kind is ChangeKind.ENDED
+
+
+def test_use_above_the_limit_is_an_over_use_on_any_card() -> None:
+    tracker = OverUseTracker(looks=1)
+    (change,) = tracker.take({PLACE: Figures(13 * GIB, 4 * GIB, limit=12 * GIB)}, {"uid"}, 1.0)
+    assert change.kind is ChangeKind.BEGAN
+
+
+@pytest.mark.parametrize(
+    ("burst", "neighbour", "is_tight"),
+    [
+        pytest.param(7.0, (2, 8), False, id="7 of 16 are free, 6 may still be needed"),
+        pytest.param(7.75, (2, 8), True, id="the margin is missing"),
+        pytest.param(9.0, (2, 8), True, id="less than what may be needed"),
+        pytest.param(8.0, (8, 8), False, id="the neighbour has all that it was granted"),
+    ],
+)
+def test_a_grant_is_in_danger_if_free_memory_does_not_cover_it_with_a_margin(
+    burst: float, neighbour: tuple[float, int], is_tight: bool
+) -> None:
+    assert BURST_MARGIN_BYTES == GIB // 2
+    assert card_of(offender("b", burst, limit=12), neighbour=neighbour).is_tight == is_tight
+
+
+def test_an_unknown_use_of_the_card_is_no_danger() -> None:
+    assert not CardLook(0, 16 * GIB, None, 0, {"n": Figures(0, 8 * GIB)}).is_tight
+
+
+async def test_a_node_reports_a_burst_only_once_another_pod_needs_the_memory(tmp_path: Path) -> None:
+    node = OverUseNode(tmp_path, pods=2, gib=32)
+    uid = node.uids["p0"]
+    node.store.on_pod_update(
+        a_pod("p0", 32, node="node-1", record=on_card(0, 32), uid=uid, annotations={MEMORY_LIMIT: "64"})
+    )
+    node.start("p0", 100)
+    node.start("p1", 101)
+    node.use({100: 32, 101: 32})
+    await node.look()
+    assert node.watch.figures[uid, 0].limit == 64 * GIB
+    node.use({100: 34, 101: 8})  # 24 are granted to p1 and not used; 22 are free
+    for _ in range(2):
+        await node.look()
+    assert [(reason, pod) for _, reason, pod in node.events.posted] == [("OverUse", "p0")]
+    node.use({100: 34, 101: 30})  # what p1 may still need is free, but in use soon: 2 of 64 GiB are missing
+    for _ in range(2):
+        await node.look()
+    assert len(node.events.posted) == 1
+    node.use({100: 34, 101: 32})  # p1 has all that it was granted
+    for _ in range(2):
+        await node.look()
+    assert [reason for _, reason, _ in node.events.posted] == ["OverUse", "OverUseEnded"]
+
+
+# Who is evicted
+
+
+def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_with_the_most() -> None:
+    pods = (
+        offender("worst", 9),
+        offender("high", 6, limit=12, priority=1000),
+        offender("small", 5, limit=12),
+        offender("large", 7, limit=12),
+    )
+    left = list(pods)
+    order = []
+    while left:
+        card = CardLook(0, 16 * GIB, 16 * GIB, 0, {"n": Figures(0, 8 * GIB)})
+        victim = decide(left, {0: card}, When.DANGER, NO_EXEMPTIONS).victim
+        assert victim is not None
+        order.append(victim.pod.name)
+        left.remove(victim)
+    assert order == ["large", "small", "high", "worst"]
+
+
+def test_a_bursting_pod_is_evicted_for_the_margin_and_another_only_for_a_real_shortage() -> None:
+    burst, other = offender("burst", 7.75, limit=12), offender("other", 7.75)
+    found = decide([burst], {0: card_of(burst)}, When.DANGER, NO_EXEMPTIONS)
+    assert found.victim == burst
+    assert "7.75 GiB of card 0, of which 4.00 GiB were granted (limit 12.00 GiB" in found.reason
+    assert "6.25 GiB free, and other pods may still need 6.00 GiB" in found.reason
+    assert decide([other], {0: card_of(other)}, When.DANGER, NO_EXEMPTIONS).victim is None
+
+
+@pytest.mark.parametrize(("used", "is_evicted"), [(7, False), (13, True)])
+def test_where_every_over_use_is_evicted_a_burst_within_its_limit_is_not(used: int, is_evicted: bool) -> None:
+    burst = offender("burst", used, limit=12)
+    found = decide([burst], {0: card_of(burst, neighbour=(0, 0))}, When.ALWAYS, NO_EXEMPTIONS)
+    assert (found.victim is not None) == is_evicted
+
+
+# What is shown
+
+
+def snapshot() -> ClusterSnapshot:
+    found = ClusterSnapshot(ENFLAME)
+    pods = (
+        a_pod("burst", 4, node="n1", record=on_card(0, 4), phase="Running", annotations={MEMORY_LIMIT: "12"}),
+        a_pod("plain", 4, node="n1", record=on_card(0, 4), phase="Running"),
+    )
+    found.count([a_node("n1", 16)], pods)
+    return found
+
+
+def test_inspect_shows_request_and_limit_and_its_document_carries_them() -> None:
+    known = snapshot()
+    details = "\n".join(line.plain for line in detail_page(summarise(known), None).lines)
+    assert "4 (max 12)" in details
+    assert details.count("max") == 1
+    body = b'{"nodes":[' + encode_node(ENFLAME, known.ledger.nodes["n1"]) + b"]}"
+    again = ClusterSnapshot(ENFLAME)
+    again.count([a_node("n1", 16)], ())
+    adopt_document(again, decode_document(body))
+    limits = {held.pod.name: held.limit for held in again.ledger.assignments()}
+    assert limits == {"burst": 12, "plain": 0}
+    assert b'"limit"' not in encode_node(ENFLAME, node_of(16))
+
+
+def test_explain_and_the_page_say_the_limit() -> None:
+    (held,) = (each for each in snapshot().ledger.assignments() if each.limit)
+    document = explain_bound(held, 4)
+    assert document.limit == 12
+    assert document.summary == "bound to n1: card 0, 4 units (limit 12, while no other pod needs them)"
+    context = NodeContext(NodeMetadata(), "", {}, {}, frozenset())
+    node = node_document(ENFLAME, snapshot().ledger.nodes["n1"], context)
+    assert {pod.name: pod.limit for pod in node.pods} == {"burst": 12, "plain": 0}
+    assert b'"limit":12' in msgspec.json.encode(node)
+
+
+def test_top_shows_the_limit_and_calls_a_burst_within_it_no_over_use() -> None:
+    pods = {
+        "default/burst": {POD_GRANTED: 4.0 * GIB, POD_LIMIT: 12.0 * GIB, POD_USED: 10.0 * GIB},
+        "default/above": {POD_GRANTED: 4.0 * GIB, POD_LIMIT: 8.0 * GIB, POD_USED: 9.0 * GIB},
+        "default/noted": {POD_GRANTED: 4.0 * GIB, POD_LIMIT: 8.0 * GIB, POD_USED: 6.0 * GIB, POD_OVER: 2.0 * GIB},
+    }
+    summary = summarise(snapshot())
+    memory = {"gcushare_card_memory_used_bytes": 15.0 * GIB, UNATTRIBUTED: 0.0}
+    readings = {("n1", 0): CardReadings(memory, pods)}
+    rows = pod_use_rows(summary, readings)
+    assert [(row.pod, row.limit_bytes // GIB, row.is_over) for row in rows] == [
+        ("default/above", 8, True),
+        ("default/burst", 12, False),
+        ("default/noted", 8, True),
+    ]
+    lines = [line.plain.split() for line in pod_use_lines(summary, rows, None)]
+    assert ["n1", "0", "default/burst", "4.0", "12.0", "10.0", "-"] in lines
+    (card,) = use_rows(summary, readings)
+    assert card.burst_bytes == 8 * GIB
+    assert not card.is_over, "8 granted, 8 more may be used"

@@ -69,16 +69,12 @@ class SimulatedTransport:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    async def send(self, request: Request) -> bytes:
-        """Send a request and return the body of its success."""
+    async def send(self, request: Request) -> tuple[bytes, str]:
+        """Send a request and return the body of its success; the world has no dates."""
         code, body = await self._exchange(request)
         if code != 200:
             raise error_of_answer(request.attempt, HttpFailure(code, body))
-        return body
-
-    async def send_dated(self, request: Request) -> tuple[bytes, str]:
-        """Send it; the world has no dates."""
-        return await self.send(request), ""
+        return body, ""
 
     async def post(self, request: Request) -> None:
         """Send a POST."""

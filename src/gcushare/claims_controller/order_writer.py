@@ -14,7 +14,7 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.write_rate import TokenBucket
 
 logger = logging.getLogger(__name__)
 

@@ -83,26 +83,24 @@ class KubeClient:
 
     async def version(self) -> str:
         """Return the server's version, such as ``v1.36.2``."""
-        document: JsonObject = self._decode(
-            dict, await self.get_raw("/version", "version"), Attempt("GET /version", False)
-        )
+        answer = await self.get_raw("/version", "version")
+        document: JsonObject = self._decode(dict, answer, Attempt("GET /version", False))
         return str(document.get("gitVersion", ""))
 
     async def get_raw(self, path: str, words: str, *, timeout_s: float | None = None) -> bytes:
         """Read any path, such as a Service's proxy. ``words`` is the resource's name in metrics."""
-        return await self._transport.send(Request("GET", path, "get", words, timeout_s=timeout_s))
+        return (await self.get_dated(path, words, timeout_s=timeout_s))[0]
 
     async def get_dated(self, path: str, words: str, *, timeout_s: float | None = None) -> tuple[bytes, str]:
         """As ``get_raw``, together with the Date header: the clock of the server that answered, behind a proxy too."""
-        return await self._transport.send_dated(Request("GET", path, "get", words, timeout_s=timeout_s))
+        return await self._transport.send(Request("GET", path, "get", words, timeout_s=timeout_s))
 
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
     ) -> T:
         """Read one object."""
         path = resource.path(name, namespace=namespace)
-        request = Request("GET", path, "get", resource.plural, timeout_s=timeout_s)
-        return self._decode(resource.type, await self._transport.send(request), request.attempt)
+        return await self._ask(resource, Request("GET", path, "get", resource.plural, timeout_s=timeout_s))
 
     async def pages(
         self,
@@ -132,7 +130,11 @@ class KubeClient:
             query = {**query, "continue": token} if token else {**query, **first}
             path = with_query(resource.path(namespace=selector.namespace), query)
             request = Request("GET", path, "list", resource.plural, timeout_s=self._limits.list_page_s)
-            page = _decode_page(await self._transport.send(request), request.attempt)
+            body, _ = await self._transport.send(request)
+            try:
+                page = PAGE.read(body)
+            except RemoteContractError as error:
+                raise RemoteContractError(f"{request.attempt.words} was answered with no list: {error}") from error
             token = page.metadata.continue_
             yield page
             if not token:
@@ -191,12 +193,7 @@ class KubeClient:
             yield events
 
     async def create(
-        self,
-        resource: Resource[T],
-        body: object,
-        *,
-        namespace: str | None = None,
-        timeout_s: float | None = None,
+        self, resource: Resource[T], body: object, *, namespace: str | None = None, timeout_s: float | None = None
     ) -> T:
         """Create an object.
 
@@ -206,7 +203,7 @@ class KubeClient:
         """
         path = resource.path(namespace=namespace)
         request = Request("POST", path, "create", resource.plural, _ENCODER.encode(body), _JSON, timeout_s)
-        return self._decode(resource.type, await self._transport.send(request), request.attempt)
+        return await self._ask(resource, request)
 
     async def patch(
         self,
@@ -226,8 +223,9 @@ class KubeClient:
         """
         path = resource.path(name, namespace=namespace, subresource=subresource)
         body = _ENCODER.encode(patch.body)
-        request = Request("PATCH", path, "patch", resource.plural, body, patch.kind.value, timeout_s)
-        return self._decode(resource.type, await self._transport.send(request), request.attempt)
+        return await self._ask(
+            resource, Request("PATCH", path, "patch", resource.plural, body, patch.kind.value, timeout_s)
+        )
 
     async def delete(
         self,
@@ -285,8 +283,7 @@ class KubeClient:
         if not self._eviction_version:
             self._eviction_version = eviction_version(await self.version())
         body = _ENCODER.encode(eviction(pod, self._eviction_version))
-        request = Request("POST", path, "evict", PODS.plural, body, _JSON)
-        await self._transport.send(request)
+        await self._transport.send(Request("POST", path, "evict", PODS.plural, body, _JSON))
 
     async def patch_pod_annotations(
         self,
@@ -339,6 +336,10 @@ class KubeClient:
         body = {"count": count, "message": message, "lastTimestamp": last_timestamp}
         return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
 
+    async def _ask(self, resource: Resource[T], request: Request) -> T:
+        body, _ = await self._transport.send(request)
+        return self._decode(resource.type, body, request.attempt)
+
     def _decode(self, kind: type[T], body: bytes | msgspec.Raw, attempt: Attempt) -> T:
         decoder = self._decoders.get(kind)
         if decoder is None:
@@ -354,10 +355,3 @@ def object_decoder(kind: type[T]) -> BoundedJsonDecoder[T]:
     """The decoder of one kind of object. The depth of dictionaries is bounded, because their readers walk them."""
     max_depth = MAX_DEPTH_OF_PLAIN if kind is dict else None
     return BoundedJsonDecoder(kind, f"a {kind.__name__}", limit_bytes=MAX_ANSWER_BYTES, max_depth=max_depth)
-
-
-def _decode_page(body: bytes, attempt: Attempt) -> ListOf[msgspec.Raw]:
-    try:
-        return PAGE.read(body)
-    except RemoteContractError as error:
-        raise RemoteContractError(f"{attempt.words} was answered with no list: {error}") from error

@@ -12,30 +12,24 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary start, which never decrease. Use it for all decisions."""
-        ...
 
     def now(self) -> datetime:
         """The wall clock in UTC. Use it only for timestamps; never compare it with another machine's."""
-        ...
 
     async def sleep(self, delay_s: float) -> None:
         """Wait."""
-        ...
 
 
 class SystemClock:
     """The machine's own clocks."""
 
     def monotonic(self) -> float:
-        """Read CLOCK_MONOTONIC."""
         return time.monotonic()
 
     def now(self) -> datetime:
-        """Read the wall clock."""
         return datetime.now(UTC)
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait on the running event loop."""
         import asyncio  # here, because commands that only format times import this module too
 
         await asyncio.sleep(delay_s)

@@ -21,15 +21,12 @@ class WatchHandler(Protocol[T_contra]):
 
     def applied(self, obj: T_contra) -> None:
         """Store the newest state of an object."""
-        ...
 
     def deleted(self, obj: T_contra) -> None:
         """Remove an object. ``obj`` is its last state."""
-        ...
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Remove all other objects: a full list at ``version`` contained only these uids."""
-        ...
 
 
 class CollectionApi(Protocol):
@@ -44,7 +41,6 @@ class CollectionApi(Protocol):
         not_older_than: str | None = None,
     ) -> AsyncGenerator[ListOf[msgspec.Raw], None]:
         """Read the collection page by page, all pages at one version."""
-        ...
 
     def watch(
         self,
@@ -56,8 +52,6 @@ class CollectionApi(Protocol):
         stall_s: float,
     ) -> AbstractAsyncContextManager[AsyncIterator[RawWatchEvent]]:
         """Watch the collection from a version on."""
-        ...
 
     async def newest_version(self, resource: Resource[Any], selector: Selector = EVERYTHING) -> str:
         """Return the collection's present version."""
-        ...

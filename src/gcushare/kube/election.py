@@ -26,7 +26,6 @@ class Tenure(Protocol):
 
     def holds(self, margin_s: float) -> bool:
         """Whether no other replica can get the right within ``margin_s``, the longest duration of the action."""
-        ...
 
 
 class LeasePort(Protocol):
@@ -37,15 +36,12 @@ class LeasePort(Protocol):
 
     async def read(self, timeout_s: float) -> Lease:
         """Read the lease; ``NotFoundError`` if it does not exist."""
-        ...
 
     async def create(self, lease: Lease, timeout_s: float) -> Lease:
         """Create the lease; ``ConflictError`` if another candidate was faster."""
-        ...
 
     async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
         """Replace the spec; ``ConflictError`` if the lease no longer has this ``resource_version``."""
-        ...
 
 
 class ApiLease:
@@ -57,15 +53,12 @@ class ApiLease:
         self.name = name
 
     async def read(self, timeout_s: float) -> Lease:
-        """GET the lease."""
         return await self._client.get(LEASES, self.name, namespace=self.namespace, timeout_s=timeout_s)
 
     async def create(self, lease: Lease, timeout_s: float) -> Lease:
-        """POST the lease."""
         return await self._client.create(LEASES, lease, namespace=self.namespace, timeout_s=timeout_s)
 
     async def write(self, spec: LeaseSpec, resource_version: str, timeout_s: float) -> Lease:
-        """PATCH the lease's spec."""
         patch = Patch(PatchKind.MERGE, {"metadata": {"resourceVersion": resource_version}, "spec": spec})
         return await self._client.patch(LEASES, self.name, patch, namespace=self.namespace, timeout_s=timeout_s)
 
@@ -142,7 +135,9 @@ class LeaderElector:
                     facts = fields(lease=self._name, leader=self.is_leader, error=error)
                     logger.warning("lease attempt failed %s", facts)
                 self._announce()
-                await self._clock.sleep(self._pause_s())
+                # Random, so that candidates do not collide in every round, and never past our own deadline.
+                pause_s = self._times.retry_s * self._rng.uniform(0.75, 1.0)
+                await self._clock.sleep(min(pause_s, self._remaining_s() or pause_s))
         finally:
             # A write that the cancellation interrupted may have made this candidate the holder.
             maybe_held = self.is_leader or self._writing
@@ -152,8 +147,12 @@ class LeaderElector:
                 await self._release()
 
     async def _round(self) -> None:
+        """Renew the lease; else read it, and take it if it is free, expired or already ours.
+
+        A deleted lease is not free: its last known holder goes on leading until its time has expired.
+        """
         if not self._stands():
-            await self._look()
+            await self._read()
             return
         if self.is_leader and self._seen is not None:
             try:
@@ -164,23 +163,7 @@ class LeaderElector:
                 pass
             except NotFoundError:
                 self._step_down("the lease was deleted")
-        await self._stand()
-
-    async def _look(self) -> Observation | None:
-        """Read the lease; None if it does not exist."""
-        try:
-            lease = await self._lease.read(self._timeout_s())
-        except NotFoundError:
-            return None
-        self._seen = observe(self._seen, lease, self._clock.monotonic())
-        return self._seen
-
-    async def _stand(self) -> None:
-        """Read the lease, and take it if it is free, expired or already ours.
-
-        A deleted lease is not free: its last known holder goes on leading until its time has expired.
-        """
-        seen = await self._look()
+        seen = await self._read()
         if seen is None:
             last = self._seen
             if last is None or last.holder in ("", self.identity) or last.is_over(self._clock.monotonic()):
@@ -192,6 +175,15 @@ class LeaderElector:
                 logger.debug("lease taken by another in the same moment %s", fields(lease=self._name))
         elif self.is_leader:
             self._step_down(f"{seen.holder!r} holds it")
+
+    async def _read(self) -> Observation | None:
+        """Read the lease; None if it does not exist."""
+        try:
+            lease = await self._lease.read(self._timeout_s())
+        except NotFoundError:
+            return None
+        self._seen = observe(self._seen, lease, self._clock.monotonic())
+        return self._seen
 
     async def _create(self) -> None:
         lease = first_lease(self._lease.name, self._lease.namespace, self.identity, self._times, self._clock.now())
@@ -257,14 +249,7 @@ class LeaderElector:
     def _timeout_s(self) -> float:
         """The timeout of one request: half the deadline, so that there is time for another after a lost one."""
         longest_s = self._times.renew_deadline_s / 2
-        remaining_s = self._remaining_s()
-        return min(longest_s, remaining_s) if remaining_s > 0 else longest_s
-
-    def _pause_s(self) -> float:
-        # Random, so that candidates do not collide in every round, and never past our own deadline.
-        pause_s = self._times.retry_s * self._rng.uniform(0.75, 1.0)
-        remaining_s = self._remaining_s()
-        return min(pause_s, remaining_s) if remaining_s > 0 else pause_s
+        return min(longest_s, self._remaining_s() or longest_s)
 
     @property
     def _name(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gcushare.core.backoff import MAX_RETRY_AFTER_S
 from gcushare.core.errors import (
     ConflictError,
     ContractError,
@@ -25,10 +26,7 @@ MAX_MESSAGE_CHARS = 600
 """Longest text of a server in a message: enough for a validation error, and short enough for a log."""
 
 MAX_REASON_CHARS = 100
-"""Of the reason of a Status in an error message. Kubernetes' own have at most 40."""
-
-MAX_RETRY_AFTER_S = 120.0
-"""Longest Retry-After that we obey. A proxy that asks for an hour must not stop a node."""
+"""Longest reason of a Status in a message. Kubernetes' own have at most 40."""
 
 
 class AlreadyExistsError(ConflictError):
@@ -82,6 +80,7 @@ class HttpFailure:
 
 _BUDGET_CAUSE = "DisruptionBudget"
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+"""How the eviction of a pod is refused. Source: Kubernetes, pkg/registry/core/pod/storage."""
 
 _BY_CODE: dict[int, type[GcushareError]] = {
     400: InvalidError,
@@ -126,30 +125,21 @@ def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
 def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, delay_s: float | None) -> GcushareError:
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExistsError(message)
-    if budget := _refusing_budget(code, status):
-        return EvictionRefusedError(f"{message} ({budget})", delay_s=delay_s)
+    causes = status.details.causes if status.details else ()
     if code == 429:
+        budgets = [cause.message or "a disruption budget" for cause in causes if cause.reason == _BUDGET_CAUSE]
+        if budgets:
+            return EvictionRefusedError(f"{message} ({_cut('; '.join(budgets))})", delay_s=delay_s)
         return RetryableError(message, delay_s=delay_s)
+    if code == 500 and _SEVERAL_BUDGETS in status.message:
+        return EvictionRefusedError(f"{message} (several disruption budgets cover it)", delay_s=delay_s)
     if code >= 500:
         family = UnknownOutcomeError if attempt.writes else RetryableError
         return family(message, delay_s=delay_s)
     family_of_code = _BY_CODE.get(code, RemoteContractError)
     if family_of_code is InvalidError:
-        causes = status.details.causes if status.details else ()
         return InvalidError(message, fields=tuple(each.field for each in causes))
     return family_of_code(message)
-
-
-def _refusing_budget(code: int, status: Status) -> str:
-    """Why a disruption budget refuses an eviction; "" if the answer is something else.
-
-    Source: the eviction subresource of pods in Kubernetes, pkg/registry/core/pod/storage.
-    """
-    causes = status.details.causes if status.details else ()
-    if code == 429:
-        messages = [cause.message or "a disruption budget" for cause in causes if cause.reason == _BUDGET_CAUSE]
-        return _cut("; ".join(messages))
-    return "several disruption budgets cover it" if code == 500 and _SEVERAL_BUDGETS in status.message else ""
 
 
 def describe(failure: Exception) -> str:

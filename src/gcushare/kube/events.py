@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock, rfc3339
 from gcushare.kube.errors import AlreadyExistsError
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.write_rate import TokenBucket
 from gcushare.wire.objects import Event, EventSource, ObjectMeta, ObjectReference
 
 logger = logging.getLogger(__name__)
@@ -31,19 +32,15 @@ _MAX_NAME_CHARS = 230
 _ATTEMPTS = 3
 _RETRY = BackoffPolicy(first_s=1.0, cap_s=2.0)
 
-_Key: TypeAlias = tuple[str, str, str, str, str]
-
 
 class EventPort(Protocol):
     """The API for events; ``KubeClient`` implements it."""
 
     async def create_event(self, event: Event) -> Event:
         """Create an event in its namespace."""
-        ...
 
     async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
         """Update an event that happened again."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +64,20 @@ class RecorderCounters:
     merged: int = 0
     """Recorded within ``interval_s`` after a post of their series, or while it was queued; the next post has them."""
     dropped: int = 0
-    """Dropped because the queue was full."""
     failed: int = 0
-    """Not posted, because the API server refused them or was unreachable."""
 
 
 @dataclass(slots=True)
 class _Series:
     about: ObjectReference
     reason: str
-    warning: bool
+    warning: bool = False
     message: str = ""
     name: str = ""
     first_timestamp: str = ""
     posted_count: int = 0
     pending: int = 0
-    posted_at: float | None = None
+    posted_at: float = -math.inf
     queued: bool = False
 
 
@@ -104,7 +99,7 @@ class EventRecorder:
         self._limits = limits or RecorderLimits()
         self._clock = clock or SystemClock()
         self._bucket = TokenBucket(self._limits.rate_per_s, self._limits.burst, self._clock)
-        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._series: OrderedDict[tuple[str, str, str, str, str], _Series] = OrderedDict()
         self._queue: deque[_Series] = deque()
         self._is_posting = False
         self._wake = asyncio.Event()
@@ -115,12 +110,13 @@ class EventRecorder:
 
     def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
         """Queue an event. Returns at once and never raises. ``message`` is cut to the API server's limit."""
-        series = self._series_of(about, reason, warning)
-        series.message = cut_message(message)
-        waiting = series.queued or (
-            series.posted_at is not None and self._clock.monotonic() < series.posted_at + self._limits.interval_s
-        )
-        if waiting:
+        key = (about.kind, about.namespace, about.name, about.uid, reason)
+        series = self._series.setdefault(key, _Series(about, reason))
+        if len(self._series) > self._limits.series:
+            self._series.popitem(last=False)
+        self._series.move_to_end(key)
+        series.warning, series.message = warning, cut_message(message)
+        if series.queued or self._clock.monotonic() < series.posted_at + self._limits.interval_s:
             series.pending += 1
             self.counters.merged += 1
         elif len(self._queue) >= self._limits.queue:
@@ -154,17 +150,6 @@ class EventRecorder:
             logger.warning("events left behind %s", fields(count=len(self._queue) + self._is_posting))
             return False
         return True
-
-    def _series_of(self, about: ObjectReference, reason: str, warning: bool) -> _Series:
-        key = (about.kind, about.namespace, about.name, about.uid, reason)
-        series = self._series.get(key)
-        if series is None:
-            series = self._series[key] = _Series(about, reason, warning)
-            if len(self._series) > self._limits.series:
-                self._series.popitem(last=False)
-        self._series.move_to_end(key)
-        series.warning = warning
-        return series
 
     async def _post(self, series: _Series) -> None:
         series.queued = False
@@ -207,7 +192,9 @@ class EventRecorder:
                 # Events expire after an hour; the series continues in a new one.
                 series.name = ""
         if not series.name:
-            series.name = self._new_name(series.about)
+            self._sequence += 1
+            moment = round(self._clock.now().timestamp() * 1_000_000) * 1000 + self._sequence % 1000
+            series.name = f"{series.about.name[:_MAX_NAME_CHARS]}.{moment:x}"
             series.first_timestamp = series.first_timestamp or now
         try:
             await self._events.create_event(self._event(series, count, now))
@@ -233,11 +220,6 @@ class EventRecorder:
             reporting_component=self._component,
             reporting_instance=self._host or self._component,
         )
-
-    def _new_name(self, about: ObjectReference) -> str:
-        self._sequence += 1
-        moment = round(self._clock.now().timestamp() * 1_000_000) * 1000 + self._sequence % 1000
-        return f"{about.name[:_MAX_NAME_CHARS]}.{moment:x}"
 
 
 def cut_message(message: str) -> str:

@@ -20,8 +20,6 @@ class PatchKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch and its kind."""
-
     kind: PatchKind
     body: object
 

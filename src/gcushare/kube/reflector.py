@@ -167,7 +167,7 @@ class Reflector(Generic[T]):
         while True:
             try:
                 async with asyncio.timeout(None) as self._turn:
-                    await self._take_turn()
+                    await self._do_turn()
             except TimeoutError:
                 if self._turn is None or not self._turn.expired():
                     raise
@@ -218,7 +218,8 @@ class Reflector(Generic[T]):
         if self._turn is not None and not self._turn.expired():
             self._turn.reschedule(asyncio.get_running_loop().time())
 
-    async def _take_turn(self) -> None:
+    async def _do_turn(self) -> None:
+        """List if necessary, then watch; after a failure wait."""
         try:
             if self._must_list:
                 await self._list()
@@ -226,7 +227,7 @@ class Reflector(Generic[T]):
             failure: GcushareError | None = None
         except GcushareError as error:
             healthy, failure = False, error
-            self._note_failure(error)
+            self._on_failure(error)
         if healthy:
             self._backoff.reset()
             return
@@ -237,7 +238,7 @@ class Reflector(Generic[T]):
             logger.warning("watch broke %s", facts)
         await self._clock.sleep(delay_s)
 
-    def _note_failure(self, error: GcushareError) -> None:
+    def _on_failure(self, error: GcushareError) -> None:
         self.counters.failures += 1
         if isinstance(error, GoneError):
             self.counters.gone += 1
@@ -258,7 +259,11 @@ class Reflector(Generic[T]):
         number_of_list, started = self._lists_begun, self._clock.monotonic()
         uids: set[str] = set()
         version = ""
-        oldest_accepted = self._oldest_accepted()
+        # The version that the list must reach, so that the handler's view never goes back in time. None: the newest,
+        # because ``catch_up`` needs the newest state, which a lagging cache does not have.
+        oldest_accepted = None
+        if self._settings.from_cache and self._page_size is not None and not self._goals:
+            oldest_accepted = (self._version or None) if self.synced.is_set() else "0"
         # With a page size, a server interprets any version but "0" as the exact one and bypasses its cache.
         page_size = self._page_size if oldest_accepted in (None, "0") else None
         pages = self._client.pages(self._resource, self._selector, page_size=page_size, not_older_than=oldest_accepted)
@@ -277,12 +282,6 @@ class Reflector(Generic[T]):
         self.synced.set()
         self._check_goals(newest_list=number_of_list if oldest_accepted is None else 0)
         logger.info("listed %s", fields(resource=self._resource.plural, objects=len(uids), version=version))
-
-    def _oldest_accepted(self) -> str | None:
-        """The version that a list must reach, so that the handler's view never goes back in time. None: the newest."""
-        if not self._settings.from_cache or self._page_size is None or self._goals:
-            return None  # ``catch_up`` needs the newest state, which a lagging cache does not have.
-        return (self._version or None) if self.synced.is_set() else "0"
 
     async def _follow(self) -> bool:
         """Watch from the last seen version until the server ends the stream; returns whether the stream was healthy."""
@@ -321,7 +320,11 @@ class Reflector(Generic[T]):
                 self._apply(event.object, meta)
             case "DELETED":
                 self.counters.events += 1
-                self._delete(event.object, meta)
+                obj = self._decoded(event.object, meta)
+                if obj is None:
+                    # If it were left out, the handler would keep it forever. A new list removes it.
+                    raise RemoteContractError(f"the last state of {self._resource.plural} {meta.name!r} cannot be read")
+                self._handler.deleted(obj)
             case _:
                 raise RemoteContractError(
                     f"watch of {self._resource.plural} sent event type {event.type!r}, "
@@ -343,13 +346,6 @@ class Reflector(Generic[T]):
             self._handler.applied(obj)
         return meta.uid
 
-    def _delete(self, raw: msgspec.Raw, meta: ObjectMeta) -> None:
-        obj = self._decoded(raw, meta)
-        if obj is None:
-            # If it were left out, the handler would keep it forever. A new list removes it.
-            raise RemoteContractError(f"the last state of {self._resource.plural} {meta.name!r} cannot be read")
-        self._handler.deleted(obj)
-
     def _decoded(self, raw: msgspec.Raw, meta: ObjectMeta) -> T | None:
         try:
             return self._decode(raw)
@@ -364,13 +360,11 @@ class Reflector(Generic[T]):
         try:
             meta = HEAD.read(raw).metadata
         except RemoteContractError as error:
-            raise RemoteContractError(
-                f"an object of {self._resource.plural} has no readable metadata: {error}"
-            ) from error
+            text = f"an object of {self._resource.plural} has no readable metadata: {error}"
+            raise RemoteContractError(text) from error
         if not meta.resource_version:
-            raise RemoteContractError(
-                f"an object of {self._resource.plural} named {meta.name!r} has no resourceVersion"
-            )
+            text = f"an object of {self._resource.plural} named {meta.name!r} has no resourceVersion"
+            raise RemoteContractError(text)
         return meta
 
     def _prove_alive(self) -> None:

@@ -41,7 +41,6 @@ class HasCertificates(Protocol):
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:
         """The present certificates' ends."""
-        ...
 
 
 class CertificateCollector(Collector):

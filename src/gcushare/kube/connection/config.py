@@ -18,7 +18,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.connection.credentials import Credentials, FixedHeader, TokenFile
 from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
-from gcushare.kube.connection.kubeconfig import Kubeconfig, Placed, Resolved, User, read_kubeconfig, resolve_context
+from gcushare.kube.connection.kubeconfig import Resolved, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
 from gcushare.kube.connection.tls import client_context, load_client_certificate
 
@@ -120,7 +120,7 @@ def load_config(sources: ConfigSources) -> KubeConfig:
     if default.exists():
         return _from_kubeconfig([default], sources)
     if sources.overrides.server is not None:
-        return _from_files(no_kubeconfig(sources.home), sources)
+        return _from_kubeconfig([], sources)
     raise ConfigError(
         "no way to the API server found: looked at --kubeconfig, $KUBECONFIG, the pod's service account "
         f"($KUBERNETES_SERVICE_HOST is not set) and {str(default)!r}; give --kubeconfig FILE"
@@ -150,15 +150,10 @@ def _from_service_account(sources: ConfigSources) -> KubeConfig:
     )
 
 
-def _expand(path: Path, home: Path) -> Path:
-    return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
-
-
 def _from_kubeconfig(paths: list[Path], sources: ConfigSources) -> KubeConfig:
-    return _from_files(read_kubeconfig([_expand(path, sources.home) for path in paths]), sources)
-
-
-def _from_files(files: Kubeconfig, sources: ConfigSources) -> KubeConfig:
+    home = sources.home
+    expanded = [home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path for path in paths]
+    files = read_kubeconfig(expanded) if paths else no_kubeconfig(home)
     resolved = resolve_context(override(files, sources.context, sources.overrides), sources.context)
     cluster = resolved.cluster.value
     server = _require_address(cluster.server, f"cluster in {resolved.cluster.file}")
@@ -182,9 +177,7 @@ def _tls(resolved: Resolved) -> ssl.SSLContext:
     certificate = _data_or_file(user.client_certificate_data, user.client_certificate, user_file, where)
     key = _data_or_file(user.client_key_data, user.client_key, user_file, where)
     if (certificate is None) != (key is None):
-        raise ConfigError(
-            f"{where}: a client certificate needs its key and the other way round; one of them is missing"
-        )
+        raise ConfigError(f"{where}: a client certificate needs its key and the other way round; one is missing")
     if certificate is not None and key is not None:
         load_client_certificate(context, certificate, key, where)
     return context
@@ -195,34 +188,33 @@ def _authority(resolved: Resolved) -> bytes | None:
     return _data_or_file(cluster.certificate_authority_data, cluster.certificate_authority, file, resolved.where)
 
 
-def _cluster_info(resolved: Resolved) -> dict[str, str | bool]:
-    """The cluster's data for a credential program. As in kubectl, a file is replaced by its contents."""
-    info = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
-    authority = _authority(resolved) if info.pop("certificate-authority", None) else None
-    if authority is not None:
-        info["certificate-authority-data"] = base64.b64encode(authority).decode()
-    return info
-
-
 def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Clock) -> Credentials:
     """Choose credentials as kubectl does: a token file, else a token, else a password, else a program.
 
     Raises:
         ConfigError: the token is malformed, or there is only an ``auth-provider``, which kubectl refuses since 1.26.
     """
-    placed: Placed[User] = resolved.user
-    user = placed.value
+    user, directory = resolved.user.value, resolved.user.file.parent
     where = f"user {resolved.user_name!r} of {resolved.where}"
     if user.token_file:
-        return TokenFile(placed.file.parent / user.token_file)
+        return TokenFile(directory / user.token_file)
     if user.token:
-        return FixedHeader(_header_text(f"Bearer {user.token.strip()}", where))
+        token = user.token.strip()
+        if any(not 32 <= ord(char) < 127 for char in token):
+            raise ConfigError(f"the token of {where} contains invalid characters (a line break?)")
+        return FixedHeader(f"Bearer {token}")
     if user.username is not None and user.password is not None:
         pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
         return FixedHeader(f"Basic {pair}")
     if user.exec is not None:
-        cluster = _cluster_info(resolved) if user.exec.provide_cluster_info else {}
-        return ExecCredentials(user.exec, ExecPlace(where, placed.file.parent, cluster, context), clock)
+        cluster: dict[str, str | bool] = {}
+        if user.exec.provide_cluster_info:
+            cluster = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
+            # As in kubectl, a file is replaced by its contents.
+            authority = _authority(resolved) if cluster.pop("certificate-authority", None) else None
+            if authority is not None:
+                cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+        return ExecCredentials(user.exec, ExecPlace(where, directory, cluster, context), clock)
     if user.auth_provider is not None:
         name = user.auth_provider.get("name")
         raise ConfigError(
@@ -230,12 +222,6 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
             "credential program under exec, such as kubelogin or gke-gcloud-auth-plugin"
         )
     return FixedHeader()
-
-
-def _header_text(text: str, where: str) -> str:
-    if any(not 32 <= ord(char) < 127 for char in text):
-        raise ConfigError(f"the token of {where} contains invalid characters (a line break?)")
-    return text
 
 
 def _data_or_file(data: str | None, file: str | None, base: Path, where: str) -> bytes | None:

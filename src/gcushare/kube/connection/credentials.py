@@ -14,7 +14,6 @@ class Credentials(Protocol):
     @property
     def generation(self) -> int:
         """Counts client certificates. Connections made before it increased present an old certificate."""
-        ...
 
     async def header(self) -> str | None:
         """Return the header for the next request; None to send none.
@@ -22,11 +21,9 @@ class Credentials(Protocol):
         Raises:
             ConfigError: the credentials are unavailable; the message says where they come from and what to do.
         """
-        ...
 
     def reject(self, header: str | None) -> None:
         """Handle a 401 to ``header``: the next ``header()`` reads its source again."""
-        ...
 
 
 class FixedHeader:
@@ -41,7 +38,6 @@ class FixedHeader:
         self._header = header
 
     async def header(self) -> str | None:
-        """Return the header."""
         return self._header
 
     def reject(self, header: str | None) -> None:
@@ -63,13 +59,17 @@ class TokenFile:
         self._header = ""
 
     async def header(self) -> str | None:
-        """Return the header. Reads the token again if its file has changed."""
         try:
             stat = self._path.stat()
             stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
             if stamp != self._stamp:
-                self._header = f"Bearer {_read_token(self._path)}"
-                self._stamp = stamp
+                token = self._path.read_text(encoding="utf-8", errors="replace").strip()
+                if not token or any(not 32 < ord(char) < 127 for char in token):
+                    name = str(self._path)
+                    raise ConfigError(
+                        f"the token file {name!r} has no token: expected one line of visible ASCII characters"
+                    )
+                self._header, self._stamp = f"Bearer {token}", stamp
         except OSError as error:
             raise ConfigError(f"cannot read the token file {str(self._path)!r}: {error.strerror or error}") from error
         return self._header
@@ -77,10 +77,3 @@ class TokenFile:
     def reject(self, header: str | None) -> None:
         """Read the file again next time, even if it has not changed."""
         self._stamp = None
-
-
-def _read_token(path: Path) -> str:
-    token = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not token or any(not 32 < ord(char) < 127 for char in token):
-        raise ConfigError(f"the token file {str(path)!r} has no token: expected one line of visible ASCII characters")
-    return token

@@ -110,7 +110,8 @@ class DirectPosts:
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.connections)
         self._url = URL(self.target.server)
-        self._head = "".join(_header(name, value) for name, value in (_host(self._url), *self.target.headers))
+        host = self._url.authority if self._url.explicit_port else str(self._url.host_subcomponent)
+        self._head = "".join(_header(name, value) for name, value in (("Host", host), *self.target.headers))
 
     async def post(
         self, path: str, body: bytes, headers: dict[str, str], timeout_s: float
@@ -181,10 +182,6 @@ class DirectPosts:
         return connection
 
 
-def _host(url: URL) -> tuple[str, str]:
-    return "Host", url.authority if url.explicit_port else str(url.host_subcomponent)
-
-
 def _header(name: str, value: str) -> str:
     if not (name.isprintable() and value.isprintable()):
         raise ConfigError(f"header {name!r} contains a line break or another invalid character")
@@ -215,20 +212,20 @@ def _read_answer(data: bytes) -> _Answer | None:
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     is_last = version == "HTTP/1.0" or "close" in headers.get("connection", "").lower()
-    found = _read_body(data[start:], "0" if code in ("204", "304") else None, headers)
+    found = (b"", data[start:]) if code in ("204", "304") else _read_body(data[start:], headers)
     if found is None:
         return None
     body, rest = found
     return _Answer(int(code), headers, body, is_last or rest != b"")
 
 
-def _read_body(data: bytes, length: str | None, headers: dict[str, str]) -> tuple[bytes, bytes] | None:
+def _read_body(data: bytes, headers: dict[str, str]) -> tuple[bytes, bytes] | None:
     """Read a complete body, or the start of a too long one, and the data after it; None while it is incomplete."""
     if len(data) > _LONGEST_BODY:
         return data[:_LONGEST_BODY], data[_LONGEST_BODY:]
-    if length is None and "chunked" in headers.get("transfer-encoding", "").lower():
+    if "chunked" in headers.get("transfer-encoding", "").lower():
         return _join_chunks(data)
-    digits = headers.get("content-length", "") if length is None else length
+    digits = headers.get("content-length", "")
     if not digits.isdigit():
         raise ValueError(f"its Content-Length is {digits[:80]!r}")
     size = int(digits)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -100,7 +100,11 @@ class ExecCredentials:
     async def header(self) -> str | None:
         """Return the current credential's header. Runs the program first if needed; callers share one run."""
         async with self._running:
-            if self._answer is None or self._is_expiring(self._answer):
+            if self._answer is not None:
+                expiry = self._answer.expiration_timestamp
+                if expiry is not None and expiry <= self._clock.now() + _EARLY:
+                    self._answer = None
+            if self._answer is None:
                 self._answer = await self._ask()
             return self._header(self._answer)
 
@@ -108,9 +112,6 @@ class ExecCredentials:
         """Run the program again next time, unless it has run since ``header`` was sent."""
         if self._answer is not None and self._header(self._answer) == header:
             self._answer = None
-
-    def _is_expiring(self, answer: _Answer) -> bool:
-        return answer.expiration_timestamp is not None and answer.expiration_timestamp <= self._clock.now() + _EARLY
 
     @staticmethod
     def _header(answer: _Answer) -> str | None:
@@ -153,34 +154,29 @@ class ExecCredentials:
         return credential.status
 
     async def _run(self) -> bytes:
+        # As in kubectl, a plain name is searched in PATH; a path with a slash is relative to its kubeconfig.
+        command = self._spec.command
+        command = str(self._place.directory / command) if "/" in command else command
         try:
             process = await asyncio.create_subprocess_exec(
-                self._command(), *(self._spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
+                command, *(self._spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
             )
         except OSError as error:
             hint = f"; {self._spec.install_hint.strip()}" if self._spec.install_hint else ""
             raise ConfigError(f"{self._words} cannot be run: {error.strerror or error}{hint}") from error
-        output, complaint = await self._communicate(process)
-        if process.returncode != 0:
-            text = " ".join(complaint.decode("utf-8", errors="replace").split())[:_MAX_STDERR_CHARS]
-            raise ConfigError(f"{self._words} ended with status {process.returncode}: {text}")
-        return output
-
-    async def _communicate(self, process: Process) -> tuple[bytes, bytes]:
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT_S):
-                return await process.communicate()
+                output, complaint = await process.communicate()
         except TimeoutError as error:
             raise ConfigError(f"{self._words} did not answer within {PLUGIN_TIMEOUT_S:.0f} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-    def _command(self) -> str:
-        # As in kubectl, a plain name is searched in PATH; a path with a slash is relative to its kubeconfig.
-        command = self._spec.command
-        return str(self._place.directory / command) if "/" in command else command
+        if process.returncode != 0:
+            text = " ".join(complaint.decode("utf-8", errors="replace").split())[:_MAX_STDERR_CHARS]
+            raise ConfigError(f"{self._words} ended with status {process.returncode}: {text}")
+        return output
 
     def _environment(self) -> dict[str, str]:
         info: dict[str, Any] = {"interactive": sys.stdin is not None and sys.stdin.isatty()}

@@ -37,12 +37,7 @@ _READ_CHUNK_BYTES = 256 * 1024
 _RETIRED_S = 600.0
 """How long requests may continue on a connection with a previous client certificate. A watch takes minutes."""
 
-TRANSPORT_FAILURES: tuple[type[Exception], ...] = (
-    aiohttp.ClientError,
-    TimeoutError,
-    OSError,
-    asyncio.IncompleteReadError,
-)
+TRANSPORT_FAILURES = (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError)
 """The exceptions of aiohttp while connecting, sending and reading. ``error_of_transport`` converts them."""
 
 
@@ -78,31 +73,17 @@ Observer = Callable[[RequestReport], None]
 
 
 class ApiTransport(Protocol):
-    """Sends requests to an API server. `Transport` implements it over HTTP and documents the errors."""
+    """Sends requests to an API server. `Transport` implements it over HTTP and documents each method."""
 
-    async def open(self) -> None:
-        """Prepare for requests, without sending any."""
-        ...
+    async def open(self) -> None: ...
 
-    async def close(self) -> None:
-        """Release all resources. Repeatable."""
-        ...
+    async def close(self) -> None: ...
 
-    async def send(self, request: Request) -> bytes:
-        """Send a request and return the body of a successful answer."""
-        ...
+    async def send(self, request: Request) -> tuple[bytes, str]: ...
 
-    async def send_dated(self, request: Request) -> tuple[bytes, str]:
-        """As ``send``, together with the answer's Date header."""
-        ...
+    async def post(self, request: Request) -> None: ...
 
-    async def post(self, request: Request) -> None:
-        """Send a POST, without reading the body of a successful answer."""
-        ...
-
-    def stream(self, request: Request, stall_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Send a GET with an endless answer, and yield its chunks."""
-        ...
+    def stream(self, request: Request, stall_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +112,7 @@ class Transport:
         """Pools with a previous certificate, and since when. Requests under way end on them."""
 
     async def open(self) -> None:
-        """Create the connection pools, without connecting."""
+        """Prepare for requests, without connecting."""
         self._pools = self._make_pools()
 
     def _make_pools(self) -> _Pools:
@@ -145,14 +126,11 @@ class Transport:
         config, limits = self._config, self._limits
         context = None
         if config.server.startswith("https://"):
-            context = config.ssl if config.ssl is not None else ssl.create_default_context()
+            context = config.ssl or ssl.create_default_context()
         target = Target(config.server, context, config.tls_server_name, headers)
         direct = DirectPosts(target, limits.connect_s, limits.connections)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=limits.connections,
-                ssl=config.ssl if config.ssl is not None else True,
-            ),
+            connector=aiohttp.TCPConnector(limit=limits.connections, ssl=config.ssl or True),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             read_bufsize=_READ_CHUNK_BYTES,
@@ -168,21 +146,24 @@ class Transport:
         for each in pools:
             await each.close()
 
-    async def send(self, request: Request) -> bytes:
-        """Send a request and return the body of a successful answer.
+    async def send(self, request: Request) -> tuple[bytes, str]:
+        """Send a request and return the body of a successful answer with its Date header, "" without one.
 
         Raises:
             GcushareError: any failure; see ``gcushare.kube.errors``.
         """
-        body, _ = await self.send_dated(request)
-        return body
-
-    async def send_dated(self, request: Request) -> tuple[bytes, str]:
-        """As ``send``, together with the answer's Date header; empty if there is none."""
+        limit_bytes = self._limits.answer_bytes
         response = await self._answer(request, self._timeout(total_s=request.timeout_s or self._limits.request_s))
+        parts: list[bytes] = []
+        size = 0
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
-            body = await _read_bounded(chunks, self._limits.answer_bytes, request.attempt)
-        return body, response.headers.get("Date", "")
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > limit_bytes:
+                    text = f"{request.attempt.words} was answered with more than {limit_bytes} bytes"
+                    raise RemoteContractError(text)
+                parts.append(chunk)
+        return b"".join(parts), response.headers.get("Date", "")
 
     async def post(self, request: Request) -> None:
         """Send a POST at the lowest cost, without reading the body of a successful answer.
@@ -193,7 +174,22 @@ class Transport:
         if self._config.proxy is not None:
             await self.send(request)
             return
-        await self._with_credentials(lambda pools, header: self._post_once(pools, request, header))
+        timeout_s = request.timeout_s or self._limits.request_s
+
+        async def post_once(pools: _Pools, header: str | None) -> None:
+            started = time.monotonic()
+            try:
+                code, failure = await pools.direct.post(
+                    request.path, request.body or b"", _headers(request, header), timeout_s
+                )
+            except TRANSPORT_FAILURES as error:
+                self._report(request, 0, started)
+                raise error_of_transport(request.attempt, error) from error
+            self._report(request, code, started)
+            if failure is not None:
+                raise self._error_of(request, failure)
+
+        await self._with_credentials(post_once)
 
     async def _with_credentials(self, send: Callable[[_Pools, str | None], Awaitable[T]]) -> T:
         """Send with the current credentials. After a 401, get newer ones once and send again."""
@@ -227,20 +223,6 @@ class Transport:
         for _, pools in over:
             await pools.close()
         return current
-
-    async def _post_once(self, pools: _Pools, request: Request, header: str | None) -> None:
-        started = time.monotonic()
-        timeout_s = request.timeout_s or self._limits.request_s
-        try:
-            code, failure = await pools.direct.post(
-                request.path, request.body or b"", _headers(request, header), timeout_s
-            )
-        except TRANSPORT_FAILURES as error:
-            self._report(request, 0, started)
-            raise error_of_transport(request.attempt, error) from error
-        self._report(request, code, started)
-        if failure is not None:
-            raise self._error_of(request, failure)
 
     @asynccontextmanager
     async def stream(self, request: Request, stall_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -278,13 +260,14 @@ class Transport:
         self._report(request, response.status, started)
         if 200 <= response.status < 300:
             return response
-        async with response:
-            raise await self._refusal(request, response)
-
-    async def _refusal(self, request: Request, response: aiohttp.ClientResponse) -> GcushareError:
-        async with aclosing(_chunks(response, request.attempt)) as chunks:
-            body = await _read_start(chunks, _MAX_ERROR_BYTES)
-        return self._error_of(request, HttpFailure(response.status, body, response.headers.get("Retry-After")))
+        start = b""
+        async with response, aclosing(_chunks(response, request.attempt)) as chunks:
+            async for chunk in chunks:
+                start += chunk
+                if len(start) >= _MAX_ERROR_BYTES:
+                    break
+        failure = HttpFailure(response.status, start[:_MAX_ERROR_BYTES], response.headers.get("Retry-After"))
+        raise self._error_of(request, failure)
 
     def _error_of(self, request: Request, failure: HttpFailure) -> GcushareError:
         error = error_of_answer(request.attempt, failure)
@@ -318,27 +301,6 @@ async def _chunks(response: aiohttp.ClientResponse, attempt: Attempt) -> AsyncGe
         if not chunk:
             return
         yield chunk
-
-
-async def _read_bounded(chunks: AsyncIterator[bytes], limit_bytes: int, attempt: Attempt) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > limit_bytes:
-            raise RemoteContractError(f"{attempt.words} was answered with more than {limit_bytes} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
-
-
-async def _read_start(chunks: AsyncIterator[bytes], limit_bytes: int) -> bytes:
-    """Read at most the first ``limit_bytes`` of an answer, to quote it."""
-    start = b""
-    async for chunk in chunks:
-        start += chunk
-        if len(start) >= limit_bytes:
-            break
-    return start[:limit_bytes]
 
 
 def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:

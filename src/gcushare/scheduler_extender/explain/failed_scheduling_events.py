@@ -11,7 +11,7 @@ from typing import Protocol
 from gcushare.core.explain.text import summarise
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest

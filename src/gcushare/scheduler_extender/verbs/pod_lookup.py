@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,

@@ -25,7 +25,7 @@ from gcushare.core.backoff import doubled_s
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gcushare.kube.pacing import TokenBucket
+from gcushare.kube.write_rate import TokenBucket
 from tests.unit.kube_time import VirtualTime
 
 

@@ -17,12 +17,6 @@ class TokenBucket:
         self._tokens = float(burst)
         self._filled_at = clock.monotonic()
 
-    def _take(self) -> float:
-        """Take a token, even if it does not exist yet; returns the seconds until it does."""
-        self._fill()
-        self._tokens -= 1.0
-        return max(0.0, -self._tokens / self._rate_per_s)
-
     def _fill(self) -> None:
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._rate_per_s)
@@ -38,6 +32,7 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Wait for a token. The token of a cancelled waiter stays used, which only makes the limit stricter."""
-        delay_s = self._take()
-        if delay_s > 0:
-            await self._clock.sleep(delay_s)
+        self._fill()
+        self._tokens -= 1.0
+        if self._tokens < 0:
+            await self._clock.sleep(-self._tokens / self._rate_per_s)

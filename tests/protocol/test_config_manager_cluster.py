@@ -12,7 +12,8 @@ import pytest
 
 from gcushare.config_manager.extender_address import SERVICES, find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import HostProbe, Running, SchedulerUnknownError
+from gcushare.config_manager.host.probe import HostProbe
+from gcushare.config_manager.host.scheduler_wait import Running, SchedulerUnknownError
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.mirror_pods import MirrorPods
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode

@@ -13,16 +13,16 @@ import pytest
 from aiohttp import web
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import (
+from gcushare.config_manager.host.probe import ProcProcesses, ask_health
+from gcushare.config_manager.host.scheduler_wait import (
     PollResult,
-    ProcProcesses,
     Running,
     SchedulerUnhealthyError,
-    ask_health,
+    WaitLimits,
     wait_for_scheduler,
 )
 from gcushare.config_manager.host.systemctl import Systemctl
-from gcushare.config_manager.plan.steps import AwaitScheduler, WaitLimits
+from gcushare.config_manager.plan.steps import AwaitScheduler
 from gcushare.core.errors import GcushareError
 from tests.protocol import kube_server
 from tests.protocol.runtime_certificates import Authority

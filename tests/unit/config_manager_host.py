@@ -17,13 +17,12 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.probe import PollResult, Running
+from gcushare.config_manager.host.scheduler_wait import PollResult, Running, WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.execute import Executor
-from gcushare.config_manager.plan.steps import WaitLimits
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import GcushareError
 from gcushare.kube.clock import Clock

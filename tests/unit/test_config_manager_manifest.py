@@ -176,6 +176,12 @@ def test_a_manifest_that_readers_understand_differently_is_refused(text: str, me
         parse_manifest(text, "m")
 
 
+@pytest.mark.parametrize("command", ["[kube-scheduler]", "[/init, /bin/kube-scheduler]", "[/hyperkube, scheduler]"])
+def test_the_scheduler_is_found_by_its_command_among_other_containers(command: str) -> None:
+    text = f"kind: Pod\nspec: {{containers: [{{name: a, command: [x]}}, {{name: b, command: {command}}}]}}\n"
+    assert parse_manifest(text, "m").index == 1
+
+
 def test_mounts_that_come_in_by_a_merge_are_not_shadowed() -> None:
     text = (
         "x: &base {volumeMounts: [{name: k, mountPath: /k}]}\nkind: Pod\nspec:\n  containers:\n"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.commands import silence_s
-from gcushare.config_manager.plan.execute import ALWAYS_HELD
-from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.reconcile import AFTER_FAILURE_S, Mode, Reconciler, State
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import Tenure
@@ -28,7 +27,6 @@ from tests.unit.config_manager_host import (
     host_with,
 )
 
-PACE = Pace(interval_s=10, after_failure_s=900)
 CHANGING = (State.CHANGING, "")
 
 
@@ -56,6 +54,13 @@ class Cluster:
         return self.settings
 
 
+class Held:
+    """The right to act that is never lost."""
+
+    def holds(self, margin_s: float) -> bool:
+        return True
+
+
 @dataclass
 class Node:
     """One node's part of it."""
@@ -77,13 +82,13 @@ class Node:
             self.cluster.holders.append(self.name)
             self.cluster.holder = self.name
             self.cluster.at_turn()
-            yield ALWAYS_HELD
+            yield Held()
             self.cluster.holder = ""
 
 
 def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
     node = Node(cluster, name)
-    return Reconciler(manager=host.manager, desired=cluster, reports=node, lease=node, clock=host.clock, pace=PACE)
+    return Reconciler(manager=host.manager, desired=cluster, reports=node, lease=node, clock=host.clock)
 
 
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:
@@ -191,7 +196,7 @@ async def test_a_change_that_was_rolled_back_is_tried_again_only_later_or_when_s
     _, (state, reason) = cluster.reported["cp-1"]
     assert (state, "rolled back" in reason) == (State.FAILED, True)
     assert await loop.check() == reason
-    host.manual_clock.seconds += PACE.after_failure_s
+    host.manual_clock.seconds += AFTER_FAILURE_S
     await loop.round()
     assert len(cluster.holders) == 2
     cluster.settings = MOVED_EXTENDER

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.reconcile import Mode, Reconciler, State
 from gcushare.config_manager.rollout_lease import ROLLOUT_TIMES, ApiRolloutLease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
@@ -77,7 +77,6 @@ class Node:
             reports=self,
             lease=ApiRolloutLease(self.access, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
-            pace=Pace(),
         )
 
     def _before(self, _count: int, path: str) -> None:

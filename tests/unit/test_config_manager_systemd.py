@@ -55,6 +55,14 @@ def test_units_that_cannot_be_edited_are_refused(text: str, error: type[Exceptio
         parse_unit(text, "u").pointed_at(TARGET)
 
 
+def test_a_unit_may_start_the_scheduler_through_hyperkube() -> None:
+    unit = parse_unit("[Service]\nExecStart=/usr/bin/hyperkube kube-scheduler --v=2\n", "u")
+    edited = unit.pointed_at(TARGET)
+    assert edited.text == f"[Service]\nExecStart=/usr/bin/hyperkube kube-scheduler --v=2 --config={CONFIG}\n"
+    with pytest.raises(ConfigError, match="runs 'hyperkube'"):
+        parse_unit("[Service]\nExecStart=/usr/bin/hyperkube kubelet\n", "u")
+
+
 def test_an_empty_assignment_forgets_the_commands_before_it() -> None:
     text = "[Service]\nExecStart=/usr/bin/other\nExecStart=\nExecStart=-/usr/bin/kube-scheduler --v=2\n"
     unit = parse_unit(text, "u")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,7 +15,6 @@ from gcushare.wire.contracts import CONFIG_MANAGER
 
 T = TypeVar("T")
 
-Say = Callable[[str], None]
 _ONE_SHOTS = {
     "plan": "Show what apply would do and the diff of every file, without touching anything.",
     "apply": "Make kube-scheduler call the extender; put everything back if it does not come up.",
@@ -25,8 +23,11 @@ _ONE_SHOTS = {
     "render": "Print the configuration that kube-scheduler would read.",
     "diff": "Print what apply would change, as a unified diff.",
 }
-_RUN = "Keep this node's kube-scheduler configured, one node at a time: what the DaemonSet runs."
-_UNINSTALL = "Have every node recover, and wait for all of them: what the chart does before it is removed."
+_COMMANDS = {
+    **_ONE_SHOTS,
+    "run": "Keep this node's kube-scheduler configured, one node at a time: what the DaemonSet runs.",
+    "uninstall": "Have every node recover, and wait for all of them: what the chart does before it is removed.",
+}
 _NOTES = (
     "Files: the configuration /etc/kubernetes/scheduler-extender-config.json (a Policy, below 1.23) or "
     "/etc/kubernetes/scheduler-extender-config-v1.23+.yaml, the backup /etc/kubernetes/kube-scheduler.back.yaml (or "
@@ -45,70 +46,57 @@ def main(process: ProcessContext | None = None) -> int:
         process.stdout.write(line + "\n")
         process.stdout.flush()
 
+    def run_once(settings: CommandSettings) -> int:
+        import asyncio
+
+        from gcushare.config_manager import commands
+
+        return asyncio.run(commands.run_once(command, settings, say))
+
+    def run_loop(settings: RunSettings) -> int:
+        from gcushare.config_manager import commands
+        from gcushare.runtime.shutdown import run
+
+        return run(lambda shutdown: commands.reconcile(settings, say, shutdown))
+
+    def uninstall(settings: UninstallSettings) -> int:
+        import asyncio
+
+        from gcushare.config_manager import commands
+
+        return asyncio.run(commands.uninstall(settings, say))
+
     if command in _ONE_SHOTS:
-        program = _program(command, _ONE_SHOTS[command], CommandSettings)
-        return run_program(program, lambda found: _run_once(command, found, say), process=rest)
+        return run_program(_program(command, CommandSettings), run_once, process=rest)
     if command == "run":
-        loop = _program(command, _RUN, RunSettings)
-        return run_program(loop, lambda found: _run(found, say), log_settings=lambda each: each.log, process=rest)
+        program = _program(command, RunSettings)
+        return run_program(program, run_loop, log_settings=lambda settings: settings.log, process=rest)
     if command == "uninstall":
-        program_of_all = _program(command, _UNINSTALL, UninstallSettings)
-        return run_program(program_of_all, lambda found: _uninstall(found, say), process=rest)
+        return run_program(_program(command, UninstallSettings), uninstall, process=rest)
     if command == "--version":
         say(f"{CONFIG_MANAGER} {__version__}")
         return DONE
     if command in ("--help", "-h", ""):
-        process.stdout.write(_overview(columns_of(process)))
+        summary, columns = "Make kube-scheduler call the extender, and undo it.", columns_of(process)
+        page = render_overview(CONFIG_MANAGER, summary, tuple(_COMMANDS.items()), notes=_NOTES, columns=columns)
+        process.stdout.write(page)
         return DONE if command else MISUSED
-    process.stderr.write(f"error: unknown command {command!r}: expected one of {', '.join(_commands())}\n")
+    process.stderr.write(f"error: unknown command {command!r}: expected one of {', '.join(_COMMANDS)}\n")
     return MISUSED
 
 
-def _run_once(command: str, settings: CommandSettings, say: Say) -> int:
-    import asyncio
-
-    from gcushare.config_manager import commands
-
-    acts = {
-        "plan": commands.show_plan,
-        "apply": commands.apply,
-        "recover": commands.recover,
-        "status": commands.status,
-        "render": commands.render,
-        "diff": commands.show_diff,
-    }
-    return asyncio.run(acts[command](settings, say))
-
-
-def _run(settings: RunSettings, say: Say) -> int:
-    from gcushare.config_manager.commands import reconcile
-    from gcushare.runtime.shutdown import run
-
-    return run(lambda shutdown: reconcile(settings, say, shutdown))
-
-
-def _uninstall(settings: UninstallSettings, say: Say) -> int:
-    import asyncio
-
-    from gcushare.config_manager.commands import uninstall
-
-    return asyncio.run(uninstall(settings, say))
-
-
-def _program(command: str, summary: str, settings: type[T]) -> Program[T]:
+def _program(command: str, settings: type[T]) -> Program[T]:
     name = f"{CONFIG_MANAGER} {command}"
     examples = (
         (f"{name} --extender-url http://10.96.1.37:32766", "the static pod of kubeadm, the extender's address given"),
         (f"{name} --unit /etc/systemd/system/kube-scheduler.service --restart", "a scheduler that systemd starts"),
     )
     shown = examples if settings is CommandSettings else ()
-    return Program(name=name, summary=summary, version=__version__, settings=settings, examples=shown, notes=_NOTES)
-
-
-def _commands() -> dict[str, str]:
-    return {**_ONE_SHOTS, "run": _RUN, "uninstall": _UNINSTALL}
-
-
-def _overview(columns: str) -> str:
-    summary = "Make kube-scheduler call the extender, and undo it."
-    return render_overview(CONFIG_MANAGER, summary, tuple(_commands().items()), notes=_NOTES, columns=columns)
+    return Program(
+        name=name,
+        summary=_COMMANDS[command],
+        version=__version__,
+        settings=settings,
+        examples=shown,
+        notes=_NOTES,
+    )

@@ -18,13 +18,13 @@ from gcushare.config_manager.host.launch import SchedulerFile, own_flag
 from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
 from gcushare.config_manager.host.systemctl import Systemctl
 from gcushare.config_manager.host.systemd_unit import UnitFile
-from gcushare.config_manager.manager import Manager, Prepared
+from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
 from gcushare.config_manager.mirror_pods import MirrorPods
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
-from gcushare.config_manager.reconcile import Mode, Pace, Reconciler, State
+from gcushare.config_manager.reconcile import Mode, Reconciler, State
 from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
@@ -88,59 +88,39 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
         yield Tools(manager, client, problem)
 
 
-async def apply(settings: CommandSettings, say: Say) -> int:
-    """Make the scheduler call the extender."""
+async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
+    """Carry out a command for the scheduler of this node: apply, recover, status, or one that shows what apply does."""
     async with open_tools(settings.place, settings.kube, say) as tools:
-        prepared = await _prepare_apply(settings, tools)
-        await tools.manager.apply(prepared)
-    return DONE
-
-
-async def recover(settings: CommandSettings, say: Say) -> int:
-    """Restore the scheduler's file and remove ours."""
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        await tools.manager.recover(await tools.manager.prepare_recover())
-    return DONE
-
-
-async def show_plan(settings: CommandSettings, say: Say) -> int:
-    """Print the steps of ``apply`` and the diff of each file."""
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        prepared = await _prepare_apply(settings, tools)
-    say(f"kube-scheduler {prepared.version}, started by {prepared.observed.layout.target}")
-    for number, step in enumerate(prepared.plan.steps, 1):
-        say(f"{number}. {describe(step)}")
-    for note in prepared.plan.notes:
-        say(f"note: {note}")
-    for line in render_diff(prepared.observed.snapshot, prepared.plan):
+        manager = tools.manager
+        if command == "status":
+            return await _show_status(manager, say)
+        if command == "recover":
+            await manager.recover(await manager.prepare_recover())
+            return DONE
+        if settings.extender.extender_url is None:
+            tools.require_client()
+        prepared = await manager.prepare_apply(await find_extender(tools.client, settings.extender))
+        if command == "apply":
+            await manager.apply(prepared)
+            return DONE
+    if command == "plan":
+        say(f"kube-scheduler {prepared.version}, started by {prepared.observed.layout.target}")
+        for number, step in enumerate(prepared.plan.steps, 1):
+            say(f"{number}. {describe(step)}")
+        for note in prepared.plan.notes:
+            say(f"note: {note}")
+    is_render = command == "render"
+    diff = render_diff(prepared.observed.snapshot, prepared.plan)
+    for line in prepared.config.decode().splitlines() if is_render else diff:
         say(line)
     return DONE
 
 
-async def show_diff(settings: CommandSettings, say: Say) -> int:
-    """Print what ``apply`` changes, as a unified diff and nothing else."""
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        prepared = await _prepare_apply(settings, tools)
-    for line in render_diff(prepared.observed.snapshot, prepared.plan):
-        say(line)
-    return DONE
-
-
-async def render(settings: CommandSettings, say: Say) -> int:
-    """Print the configuration that the scheduler would read."""
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        prepared = await _prepare_apply(settings, tools)
-    for line in prepared.config.decode().splitlines():
-        say(line)
-    return DONE
-
-
-async def status(settings: CommandSettings, say: Say) -> int:
+async def _show_status(manager: Manager, say: Say) -> int:
     """Print how the scheduler is started and its health; exit code 1 unless it is healthy and uses the extender."""
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        prepared = await tools.manager.prepare_recover()
-        observed = prepared.observed
-        result = await tools.manager.executor.probe.poll(observed.target.health)
+    prepared = await manager.prepare_recover()
+    observed = prepared.observed
+    result = await manager.executor.probe.poll(observed.target.health)
     own = observed.layout.own_configs
     flag = own_flag(observed.target.flags, own) if observed.target.has_trace(own) else None
     health = result.problem or "healthy"
@@ -172,7 +152,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
             reports=reports,
             lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity, beat=heart.beat),
             clock=SystemClock(),
-            pace=Pace(interval_s=settings.interval),
+            interval_s=settings.interval,
             beat=heart.beat,
         )
         health = Health()
@@ -227,19 +207,9 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
             await clock.sleep(min(pause_s, left_s))
 
 
-async def _prepare_apply(settings: CommandSettings, tools: Tools) -> Prepared:
-    options = settings.extender
-    if options.extender_url is None:
-        tools.require_client()
-    return await tools.manager.prepare_apply(await find_extender(tools.client, options))
-
-
-@asynccontextmanager
-async def _client(kube: KubeSettings) -> AsyncIterator[KubeClient]:
+def _client(kube: KubeSettings) -> KubeClient:
     config = find_api_server(kube.kubeconfig, kube.kube_context)
-    limits = Limits(request_s=kube.kube_api_timeout)
-    async with KubeClient(config, program=CONFIG_MANAGER, limits=limits) as client:
-        yield client
+    return KubeClient(config, program=CONFIG_MANAGER, limits=Limits(request_s=kube.kube_api_timeout))
 
 
 async def _find_version(client: KubeClient | None, target: SchedulerFile) -> str | None:

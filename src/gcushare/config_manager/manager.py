@@ -12,7 +12,7 @@ from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLIC
 from gcushare.config_manager.host.record import sha256
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import Wanted, plan_apply, plan_recover
-from gcushare.config_manager.plan.execute import ALWAYS_HELD, Executor
+from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, outcome
 from gcushare.config_manager.scheduler_config.document import calls_of
@@ -135,12 +135,12 @@ class Manager:
         plan = plan_recover(observed, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
-    async def apply(self, prepared: Prepared, tenure: Tenure = ALWAYS_HELD) -> None:
+    async def apply(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
         """Carry out what ``prepare_apply`` decided. Raises as ``Executor.apply`` does."""
         await self.executor.apply(prepared.observed, prepared.plan, prepared.undo, tenure)
         logger.info("scheduler configured %s", _facts(prepared))
 
-    async def recover(self, prepared: Prepared, tenure: Tenure = ALWAYS_HELD) -> None:
+    async def recover(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
         """Carry out what ``prepare_recover`` decided."""
         await self.executor.recover(prepared.observed, prepared.plan, tenure)
         logger.info("scheduler recovered %s", _facts(prepared))

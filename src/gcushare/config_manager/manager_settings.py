@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from gcushare.config_manager.plan.steps import WaitLimits
+from gcushare.config_manager.host.scheduler_wait import WaitLimits
 from gcushare.config_manager.scheduler_config.extender_entry import DEFAULT_TIMEOUT_S
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError

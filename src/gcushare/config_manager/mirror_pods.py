@@ -5,23 +5,15 @@ from __future__ import annotations
 import msgspec
 from msgspec import field
 
-from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import Running, SchedulerUnknownError
+from gcushare.cluster.programs import SeenSpec
+from gcushare.config_manager.host.launch import HealthEndpoint, is_scheduler
+from gcushare.config_manager.host.scheduler_wait import Running, SchedulerUnknownError
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import Resource
 from gcushare.wire.objects import ObjectMeta
 
 _HASH = "kubernetes.io/config.hash"
-
-
-class _Container(msgspec.Struct, frozen=True):
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    containers: tuple[_Container, ...] = ()
 
 
 class _State(msgspec.Struct, frozen=True):
@@ -39,7 +31,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 class _MirrorPod(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
+    spec: SeenSpec = SeenSpec()
     status: _Status = _Status()
 
 
@@ -62,9 +54,10 @@ class MirrorPods:
         except GcushareError as error:
             raise SchedulerUnknownError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
         running = [each for each in pod.status.container_statuses if each.state.running is not None]
-        commands = [(*each.command, *each.args) for each in pod.spec.containers]
+        commands = [each.words for each in pod.spec.containers]
         if not commands or not running:
             return None
-        command = next((each for each in commands if "kube-scheduler" in " ".join(each[:2])), commands[0])
+        # A wrapper may stand before the program.
+        command = next((each for each in commands if is_scheduler(each) or is_scheduler(each[1:])), commands[0])
         # The mirror's spec is new before its status, so that only both together identify an instance.
         return Running(f"{pod.metadata.annotations.get(_HASH, '')}/{running[0].container_id}", command)

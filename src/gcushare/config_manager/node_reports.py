@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 from msgspec import field
@@ -92,7 +93,12 @@ async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:
 async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
     """Read the last report of every node that still exists, ordered by name."""
     reports = decode_node_reports(await _read(client, namespace))
-    return [report for report in reports if await _exists(client, report.node)]
+    found: list[NodeReport] = []
+    for report in reports:
+        with suppress(NotFoundError):
+            await client.get(NODES, report.node)
+            found.append(report)
+    return found
 
 
 async def _read(client: KubeClient, namespace: str) -> Mapping[str, str]:
@@ -110,11 +116,3 @@ async def _write(client: KubeClient, namespace: str, data: Mapping[str, str]) ->
     except NotFoundError:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MANAGER}, "data": dict(data)}
         await client.create(_CONFIG_MAPS, body, namespace=namespace)
-
-
-async def _exists(client: KubeClient, node: str) -> bool:
-    try:
-        await client.get(NODES, node)
-    except NotFoundError:
-        return False
-    return True

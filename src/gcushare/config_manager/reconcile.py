@@ -7,7 +7,7 @@ import enum
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
@@ -26,6 +26,8 @@ from gcushare.wire.contracts import PROBED_PATH, Calls
 logger = logging.getLogger(__name__)
 
 _CHECK_TIMEOUT = ClientTimeout(total=5.0)
+AFTER_FAILURE_S = 900.0
+"""Before the same change is tried again after a rollback. A changed file or mode is tried at once."""
 
 
 class Mode(enum.Enum):
@@ -79,16 +81,6 @@ class RolloutLease(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Times of the loop, in seconds."""
-
-    interval_s: float = 10.0
-    """Between two rounds. A round without a change reads some files and sends two GETs."""
-    after_failure_s: float = 900.0
-    """Before the same change is tried again after a rollback. A changed file or mode is tried at once."""
-
-
 async def check_extender(entry: ExtenderEntry) -> None:
     """Call the extender with the scheduler's certificate, before the scheduler is configured to do so.
 
@@ -111,18 +103,14 @@ async def check_extender(entry: ExtenderEntry) -> None:
             ClientSession(connector=connector, timeout=_CHECK_TIMEOUT) as session,
             session.get(url, server_hostname=tls.server_name or None, allow_redirects=False) as answer,
         ):
-            status = answer.status
+            problem = "" if answer.status == 200 else f"it answers {answer.status}"
     except (ClientError, TimeoutError, OSError) as error:
-        raise RetryableError(_refusal(url, f"{type(error).__name__}: {error}")) from error
-    if status != 200:
-        raise RetryableError(_refusal(url, f"it answers {status}"))
-
-
-def _refusal(url: str, reason: str) -> str:
-    return (
-        f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {reason}; check "
-        "whether a replica of the extender is ready, and what `gcushare doctor` reports about certificates"
-    )
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        raise RetryableError(
+            f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {problem}; "
+            "check whether a replica of the extender is ready, and what `gcushare doctor` reports about certificates"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,7 +122,8 @@ class Reconciler:
     reports: Reports
     lease: RolloutLease
     clock: Clock
-    pace: Pace = field(default_factory=Pace)
+    interval_s: float = 10.0
+    """Between two rounds, in seconds. A round without a change reads some files and sends two GETs."""
     beat: Callable[[], None] = lambda: None
     check_extender: Callable[[ExtenderEntry], Awaitable[None]] = check_extender
     """Returns if the scheduler may call the extender; raises ``GcushareError`` with the reason if not."""
@@ -147,7 +136,7 @@ class Reconciler:
         while not shutdown.is_requested:
             await _until(shutdown, self.round())
             self.beat()
-            await _until(shutdown, self.clock.sleep(self.pace.interval_s))
+            await _until(shutdown, self.clock.sleep(self.interval_s))
 
     async def check(self) -> str | None:
         """Say for readiness why the scheduler is not in the desired state; None if it is."""
@@ -219,8 +208,7 @@ class Reconciler:
         try:
             await self.manager.apply(prepared, tenure)
         except RolledBackError as error:
-            until = self.clock.monotonic() + self.pace.after_failure_s
-            self._failed = (prepared.fingerprint, until, str(error))
+            self._failed = (prepared.fingerprint, self.clock.monotonic() + AFTER_FAILURE_S, str(error))
             raise
 
     def _log(self, state: State, reason: str) -> None:

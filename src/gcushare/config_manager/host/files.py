@@ -18,6 +18,13 @@ from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_dire
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 """A manifest or scheduler configuration is some kilobytes; anything this large is not one."""
 
+_ADVICE: dict[int | None, str] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and run it again"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root"),
+    errno.EROFS: "; the filesystem is mounted read-only (in a pod: its volume)",
+    errno.EXDEV: "; both must be on one mount: mount their common directory as one volume",
+}
+
 
 class HostFileError(ConfigError):
     """A file of the host cannot be read or written; ``reason`` is the system's error text."""
@@ -25,7 +32,7 @@ class HostFileError(ConfigError):
     def __init__(self, action: str, path: str, error: OSError) -> None:
         self.path = path
         self.reason = error.strerror or str(error)
-        super().__init__(f"cannot {action} {path!r}: {self.reason}{_advice(error)}")
+        super().__init__(f"cannot {action} {path!r}: {self.reason}{_ADVICE.get(error.errno, '')}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +139,16 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
             "kubelet does not notice changes behind one; name the file itself, or put a regular file there"
         ) from error
     try:
-        return _read_open(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def _read_open(descriptor: int, path: str) -> FileState:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise Refused(f"{path!r} is not a regular file")
-    content = b""
-    while chunk := os.read(descriptor, _MAX_FILE_BYTES + 1 - len(content)):
-        content += chunk
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused(f"{path!r} is not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
             raise Refused(f"{path!r} has more than {_MAX_FILE_BYTES} bytes")
-    return FileState(content, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, read_label(descriptor))
+        return FileState(content, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, read_label(descriptor))
+    finally:
+        os.close(descriptor)
 
 
 def temporary_path(path: str) -> str:
@@ -165,17 +167,3 @@ def _reported(action: str, path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise HostFileError(action, path, error) from error
-
-
-def _advice(error: OSError) -> str:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return "; free some space and run it again"
-        case errno.EROFS:
-            return "; the filesystem is mounted read-only (in a pod: its volume)"
-        case errno.EACCES | errno.EPERM:
-            return "; run as root"
-        case errno.EXDEV:
-            return "; both must be on one mount: mount their common directory as one volume"
-        case _:
-            return ""

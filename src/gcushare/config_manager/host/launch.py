@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -21,6 +22,12 @@ _SWITCHES = frozenset(
 
 TAG_LENGTH = 10
 """Hex digits of the configuration's sha256 that name it in a manifest: enough to tell two contents apart."""
+
+
+def is_scheduler(arguments: Sequence[str]) -> bool:
+    """Say whether a command line runs kube-scheduler, as a program of its own or as a part of hyperkube."""
+    names = [posixpath.basename(argument) for argument in arguments[:2]]
+    return names[:1] == ["kube-scheduler"] or names in (["hyperkube", "kube-scheduler"], ["hyperkube", "scheduler"])
 
 
 def scheduler_flags(arguments: Sequence[str]) -> tuple[Flag, ...]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from gcushare.config_manager.host.launch import SchedulerFile
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import parse_unit
-from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.core.errors import ConfigError
 
 POLICY_NAME = "scheduler-extender-config.json"
@@ -76,9 +75,6 @@ class Layout:
         """Everything that only this program writes."""
         staging = (self.staging,) if self.staging is not None else ()
         return (self.backup, *staging, self.policy, self.config, self.record)
-
-    def config_path(self, written: ConfigFormat) -> str:
-        return self.policy if written is ConfigFormat.POLICY else self.config
 
     def parse(self, content: bytes) -> SchedulerFile:
         """Parse the target's contents. Raises as ``parse_manifest`` and ``parse_unit`` do."""

@@ -11,6 +11,7 @@ from gcushare.config_manager.host.launch import (
     HealthEndpoint,
     check_added,
     default_health,
+    is_scheduler,
     own_flag,
     scheduler_flags,
 )
@@ -64,12 +65,15 @@ class PodManifest:
         """The liveness probe's address, as the kubelet uses it; without a probe that of the flags."""
         default = default_health(self.flags)
         probe = _strings(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet"))
-        port = self._port_number(probe.get("port", ""))
-        if port is None:
+        port = probe.get("port", "")
+        if not port.isdecimal():
+            named = (each for each in _dictionaries(self._container.get("ports")) if port and each.get("name") == port)
+            port = next((str(each.get("hostPort") or each.get("containerPort")) for each in named), "")
+        if not port:
             return default
         scheme = probe.get("scheme", "HTTP").lower()
         path = probe.get("path", default.path)
-        return HealthEndpoint(scheme, probe.get("host") or "127.0.0.1", port, path)
+        return HealthEndpoint(scheme, probe.get("host") or "127.0.0.1", int(port), path)
 
     def host_path(self, path: str) -> str | None:
         """Follow the mounts; the longest mount path that contains ``path`` counts."""
@@ -153,14 +157,6 @@ class PodManifest:
 
     def _mounts(self) -> list[dict[str, object]]:
         return _dictionaries(self._container.get("volumeMounts"))
-
-    def _port_number(self, port: str) -> int | None:
-        if port.isdecimal():
-            return int(port)
-        for entry in _dictionaries(self._container.get("ports")):
-            if port and entry.get("name") == port:
-                return int(str(entry.get("hostPort") or entry.get("containerPort")))
-        return None
 
     def _edited(self, yaml: YamlText) -> Self:
         return type(self)(yaml, self.index)
@@ -250,10 +246,9 @@ def _scheduler_index(yaml: YamlText) -> int:
     containers = _dictionaries(yaml.at("spec", "containers"))
 
     def by_command(container: dict[str, object]) -> bool:
-        arguments = [*_list(container.get("command")), *_list(container.get("args"))]
-        return any(posixpath.basename(str(argument)) == "kube-scheduler" for argument in arguments[:2]) or any(
-            " --kubeconfig" in str(argument) and "kube-scheduler " in str(argument) for argument in arguments
-        )
+        arguments = [str(each) for key in ("command", "args") for each in _list(container.get(key))]
+        is_ours = is_scheduler(arguments) or is_scheduler(arguments[1:])  # a wrapper may stand before the program
+        return is_ours or any(" --kubeconfig" in each and "kube-scheduler " in each for each in arguments)
 
     def by_image(container: dict[str, object]) -> bool:
         repository = str(container.get("image", "")).partition("@")[0].rpartition("/")[2]

@@ -12,6 +12,7 @@ from gcushare.config_manager.host.launch import (
     HealthEndpoint,
     check_added,
     default_health,
+    is_scheduler,
     own_flag,
     scheduler_flags,
 )
@@ -78,7 +79,12 @@ class UnitFile:
                 f"--{target.flag} already: add --{target.flag}={target.path} there, and write that file with what "
                 "`render` prints"
             )
-        edited = self._appended(f"--{target.flag}={target.path}")
+        # Added at the end, on a line of its own if the last argument has one.
+        last = self.arguments[-1]
+        indent = self.text[self.text.rfind("\n", 0, last.start) + 1 : last.start]
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        separator = f" \\{newline}{indent}" if indent.strip() == "" and indent else " "
+        edited = self._replaced(last.end, last.end, f"{separator}--{target.flag}={target.path}")
         check_added(edited.flags, target.flag, self.name)
         return edited
 
@@ -86,7 +92,10 @@ class UnitFile:
         flag = own_flag(self.flags, own_paths)
         if flag is None:
             return self
-        return self._without(flag) if flag_was is None else self._with_value(flag, flag_was)
+        if flag_was is not None:
+            return self._with_value(flag, flag_was)
+        # The space and the line continuation before the flag's arguments go too.
+        return self._replaced(self.arguments[flag.index - 1].end, self.arguments[flag.value_index].end, "")
 
     def _with_value(self, flag: Flag, value: str) -> Self:
         argument = self.arguments[flag.value_index]
@@ -95,20 +104,6 @@ class UnitFile:
         new = flag.rewritten(value, written_name=written)
         quote = raw[0] if raw[0] in "\"'" and raw[-1] == raw[0] else '"' if re.search(r"\s", new) else ""
         return self._replaced(argument.start, argument.end, f"{quote}{new}{quote}")
-
-    def _appended(self, argument: str) -> Self:
-        """Add an argument at the end, on a line of its own if the last argument has one."""
-        last = self.arguments[-1]
-        line_start = self.text.rfind("\n", 0, last.start) + 1
-        indent = self.text[line_start : last.start]
-        newline = "\r\n" if "\r\n" in self.text else "\n"
-        separator = f" \\{newline}{indent}" if indent.strip() == "" and indent else " "
-        return self._replaced(last.end, last.end, separator + argument)
-
-    def _without(self, flag: Flag) -> Self:
-        """Remove the flag's arguments with the space and the line continuation before them."""
-        start = self.arguments[flag.index - 1].end
-        return self._replaced(start, self.arguments[flag.value_index].end, "")
 
     def _replaced(self, start: int, end: int, text: str) -> Self:
         edited = self.text[:start] + text + self.text[end:]
@@ -126,68 +121,41 @@ def parse_unit(text: str, name: str) -> UnitFile:
 
 
 def _scheduler_arguments(text: str, name: str) -> tuple[Argument, ...]:
-    commands = [arguments for arguments in _exec_starts(text) if arguments]
+    """Read the one ``ExecStart`` of [Service]; an empty assignment removes those before it, as in systemd.
+
+    Comment lines inside a continued line belong to it and are left out.
+    """
+    commands: list[list[Argument]] = []
+    section, end, continues, is_command = "", 0, False, False
+    for line in text.splitlines(keepends=True):
+        start, end = end, end + len(line)
+        content = line.rstrip("\r\n")
+        if content.lstrip()[:1] in ("#", ";"):
+            continue
+        if not continues:
+            if content.strip().startswith("[") and content.strip().endswith("]"):
+                section = content.strip()[1:-1]
+            match = re.match(r"\s*ExecStart\s*=", content)
+            is_command = match is not None and section == "Service"
+            if match is not None and is_command:
+                commands.append([])
+                start += match.end()
+        continues = content.endswith("\\")
+        if is_command:
+            stop = end - len(line) + len(content) - continues
+            commands[-1] += (
+                Argument(m.start(), m.end(), re.sub(r"""\\(.)|["']""", r"\1", m.group()))
+                for m in _ARGUMENT.finditer(text, start, stop)
+            )
+    while [] in commands:
+        del commands[: commands.index([]) + 1]
     if not commands:
         raise ConfigError(f"{name}: no [Service] section with an ExecStart= that runs kube-scheduler")
     if len(commands) > 1:
         raise Refused(f"{name}: {len(commands)} ExecStart= lines; leave the one that runs kube-scheduler")
-    arguments = commands[0]
-    program = posixpath.basename(arguments[0].value.lstrip(_PREFIXES))
-    if program != "kube-scheduler":
-        raise ConfigError(f"{name}: ExecStart runs {program!r}, not 'kube-scheduler'")
-    return arguments
-
-
-def _exec_starts(text: str) -> list[tuple[Argument, ...]]:
-    """Read every ExecStart in [Service]; an empty assignment removes those before it, as in systemd."""
-    found: list[tuple[Argument, ...]] = []
-    section = ""
-    for start, end in _logical_lines(text):
-        line = text[start:end].strip()
-        if line.startswith("[") and line.endswith("]"):
-            section = line[1:-1]
-        match = re.match(r"\s*ExecStart\s*=", text[start:end])
-        if match is None or section != "Service":
-            continue
-        arguments = _split(text, start + match.end(), end)
-        found = [*found, arguments] if arguments else []
-    return found
-
-
-def _logical_lines(text: str) -> list[tuple[int, int]]:
-    """Split at line ends that no backslash continues; comment lines inside a continuation belong to it."""
-    spans: list[tuple[int, int]] = []
-    start = position = 0
-    for line in text.splitlines(keepends=True):
-        position += len(line)
-        content = line.rstrip("\r\n")
-        is_comment = content.lstrip()[:1] in ("#", ";")
-        continues = content.endswith("\\") and not (is_comment and start == position - len(line))
-        if continues or (is_comment and start != position - len(line)):
-            continue
-        spans.append((start, position))
-        start = position
-    if start < len(text):
-        spans.append((start, len(text)))
-    return spans
-
-
-def _split(text: str, start: int, end: int) -> tuple[Argument, ...]:
-    """Split a command line into arguments; comment lines and line continuations are left out."""
-    arguments: list[Argument] = []
-    position = start
-    for line in text[start:end].splitlines(keepends=True):
-        content = line.rstrip("\r\n")
-        continued = content.endswith("\\")
-        is_comment = position != start and content.lstrip()[:1] in ("#", ";")
-        stop = position + len(content) - (1 if continued else 0)
-        if not is_comment:
-            arguments.extend(
-                Argument(m.start(), m.end(), _unquoted(m.group())) for m in _ARGUMENT.finditer(text, position, stop)
-            )
-        position += len(line)
-    return tuple(arguments)
-
-
-def _unquoted(argument: str) -> str:
-    return re.sub(r"""\\(.)|["']""", lambda match: match.group(1) or "", argument)
+    program, *rest = (argument.value for argument in commands[0])
+    if not is_scheduler((program.lstrip(_PREFIXES), *rest)):
+        raise ConfigError(
+            f"{name}: ExecStart runs {posixpath.basename(program.lstrip(_PREFIXES))!r}, not 'kube-scheduler'"
+        )
+    return tuple(commands[0])

@@ -24,15 +24,7 @@ from gcushare.config_manager.plan.manual_lines import (
     with_recover_lines,
 )
 from gcushare.config_manager.plan.observe import Observed
-from gcushare.config_manager.plan.steps import (
-    AwaitScheduler,
-    Plan,
-    RemoveFile,
-    Restart,
-    Step,
-    Switch,
-    WriteFile,
-)
+from gcushare.config_manager.plan.steps import AwaitScheduler, Plan, RemoveFile, Restart, Step, Switch, WriteFile
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version
@@ -69,26 +61,33 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
     is_restarted = goal.is_switched or (observed.layout.is_unit and (goal.is_config_new or observed.is_unproven))
     steps: tuple[Step, ...] = changes
     if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
-        steps += _proof(observed, goal, is_restarted)
+        # Wait for the scheduler, then record that it was healthy. After a crash in between the next run waits again.
+        if observed.layout.is_unit and is_restarted:
+            steps += (Restart(unit=observed.layout.target),)
+        target = goal.target
+        awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
+        steps += (awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
     if changes:
         steps = with_last_lines(steps, finished_lines(observed.layout))
-    steps += _stale(observed, goal.target.path)
-    return Plan(
-        opening=opening_lines("modify", wanted.version),
-        steps=steps,
-        notes=_apply_notes(observed, wanted, goal, is_changed=bool(changes)),
-    )
+    # An upgrade past 1.23 leaves the configuration in the other format, and a crash leaves temporary files.
+    others = sorted(path for path in observed.layout.own_configs - {goal.target.path} if observed.snapshot[path])
+    steps += tuple(RemoveFile(path=each) for each in (*others, *observed.leftovers))
+    notes = _apply_notes(observed, wanted, goal, is_changed=bool(changes))
+    return Plan(opening=opening_lines("modify", wanted.version), steps=steps, notes=notes)
 
 
 def plan_recover(observed: Observed, version: Version, *, restart: bool = True) -> Plan:
     """Plan to restore the scheduler's file and to remove every file of ours."""
     layout = observed.layout
-    state = observed.target_state
-    pristine = observed.pristine.text.encode()
     notes = list(observed.notes)
     steps: list[Step] = []
     if observed.has_trace:
-        steps += _restored(observed, replace(state, content=pristine))
+        restored = replace(observed.target_state, content=observed.pristine.text.encode())
+        # By a rename of the backup if its content, owner and mode are right: that works on a full disk too.
+        if layout.staging is not None and observed.snapshot[layout.backup] == restored:
+            steps.append(Switch(source=layout.backup, target=layout.target))
+        else:
+            steps += _put(layout, restored)
     # If there is still a record, an earlier run may have ended after it restored the file and before it waited.
     if observed.has_trace or observed.record is not None:
         flag = observed.record.flag if observed.record is not None else "config"
@@ -112,14 +111,10 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     steps += [RemoveFile(path=path) for path in observed.leftovers]
     if not steps:
         notes.append("the scheduler's configuration contains nothing of gcushare, nothing to recover")
-    plan = Plan(
-        opening=opening_lines("recover", version),
-        steps=with_recover_lines(layout, steps),
-        notes=tuple(notes),
-    )
-    if restart:
-        return plan
-    return replace(plan, steps=tuple(s for s in plan.steps if not isinstance(s, Restart | AwaitScheduler)))
+    done = with_recover_lines(layout, steps)
+    if not restart:
+        done = tuple(step for step in done if not isinstance(step, Restart | AwaitScheduler))
+    return Plan(opening=opening_lines("recover", version), steps=done, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +134,7 @@ class _Goal:
 
 def _goal(observed: Observed, wanted: Wanted) -> _Goal:
     document, is_adopted = _document(observed, wanted)
-    path = observed.layout.config_path(document.format)
+    path = observed.layout.policy if document.format is ConfigFormat.POLICY else observed.layout.config
     content = document.text.encode()
     target = ConfigTarget(document.flag, path, sha256(content)[:TAG_LENGTH])
     state = observed.target_state
@@ -153,11 +148,26 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
     kept_aside = _kept_aside(observed, notes) if not is_adopted else []
     if kept_aside:
         notes.append(f"the edit by hand is not used: {wanted.version} cannot read it")
+    before = observed.record
+    was = effective(observed.pristine.flags, target.flag)
+    written = _with_newest(before.after_sha256 if before else (), state, sha256(scheduler_file))
+    record = Record(
+        target=observed.layout.target,
+        before_sha256=sha256(observed.pristine.text.encode()),
+        after_sha256=written,
+        flag=target.flag,
+        flag_was=was.value if was is not None else None,
+        config=path,
+        config_sha256=_with_newest(before.config_sha256 if before else (), present, sha256(content)),
+        scheduler_version=str(wanted.version),
+        is_proven=not wanted.restart,
+        is_adopted=is_adopted,
+    )
     return _Goal(
         target=target,
         config=config,
         scheduler_file=scheduler_file,
-        record=_record(observed, wanted, target, content, scheduler_file, is_adopted=is_adopted),
+        record=record,
         notes=tuple(notes),
         kept_aside=tuple(kept_aside),
         is_config_new=present is None or (present.content, present.mode) != (content, mode),
@@ -203,7 +213,7 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
         lines = backup_lines(layout, is_first=backup is None)
         steps.append(WriteFile(path=layout.backup, state=pristine, lines=lines))
     if goal.is_switched:
-        steps += _put(observed, replace(pristine, content=goal.scheduler_file))
+        steps += _put(layout, replace(pristine, content=goal.scheduler_file), edited_lines(layout))
     return tuple(steps)
 
 
@@ -212,10 +222,8 @@ def _record_step(observed: Observed, record: Record) -> WriteFile:
     return WriteFile(path=observed.layout.record, state=state)
 
 
-def _put(observed: Observed, state: FileState) -> list[Step]:
+def _put(layout: Layout, state: FileState, lines: tuple[str, ...] = ()) -> list[Step]:
     """Replace the target in one step; a manifest is written outside the kubelet's directory if a rename reaches it."""
-    layout = observed.layout
-    lines = edited_lines(layout)
     if layout.staging is None:
         return [WriteFile(path=layout.target, state=state, lines=lines)]
     return [
@@ -224,59 +232,10 @@ def _put(observed: Observed, state: FileState) -> list[Step]:
     ]
 
 
-def _restored(observed: Observed, state: FileState) -> list[Step]:
-    """Restore the target: by a rename of the backup if content, owner and mode are those of ``state``."""
-    layout = observed.layout
-    if layout.staging is None:
-        return [WriteFile(path=layout.target, state=state)]
-    if observed.snapshot[layout.backup] == state:
-        return [Switch(source=layout.backup, target=layout.target)]
-    return [
-        WriteFile(path=layout.staging, state=state),
-        Switch(source=layout.staging, target=layout.target),
-    ]
-
-
-def _proof(observed: Observed, goal: _Goal, is_restarted: bool) -> tuple[Step, ...]:
-    """Wait for the scheduler, then record that it was healthy. After a crash in between the next run waits again."""
-    target = goal.target
-    awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
-    restart = (Restart(unit=observed.layout.target),) if observed.layout.is_unit and is_restarted else ()
-    return (*restart, awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
-
-
-def _record(
-    observed: Observed, wanted: Wanted, target: ConfigTarget, config: bytes, edited: bytes, *, is_adopted: bool
-) -> Record:
-    before = observed.record
-    was = [flag.value for flag in observed.pristine.flags if flag.name == target.flag]
-    return Record(
-        target=observed.layout.target,
-        before_sha256=sha256(observed.pristine.text.encode()),
-        after_sha256=_with_newest(before.after_sha256 if before else (), observed.target_state, sha256(edited)),
-        flag=target.flag,
-        flag_was=was[-1] if was else None,
-        config=target.path,
-        config_sha256=_with_newest(
-            before.config_sha256 if before else (), observed.snapshot.get(target.path), sha256(config)
-        ),
-        scheduler_version=str(wanted.version),
-        is_proven=not wanted.restart,
-        is_adopted=is_adopted,
-    )
-
-
 def _with_newest(sums: tuple[str, ...], file: FileState | None, newest: str) -> tuple[str, ...]:
     """Add the sum of what is to be written. The present file keeps its sum, so that it counts as ours until then."""
     present = None if file is None else sha256(file.content)
     return (*(item for item in sums if item != newest and item in (sums[-1], present)), newest)
-
-
-def _stale(observed: Observed, path: str) -> tuple[Step, ...]:
-    """Remove the configuration in the other format, which an upgrade past 1.23 leaves, and temporary files."""
-    others = sorted(observed.layout.own_configs - {path})
-    left = [other for other in others if observed.snapshot[other] is not None]
-    return tuple(RemoveFile(path=each) for each in (*left, *observed.leftovers))
 
 
 def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:

@@ -9,10 +9,11 @@ from typing import TypeGuard, assert_never
 
 from gcushare.config_manager.host.files import Files, HostFileError
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import (
+from gcushare.config_manager.host.scheduler_wait import (
     PollResult,
     SchedulerProbe,
     SchedulerUnhealthyError,
+    WaitLimits,
     wait_for_scheduler,
 )
 from gcushare.config_manager.host.systemctl import Systemd
@@ -24,7 +25,6 @@ from gcushare.config_manager.plan.steps import (
     Restart,
     Step,
     Switch,
-    WaitLimits,
     WriteFile,
     describe,
     outcome,
@@ -56,16 +56,6 @@ class LeaseLostError(GcushareError):
         )
 
 
-class AlwaysHeld:
-    """The tenure of a command that an admin runs on one node: it does not compete for the Lease."""
-
-    def holds(self, margin_s: float) -> bool:
-        return True
-
-
-ALWAYS_HELD = AlwaysHeld()
-
-
 class RolledBackError(GcushareError):
     """The change was undone; the message says why, and whether the scheduler is healthy again."""
 
@@ -81,11 +71,11 @@ class Executor:
     say: Callable[[str], None]
     limits: WaitLimits = field(default_factory=WaitLimits)
 
-    async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure = ALWAYS_HELD) -> None:
+    async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that changes the scheduler, or leave everything as it was.
 
         ``undo`` removes all of our change. It is used when an earlier run ended while it waited, and the change that it
-        left turns out to be unhealthy.
+        left turns out to be unhealthy. ``tenure`` is None for an admin's command, which does not wait for the Lease.
 
         Raises:
             Refused: the scheduler is unhealthy or cannot be found before anything is changed.
@@ -94,7 +84,11 @@ class Executor:
             RolledBackError: a step failed or the scheduler did not come up; everything is back as it was.
             LeaseLostError: ``tenure`` ended; completed steps stay, and a scheduler can start from them.
         """
-        await self._check_before(observed, plan)
+        if not observed.has_trace and any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps):
+            # Nothing could separate our change from a problem that was there before it.
+            problem = (await self.probe.poll(observed.pristine.health)).problem
+            if problem:
+                raise Refused(f"kube-scheduler is unhealthy before any change, nothing was changed: {problem}")
         guard = _Guard(self.files, self.probe, observed, tenure)
         try:
             await self._carry_out(observed, plan, guard)
@@ -102,7 +96,7 @@ class Executor:
             logger.warning("change not kept %s", fields(target=observed.layout.target, reason=error))
             raise await self._roll_back(observed, plan, undo, error, guard) from error
 
-    async def recover(self, observed: Observed, plan: Plan, tenure: Tenure = ALWAYS_HELD) -> None:
+    async def recover(self, observed: Observed, plan: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that removes our change; if a step fails, a second run continues.
 
         Raises:
@@ -110,24 +104,22 @@ class Executor:
         """
         await self._carry_out(observed, plan, _Guard(self.files, self.probe, observed, tenure))
 
-    async def _check_before(self, observed: Observed, plan: Plan) -> None:
-        """Refuse to change an unhealthy scheduler: nothing could separate the change from the old problem later."""
-        waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
-        if observed.has_trace or not waits:
-            return
-        problem = (await self.probe.poll(observed.pristine.health)).problem
-        if problem:
-            raise Refused(f"kube-scheduler is unhealthy before any change, nothing was changed: {problem}")
-
     async def _carry_out(self, observed: Observed, plan: Plan, guard: _Guard) -> None:
         for line in plan.opening:
             self.say(line)
         endpoint = observed.pristine.health
-        waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
-        before = await self._instance(endpoint) if waits else ""
+        running = None
+        if any(isinstance(step, AwaitScheduler) for step in plan.steps):
+            running = (await self.probe.poll(endpoint)).running
+        before = "" if running is None else running.instance
         for step in plan.steps:
             if isinstance(step, AwaitScheduler):
-                await self._wait(step, endpoint, guard, before)
+                try:
+                    await wait_for_scheduler(guard, endpoint, step, self.clock, self.limits, before)
+                except SchedulerUnhealthyError as error:
+                    if step.required:
+                        raise
+                    self.say(f"warning: {error}")
             else:
                 guard.check_file(step)
                 await self._do(step, guard)
@@ -146,45 +138,38 @@ class Executor:
                 self.files.replace(source, target)
             case RemoveFile(path=path):
                 self.files.remove(path)
-            case Restart():
-                await self._restart(step, guard)
+            case Restart(unit=unit):
+                try:
+                    await self.systemd.reload()
+                    guard.check_lease(step)
+                    await self.systemd.restart(unit)
+                except LeaseLostError:
+                    raise
+                except GcushareError as error:
+                    raise _RestartFailedError(str(error)) from error
             case AwaitScheduler():
-                raise ValueError("_wait does this step: it needs the instance that ran before")
+                raise ValueError("_carry_out does this step: it needs the instance that ran before")
             case _:
                 assert_never(step)
         logger.debug("step done %s", fields(step=describe(step)))
 
-    async def _wait(self, step: AwaitScheduler, endpoint: HealthEndpoint, probe: SchedulerProbe, before: str) -> None:
-        try:
-            await wait_for_scheduler(probe, endpoint, step, self.clock, self.limits, before)
-        except SchedulerUnhealthyError as error:
-            if step.required:
-                raise
-            self.say(f"warning: {error}")
-
-    async def _restart(self, step: Restart, guard: _Guard) -> None:
-        try:
-            await self.systemd.reload()
-            guard.check_lease(step)
-            await self.systemd.restart(step.unit)
-        except LeaseLostError:
-            raise
-        except GcushareError as error:
-            raise _RestartFailedError(str(error)) from error
-
-    async def _instance(self, endpoint: HealthEndpoint) -> str:
-        running = (await self.probe.poll(endpoint)).running
-        return "" if running is None else running.instance
-
     async def _roll_back(
         self, observed: Observed, plan: Plan, undo: Plan, reason: Exception, guard: _Guard
     ) -> RolledBackError:
-        """Put the files back, wait for the earlier scheduler, and return the error that tells the outcome."""
+        """Put the files back, wait for the earlier scheduler, and return the error that tells the outcome.
+
+        The return is to the earlier files, or to none of ours if those may be the unhealthy ones.
+        """
         layout = observed.layout
         failures: list[str] = []
         steps: tuple[Step, ...] = ()
         try:
-            steps = self._steps_back(observed, plan, undo, reason)
+            is_undone = self._must_undo(observed, plan, reason)
+            before = outcome(observed.snapshot, undo) if is_undone else observed.snapshot
+            now = {path: self.files.read(path) for path in before}
+            restarts = [step for step in (undo if is_undone else plan).steps if isinstance(step, Restart)]
+            steps = way_back(before, now, layout.target, layout.staging)
+            steps += tuple(replace(step, lines=()) for step in restarts)
         except GcushareError as error:
             failures.append(str(error))
         for step in steps:
@@ -201,16 +186,6 @@ class Executor:
         if not any(_replaces(step, layout.target) or isinstance(step, Restart) for step in steps):
             return RolledBackError(f"{reason}; the scheduler's file was not changed")
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
-
-    def _steps_back(self, observed: Observed, plan: Plan, undo: Plan, reason: Exception) -> tuple[Step, ...]:
-        """Plan the return to the earlier files, or to none of ours if those may be the unhealthy ones."""
-        layout = observed.layout
-        is_undone = self._must_undo(observed, plan, reason)
-        before = outcome(observed.snapshot, undo) if is_undone else observed.snapshot
-        now = {path: self.files.read(path) for path in before}
-        steps = way_back(before, now, layout.target, layout.staging)
-        restarts = [step for step in (undo if is_undone else plan).steps if isinstance(step, Restart)]
-        return (*steps, *(replace(step, lines=()) for step in restarts))
 
     def _must_undo(self, observed: Observed, plan: Plan, reason: Exception) -> bool:
         """Say whether the files that were there before the plan may themselves be what made the scheduler unhealthy."""
@@ -246,7 +221,7 @@ class Executor:
 class _Guard:
     """Checks before each step that this node holds the Lease and that no one else changed the scheduler's file."""
 
-    def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure) -> None:
+    def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure | None) -> None:
         self._files = files
         self._probe = probe
         self._tenure = tenure
@@ -261,7 +236,7 @@ class _Guard:
             LeaseLostError: the Lease is not held, or not for long enough.
         """
         restarts = isinstance(step, Restart) or _replaces(step, self._target)
-        if not self._tenure.holds(RESTART_S if restarts else STEP_S):
+        if self._tenure is not None and not self._tenure.holds(RESTART_S if restarts else STEP_S):
             raise LeaseLostError(describe(step))
 
     def check_file(self, step: Step) -> None:
@@ -288,7 +263,7 @@ class _Guard:
             LeaseLostError: other nodes may change their schedulers now; the wait continues in the next turn.
         """
         self._compare()
-        if not self._tenure.holds(0.0):
+        if self._tenure is not None and not self._tenure.holds(0.0):
             raise LeaseLostError("wait until kube-scheduler is healthy")
         return await self._probe.poll(endpoint)
 

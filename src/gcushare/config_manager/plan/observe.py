@@ -14,6 +14,7 @@ from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.document import existing_config
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
+from gcushare.wire.flags import effective
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,12 @@ def find_manifest(files: Files, directory: str) -> str:
     found: dict[str, PodManifest | None] = {}
     for name in files.names(directory):
         path = posixpath.join(directory, name)
-        state = None if name.startswith(".") else _regular(files, path, is_wanted=name == MANIFEST_NAME)
+        try:
+            state = None if name.startswith(".") else files.read(path)
+        except Refused:  # a link or a directory, which is skipped unless it has the usual name
+            if name == MANIFEST_NAME:
+                raise
+            continue
         if state is None:
             continue
         try:
@@ -140,7 +146,13 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
             f"{layout.target}: --{foreign.name}={foreign.value} was set by another system that uses the same file "
             "name: uninstall or recover that one first"
         )
-    edited = _read_own_edited(layout, snapshot, record)
+    edited = None
+    own = snapshot[record.config] if record is not None and record.config in layout.own_configs else None
+    if record is not None and own and (record.is_adopted or sha256(own.content) not in record.config_sha256):
+        edited = BaseConfig(record.config, _text(own, record.config))
+    temporary = {temporary_path(path) for path in (*layout.own_files, layout.target)}
+    folders = {posixpath.dirname(path) for path in temporary}
+    present = {posixpath.join(folder, name) for folder in folders for name in files.names(folder)}
     return Observed(
         layout=layout,
         snapshot=snapshot,
@@ -152,7 +164,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         base=_read_base(files, layout, pristine) if with_base else None,
         own_edited=edited,
         aside_path=None if edited is None else _find_aside(files, edited),
-        leftovers=_find_leftovers(files, layout),
+        leftovers=tuple(sorted(temporary & present)),
         notes=notes,
     )
 
@@ -177,37 +189,24 @@ def _check_directory(layout: Layout, target: SchedulerFile) -> None:
         )
 
 
-def _find_leftovers(files: Files, layout: Layout) -> tuple[str, ...]:
-    ours = {temporary_path(path) for path in (*layout.own_files, layout.target)}
-    folders = {posixpath.dirname(path) for path in ours}
-    present = {posixpath.join(folder, name) for folder in folders for name in files.names(folder)}
-    return tuple(sorted(ours & present))
-
-
 def _without_us(
     layout: Layout, target: SchedulerFile, snapshot: Snapshot, record: Record | None
 ) -> tuple[SchedulerFile, bool, bool]:
     """Compute ``pristine``, ``has_trace`` and ``edited_since`` of ``Observed``."""
-    is_marked = target.has_trace(layout.own_configs)
-    is_recorded = record is not None and own_flag(target.flags, layout.own_configs) is not None
-    if not is_marked and not is_recorded:
+    ours = own_flag(target.flags, layout.own_configs)
+    if not target.has_trace(layout.own_configs) and (record is None or ours is None):
         return target, False, False
     backup = snapshot[layout.backup]
-    ours = sha256(target.text.encode())
-    is_as_written = record is not None and ours in record.after_sha256
-    if record is not None and is_as_written and backup and sha256(backup.content) == record.before_sha256:
-        return layout.parse(backup.content), True, False
-    was = record.flag_was if record is not None else _flag_in_backup(layout, target, backup)
+    if record is not None:
+        is_as_written = sha256(target.text.encode()) in record.after_sha256
+        if is_as_written and backup and sha256(backup.content) == record.before_sha256:
+            return layout.parse(backup.content), True, False
+        was = record.flag_was
+    else:
+        # Without a record, only the backup shows the flag's earlier value.
+        earlier = effective(layout.parse(backup.content).flags, ours.name) if backup and ours else None
+        was = None if earlier is None else earlier.value
     return target.without_trace(layout.own_configs, was), True, True
-
-
-def _flag_in_backup(layout: Layout, target: SchedulerFile, backup: FileState | None) -> str | None:
-    """Without a record, only the backup shows the flag's earlier value."""
-    ours = own_flag(target.flags, layout.own_configs)
-    if backup is None or ours is None:
-        return None
-    values = [flag.value for flag in layout.parse(backup.content).flags if flag.name == ours.name]
-    return values[-1] if values else None
 
 
 def _read_record(state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:
@@ -223,15 +222,6 @@ def _read_record(state: FileState | None, layout: Layout) -> tuple[Record | None
             f"{layout.target!r}: recover that one first"
         )
     return record, ()
-
-
-def _read_own_edited(layout: Layout, snapshot: Snapshot, record: Record | None) -> BaseConfig | None:
-    if record is None or record.config not in layout.own_configs:
-        return None
-    own = snapshot[record.config]
-    if own is None or (sha256(own.content) in record.config_sha256 and not record.is_adopted):
-        return None
-    return BaseConfig(record.config, _text(own, record.config))
 
 
 def _find_aside(files: Files, edited: BaseConfig) -> str:
@@ -271,13 +261,3 @@ def _text(state: FileState, path: str) -> str:
         return state.content.decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text: {error}") from error
-
-
-def _regular(files: Files, path: str, *, is_wanted: bool) -> FileState | None:
-    """Read a file of the manifest directory; skip links and directories, unless it has the usual name."""
-    try:
-        return files.read(path)
-    except Refused:
-        if is_wanted:
-            raise
-        return None

@@ -60,18 +60,6 @@ class AwaitScheduler:
     lines: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitLimits:
-    """How long to wait for a scheduler, in seconds."""
-
-    timeout_s: float = 180.0
-    """The kubelet reads its directory every 20 s, ends the old pod within 30 s and starts the new one; the rest is for
-    slow machines."""
-    settle_s: float = 5.0
-    """How long it must stay healthy: one that refuses its configuration ends within a second."""
-    interval_s: float = 0.25
-
-
 Step: TypeAlias = WriteFile | Switch | RemoveFile | Restart | AwaitScheduler
 
 
@@ -170,9 +158,5 @@ def render_diff(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
 
 def _lines(state: FileState | None) -> list[str]:
     text = "" if state is None else state.content.decode(errors="replace")
-    return [_masked(line.rstrip("\r")) for line in text.split("\n")] if text else []
-
-
-def _masked(line: str) -> str:
-    head, key, _ = line.partition("keyData")
-    return f"{head}{key}: (a private key)" if key else line
+    cut = (line.rstrip("\r").partition("keyData") for line in text.split("\n")) if text else ()
+    return [f"{head}{key}: (a private key)" if key else head for head, key, _ in cut]

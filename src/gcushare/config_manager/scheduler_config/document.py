@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence as SequenceType
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from gcushare.config_manager.host.launch import CONFIG
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours, path_called
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE, policy_flag, render_policy
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, newest_format, parse_format
-from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping
-from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, plain_value
+from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping, flow_text
+from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, parse_tree, plain_value
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import Calls
 from gcushare.wire.flags import Flag, effective
-
-_Document: TypeAlias = dict[str, Value]
 
 _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
     ("kubeconfig", ("clientConnection", "kubeconfig"), str),
@@ -68,8 +65,16 @@ def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Fl
     entry = extender_entry(settings, written)
     if written is ConfigFormat.POLICY:
         return ConfigDocument(render_policy(entry), written)
-    header: _Document = {"apiVersion": written.value, "kind": written.kind}
-    document = header | _carried(flags) | {"extenders": [entry]}
+    document: dict[str, Value] = {"apiVersion": written.value, "kind": written.kind}
+    for name, path, kind in _IGNORED_WITH_CONFIG:
+        flag = effective(flags, name)
+        if flag is None:
+            continue
+        value = _typed(flag.value, kind)
+        section = document.setdefault(path[0], {}) if len(path) == 2 else document
+        if isinstance(section, dict):
+            section[path[-1]] = value
+    document["extenders"] = [entry]
     return ConfigDocument("\n".join([*block_mapping(document, ""), ""]), written)
 
 
@@ -103,7 +108,15 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         return ConfigDocument(yaml.appended(extenders, entry).text, written)
     for index in reversed(ours[1:]):
         yaml = yaml.without_item(_extenders(yaml), index)
-    return ConfigDocument(_updated(yaml, ours[0], entry).text, written)
+    # Each value of our entry that differs is replaced; the admin's comments and keys stay.
+    for key in sorted({"tlsConfig", "enableHttps", "enableHTTPS"} - set(entry)):
+        if _entry(yaml, ours[0]).get(key) is not None:
+            yaml = yaml.without_key(_entry(yaml, ours[0]), key)
+    for key, value in entry.items():
+        node = _entry(yaml, ours[0])
+        if plain_value(node.get(key)) != plain_value(parse_tree(flow_text(value))):
+            yaml = yaml.with_key(node, key, value)
+    return ConfigDocument(yaml.text, written)
 
 
 def calls_of(text: str, name: str) -> Calls:
@@ -114,29 +127,11 @@ def calls_of(text: str, name: str) -> Calls:
     """
     extenders = plain_value(YamlText.parse(text, name).mapping.get("extenders"))
     for entry in _as_list(extenders):
-        if isinstance(entry, dict) and _is_known(entry):
+        if isinstance(entry, dict) and path_called(entry) in {vendor.url_prefix for vendor in VENDORS}:
             tls = entry.get("tlsConfig")
             has_certificate = isinstance(tls, dict) and (tls.get("certData") or tls.get("certFile"))
             return Calls.MUTUAL_TLS if has_certificate else Calls.OTHER
     return Calls.NONE
-
-
-def _is_known(entry: dict[str, object]) -> bool:
-    """Whether an entry is of one of the vendors' extenders."""
-    return path_called(entry) in {vendor.url_prefix for vendor in VENDORS}
-
-
-def _updated(yaml: YamlText, index: int, entry: dict[str, Value]) -> YamlText:
-    """Replace each value of our entry that differs; the admin's comments and keys stay."""
-    stale = {"tlsConfig", "enableHttps", "enableHTTPS"} - set(entry)
-    for key in sorted(stale):
-        if _entry(yaml, index).get(key) is not None:
-            yaml = yaml.without_key(_entry(yaml, index), key)
-    for key, value in entry.items():
-        node = _entry(yaml, index)
-        if plain_value(node.get(key)) != _plainly(value):
-            yaml = yaml.with_key(node, key, value)
-    return yaml
 
 
 def _extenders(yaml: YamlText) -> Sequence:
@@ -153,23 +148,6 @@ def _entry(yaml: YamlText, index: int) -> Mapping:
     return node
 
 
-def _carried(flags: SequenceType[Flag]) -> _Document:
-    """Collect the flags that ``--config`` makes ineffective."""
-    document: dict[str, dict[str, Value] | Value] = {}
-    for name, path, kind in _IGNORED_WITH_CONFIG:
-        flag = effective(flags, name)
-        if flag is None:
-            continue
-        value = _typed(flag.value, kind)
-        if len(path) == 1:
-            document[path[0]] = value
-        else:
-            section = document.setdefault(path[0], {})
-            if isinstance(section, dict):
-                section[path[1]] = value
-    return document
-
-
 def _typed(value: str, kind: type) -> Value:
     """Convert a flag's value to its type in the file.
 
@@ -184,19 +162,6 @@ def _typed(value: str, kind: type) -> Value:
         return float(value) if kind is float else value
     except (KeyError, ValueError) as error:
         raise ConfigError(f"flag value {value!r} of kube-scheduler is not a {kind.__name__}") from error
-
-
-def _plainly(value: Value) -> object:
-    """Turn a value into what ``plain_value`` reads back: numbers as strings."""
-    match value:
-        case bool() | str():
-            return value
-        case int() | float():
-            return str(value)
-        case list():
-            return [_plainly(item) for item in value]
-        case dict():
-            return {key: _plainly(inner) for key, inner in value.items()}
 
 
 def _as_list(value: object) -> list[object]:

@@ -101,8 +101,11 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
         "enableHTTPS": settings.is_https,
     }
     if settings.tls is not None:
-        entry["tlsConfig"] = _tls_config(settings.tls)
-    entry["httpTimeout"] = _go_duration(settings.timeout_s)
+        tls = entry["tlsConfig"] = {"serverName": settings.tls.server_name} if settings.tls.server_name else {}
+        pems = (("caData", settings.tls.ca), ("certData", settings.tls.certificate), ("keyData", settings.tls.key))
+        tls.update({key: base64.b64encode(pem).decode() for key, pem in pems if pem})
+    milliseconds = round(settings.timeout_s * 1000)
+    entry["httpTimeout"] = f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
     # The scheduler sends names of nodes instead of whole nodes: our extender watches the nodes itself.
     entry["nodeCacheCapable"] = True
     # The scheduler counts these resources too and skips full nodes before it calls the extender. Its totals are right:
@@ -125,21 +128,8 @@ def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
 
 
 def path_called(entry: dict[str, object]) -> str:
-    """The path of an existing entry's URL, without a slash at its end; "" of one that is no URL."""
+    """Return the path of an existing entry's URL, without a slash at its end; "" if it is not a URL."""
     try:
         return urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
     except ValueError:
         return ""
-
-
-def _go_duration(seconds: float) -> str:
-    milliseconds = round(seconds * 1000)
-    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
-
-
-def _tls_config(tls: ExtenderTls) -> Value:
-    config: dict[str, Value] = {"serverName": tls.server_name} if tls.server_name else {}
-    for key, pem in (("caData", tls.ca), ("certData", tls.certificate), ("keyData", tls.key)):
-        if pem:
-            config[key] = base64.b64encode(pem).decode()
-    return config

@@ -91,7 +91,7 @@ class YamlText:
         if present is not None:
             return self._with_value(mapping, present, value)
         if mapping.flow:
-            return self._flow_insert(mapping, [v for _, v in mapping.pairs], f"{json.dumps(key)}: {flow_text(value)}")
+            return self._flow_insert(mapping, [v for _, v in mapping.pairs], f"{flow_text(key)}: {flow_text(value)}")
         indent = " " * self._block_column(mapping)
         return self._insert_lines(last_character(mapping), block_entry(key, value, indent))
 
@@ -100,14 +100,18 @@ class YamlText:
         self._check_own(scalar)
         if scalar.style in ("|", ">"):
             raise Refused(f"{self.name}: the value {scalar.value!r} is a block scalar; write it on one line first")
-        return self._replaced(self._value_start(scalar), scalar.end, _quoted_like(scalar.style, value))
+        if scalar.style == "'":
+            written = "'" + value.replace("'", "''") + "'"
+        else:
+            written = flow_text(value) if scalar.style == '"' else scalar_text(value)
+        return self._replaced(self._value_start(scalar), scalar.end, written)
 
     def without_item(self, sequence: Sequence, index: int) -> YamlText:
         """Remove one item with its lines. Use ``without_key`` for the only item of a block list."""
         self._check_own(sequence)
         item = sequence.items[index]
         if sequence.flow:
-            return self._flow_remove(sequence, index)
+            return self._flow_cut([(item.start, item.end) for item in sequence.items], index)
         start = self.text.rfind("\n", 0, item.start) + 1
         if len(sequence.items) == 1 or not re.fullmatch(r"\s*-\s+", self.text[start : item.start]):
             raise Refused(f"{self.name}: the list item {self._excerpt(item)} does not have lines of its own")
@@ -119,8 +123,7 @@ class YamlText:
         index = next(i for i, (name, _) in enumerate(mapping.pairs) if isinstance(name, Scalar) and name.value == key)
         name, value = mapping.pairs[index]
         if mapping.flow:
-            spans = [(n.start, v.end) for n, v in mapping.pairs]
-            return self._flow_cut(spans, index)
+            return self._flow_cut([(n.start, v.end) for n, v in mapping.pairs], index)
         start = self.text.rfind("\n", 0, name.start) + 1
         if self.text[start : name.start].strip(" \t"):
             raise Refused(f"{self.name}: key {key!r} does not have lines of its own")
@@ -128,19 +131,18 @@ class YamlText:
 
     def _with_value(self, mapping: Mapping, present: Node, value: Value) -> YamlText:
         self._check_own(present)
-        if isinstance(present, Scalar) and isinstance(value, str) and self._is_on_one_line(present):
+        text = self.text[present.start : present.end]
+        if isinstance(present, Scalar) and isinstance(value, str) and text and "\n" not in text:
             return self.with_scalar(present, value)
         # The new value goes on the key's line: a list below its key may be indented like the key itself.
         colon = self.text.index(":", mapping.key_of(present).end)
         end = colon + 1 if is_unwritten(present) else last_character(present)
         return self._replaced(colon + 1, end, " " + flow_text(value))
 
-    def _is_on_one_line(self, scalar: Scalar) -> bool:
-        return scalar.end > scalar.start and "\n" not in self.text[scalar.start : scalar.end]
-
     def _flow_insert(self, node: Collection, children: tuple[Node, ...] | list[Node], text: str) -> YamlText:
         if not children:
-            return self._replaced(node.start + self._opening(node), node.start + self._opening(node), text)
+            inside = self.text.index("{" if isinstance(node, Mapping) else "[", self._value_start(node)) + 1
+            return self._replaced(inside, inside, text)
         last = children[-1]
         first_of_last = node.pairs[-1][0].start if isinstance(node, Mapping) else last.start
         line_start = self.text.rfind("\n", 0, first_of_last) + 1
@@ -149,9 +151,6 @@ class YamlText:
         if line_start > node.start and not indent.strip():
             separator = "," + self.newline + indent
         return self._replaced(last.end, last.end, separator + text)
-
-    def _flow_remove(self, sequence: Sequence, index: int) -> YamlText:
-        return self._flow_cut([(item.start, item.end) for item in sequence.items], index)
 
     def _flow_cut(self, spans: list[tuple[int, int]], index: int) -> YamlText:
         start, end = spans[index]
@@ -200,21 +199,15 @@ class YamlText:
         match = _PROPERTIES.match(self.text, node.start, max(node.end, node.start))
         return match.end() if match else node.start
 
-    def _opening(self, node: Collection) -> int:
-        return self.text.index("{" if isinstance(node, Mapping) else "[", self._value_start(node)) - node.start + 1
-
     def _block_column(self, node: Collection) -> int:
         """Find the column of its keys or dashes, which are on the line after its anchor or tag."""
         start = self._value_start(node)
         line_start = self.text.rfind("\n", node.start, start) + 1
         if line_start == 0:
-            return self._column(node.start)
+            line_start = self.text.rfind("\n", 0, node.start) + 1
+            return node.start - line_start - self.text.startswith("\ufeff", line_start)
         line = self.text[line_start:start]
         return len(line) - len(line.lstrip(" "))
-
-    def _column(self, position: int) -> int:
-        line_start = self.text.rfind("\n", 0, position) + 1
-        return position - line_start - (1 if self.text[line_start : line_start + 1] == "\ufeff" else 0)
 
     def _excerpt(self, node: Node) -> str:
         return repr(self.text[node.start : node.end][:60])
@@ -225,12 +218,10 @@ def flow_text(value: Value) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def scalar_text(value: str | float) -> str:
-    """Write one value in block style, without quotes if every reader takes it for the same string."""
-    if not isinstance(value, str):
-        return json.dumps(value)
-    plain = _PLAIN.match(value) is not None and value.lower() not in _NOT_STRINGS
-    return value if plain else json.dumps(value, ensure_ascii=False)
+def scalar_text(value: Value) -> str:
+    """Write a value on the line of its key or dash, without quotes if every reader takes it for the same string."""
+    is_plain = isinstance(value, str) and _PLAIN.match(value) is not None and value.lower() not in _NOT_STRINGS
+    return str(value) if is_plain else flow_text(value)
 
 
 def block_entry(key: str, value: Value, indent: str) -> list[str]:
@@ -239,7 +230,7 @@ def block_entry(key: str, value: Value, indent: str) -> list[str]:
         return [f"{indent}{key}:", *block_mapping(value, indent + "  ")]
     if isinstance(value, list) and value:
         return [f"{indent}{key}:", *(line for item in value for line in block_item(item, indent))]
-    return [f"{indent}{key}: {flow_text(value) if isinstance(value, list | dict) else scalar_text(value)}"]
+    return [f"{indent}{key}: {scalar_text(value)}"]
 
 
 def block_mapping(value: MappingType[str, Value], indent: str) -> list[str]:
@@ -252,10 +243,4 @@ def block_item(value: Value, indent: str) -> list[str]:
     if isinstance(value, dict) and value:
         first, *rest = block_mapping(value, indent + "  ")
         return [f"{indent}- {first.lstrip()}", *rest]
-    return [f"{indent}- {flow_text(value) if isinstance(value, list | dict) else scalar_text(value)}"]
-
-
-def _quoted_like(style: str, value: str) -> str:
-    if style == "'":
-        return "'" + value.replace("'", "''") + "'"
-    return json.dumps(value, ensure_ascii=False) if style == '"' else scalar_text(value)
+    return [f"{indent}- {scalar_text(value)}"]

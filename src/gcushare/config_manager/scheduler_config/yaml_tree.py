@@ -68,15 +68,9 @@ class Mapping:
         found = [value for name, value in self.pairs if isinstance(name, Scalar) and name.value == key]
         if len(found) > 1:
             raise ConfigError(f"key {key!r} stands {len(found)} times in one mapping: keep one of them")
-        if not found and key != "<<":
-            self._check_not_merged(key)
-        return found[0] if found else None
-
-    def _check_not_merged(self, key: str) -> None:
-        merged = resolved(self.get("<<"))
-        sources = merged.items if isinstance(merged, Sequence) else (merged,)
-        if any(isinstance(resolved(s), Mapping) and key in _keys(resolved(s)) for s in sources):
+        if not found and key != "<<" and key in _keys(self.get("<<")):
             raise ConfigError(f"key {key!r} comes in through a YAML merge ('<<'): write it out where it is used")
+        return found[0] if found else None
 
     def key_of(self, value: Node) -> Node:
         return next(name for name, candidate in self.pairs if candidate is value)
@@ -184,18 +178,11 @@ def _keys(node: Node | None) -> set[str]:
 
 def aliases(node: Node) -> Iterator[Alias]:
     """Yield every alias in the text of ``node``."""
-    match node:
-        case Alias():
-            yield node
-        case Sequence(items=items):
-            for item in items:
-                yield from aliases(item)
-        case Mapping(pairs=pairs):
-            for name, value in pairs:
-                yield from aliases(name)
-                yield from aliases(value)
-        case Scalar():
-            return
+    if isinstance(node, Alias):
+        yield node
+        return
+    for child in _children(node):
+        yield from aliases(child)
 
 
 def _positions_kept(text: str) -> str:

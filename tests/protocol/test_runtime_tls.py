@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 import uvloop
+import watchfiles
 from aiohttp import ClientConnectorError, ClientOSError, ClientSession, TCPConnector, web
 from cryptography import x509
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import Health
-from gcushare.runtime.http import tls as tls_module
 from gcushare.runtime.http.rejected import Cause
 from gcushare.runtime.http.scheduler_fast_path import VERBS, Verb
 from gcushare.runtime.http.server import RunningServer, start_server
@@ -129,21 +129,20 @@ async def test_files_that_cannot_be_used_are_reported_once_and_the_old_ones_stay
     assert tls.reload()
 
 
-async def test_files_are_looked_at_now_and_then_where_they_cannot_be_watched(
+async def test_files_that_cannot_be_watched_are_read_now_and_then(
     secret: Secret, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node's inotify instances are used up: watchfiles then raises a RuntimeError of its own."""
 
-    async def refused(*_: object) -> AsyncIterator[object]:
+    async def refused(*_: object, **_options: object) -> AsyncIterator[object]:
         raise RuntimeError("Error creating recommended watcher: Too many open files")
         yield
 
     secret.publish(secret.authority.issue("first"))
     tls = FollowedTls(TlsFiles(secret.folder / "tls.crt", secret.folder / "tls.key"))
-    monkeypatch.setattr(FollowedTls, "_watch", staticmethod(refused))
-    monkeypatch.setattr(tls_module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(watchfiles, "awatch", refused)
     stop = asyncio.Event()
-    following = asyncio.create_task(tls.follow(stop))
+    following = asyncio.create_task(tls.follow(stop, poll_s=0.01))
     before = tls.ends
     secret.publish(secret.authority.issue("second", lasts=timedelta(days=5)))
     async with asyncio.timeout(60):

@@ -166,10 +166,8 @@ def test_closing_puts_the_loggers_back_as_they_were(tmp_path: Path) -> None:
     root, ours = logging.getLogger(), logging.getLogger("gcushare")
     before = (list(root.handlers), root.level, ours.level)
 
-    handle = setup_logging(settings_for(tmp_path, log_level=LogLevel.ERROR), "example", stderr=io.StringIO())
-    during = (list(root.handlers), root.level, ours.level)
-    handle.close()
-    handle.close()
+    with setup_logging(settings_for(tmp_path, log_level=LogLevel.ERROR), "example", stderr=io.StringIO()):
+        during = (list(root.handlers), root.level, ours.level)
 
     assert during != before
     assert (list(root.handlers), root.level, ours.level) == before

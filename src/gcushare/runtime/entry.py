@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from gcushare.core.errors import ConfigError, GcushareError
@@ -56,15 +55,30 @@ def run_program(
     process = process or ProcessContext()
 
     def report(error: Exception) -> int:
-        return _print_error(error, process.stderr)
+        from gcushare.core.log_fields import escape
+
+        code = exit_code_for(error)
+        if code == INTERNAL_ERROR:
+            import traceback
+
+            process.stderr.write("".join(traceback.format_exception(error)))
+        for line in _lines_of(error):
+            process.stderr.write(f"error: {escape(line)}\n")
+        return code
 
     try:
+        argv = process.argv
+        if old_flags is not None:
+            from gcushare.runtime.settings.old_flags import translate
+
+            words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.alias, spec.short)}
+            argv, notes = translate(argv, {word.lstrip("-") for word in words if word} | COMMON_FLAGS, old_flags)
+            process.stderr.write("".join(f"note: {note}\n" for note in notes))
         environ = {**process.environ, "COLUMNS": columns_of(process)}
-        argv = _in_our_words(program, old_flags, process) if old_flags is not None else process.argv
-        settings = load_settings(program, argv, environ, _read_text)
+        settings = load_settings(program, argv, environ, lambda path: path.read_text(encoding="utf-8"))
     except Answered as answer:
         text = answer.text
-        return _run_guarded(lambda: _answer(text, process.stdout), process, report)
+        return _run_guarded(lambda: process.stdout.write(text) and DONE, process, report)
     except ConfigError as error:
         return report(error)
     if log_settings is None:
@@ -73,21 +87,6 @@ def run_program(
 
     with setup_logging(log_settings(settings), program.name.partition(" ")[0], stderr=process.stderr):
         return _run_guarded(lambda: main(settings), process, _log)
-
-
-def _in_our_words(program: Program[T], old: Mapping[str, OldFlag], process: ProcessContext) -> Sequence[str]:
-    from gcushare.runtime.settings.old_flags import translate
-
-    words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.alias, spec.short)}
-    known = {word.lstrip("-") for word in words if word} | COMMON_FLAGS
-    translated = translate(process.argv, known, old)
-    for note in translated.notes:
-        process.stderr.write(f"note: {note}\n")
-    return translated.argv
-
-
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def _run_guarded(main: Callable[[], int], process: ProcessContext, report: Callable[[Exception], int]) -> int:
@@ -104,11 +103,6 @@ def _run_guarded(main: Callable[[], int], process: ProcessContext, report: Calla
         return report(error)
 
 
-def _answer(text: str, stdout: TextIO) -> int:
-    stdout.write(text)
-    return DONE
-
-
 def columns_of(process: ProcessContext) -> str:
     """The width of the output: COLUMNS, else the terminal's width; empty for a pipe."""
     if process.environ.get("COLUMNS") or not process.stdout.isatty():
@@ -117,19 +111,6 @@ def columns_of(process: ProcessContext) -> str:
         return str(os.get_terminal_size(process.stdout.fileno()).columns or "")
     except (OSError, ValueError):  # a fake terminal has neither descriptor nor size
         return ""
-
-
-def _print_error(error: Exception, stderr: TextIO) -> int:
-    from gcushare.core.log_fields import escape
-
-    code = exit_code_for(error)
-    if code == INTERNAL_ERROR:
-        import traceback
-
-        stderr.write("".join(traceback.format_exception(error)))
-    for line in _lines_of(error):
-        stderr.write(f"error: {escape(line)}\n")
-    return code
 
 
 def _log(error: Exception) -> int:

@@ -119,18 +119,24 @@ class Health:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the two routes for the program's application: 200 if all checks pass, else 503."""
-        return [web.get("/healthz", self._answer_healthz), web.get("/readyz", self._answer_readyz)]
 
-    async def _answer_healthz(self, _request: web.Request) -> web.Response:
-        return _to_response(await self.report_live())
+        async def answer(request: web.Request) -> web.Response:
+            report = await (self.report_live() if request.path == "/healthz" else self.report_ready())
+            return web.json_response(report.to_json(), status=200 if report.is_ok else 503)
 
-    async def _answer_readyz(self, _request: web.Request) -> web.Response:
-        return _to_response(await self.report_ready())
+        return [web.get("/healthz", answer), web.get("/readyz", answer)]
 
     async def _report(self, endpoint: str, checks: dict[str, Check]) -> Report:
         reasons = await asyncio.gather(*(self._run(check) for check in checks.values()))
         report = Report(dict(zip(checks, reasons, strict=True)))
-        self._log_changes(endpoint, report)
+        before = self._last_reasons.get(endpoint, {})
+        for name, reason in report.reasons.items():  # a check is logged when its state changes, not at each probe
+            was_failing = before.get(name) is not None
+            if reason is not None and not was_failing:
+                logger.warning("check failing %s", fields(endpoint=endpoint, check=name, reason=reason))
+            elif reason is None and was_failing:
+                logger.info("check well again %s", fields(endpoint=endpoint, check=name))
+        self._last_reasons[endpoint] = report.reasons
         return report
 
     async def _run(self, check: Check) -> str | None:
@@ -142,18 +148,3 @@ class Health:
             late = f"no answer within {self._timeout_s:g}s"
             reason = late if limit.expired() else f"{type(error).__name__}: {error}"
         return None if reason is None else reason[:_LONGEST_REASON]
-
-    def _log_changes(self, endpoint: str, report: Report) -> None:
-        """Log a check when its state changes, not at each probe."""
-        before = self._last_reasons.get(endpoint, {})
-        for name, reason in report.reasons.items():
-            was_failing = before.get(name) is not None
-            if reason is not None and not was_failing:
-                logger.warning("check failing %s", fields(endpoint=endpoint, check=name, reason=reason))
-            elif reason is None and was_failing:
-                logger.info("check well again %s", fields(endpoint=endpoint, check=name))
-        self._last_reasons[endpoint] = report.reasons
-
-
-def _to_response(report: Report) -> web.Response:
-    return web.json_response(report.to_json(), status=200 if report.is_ok else 503)

@@ -54,7 +54,19 @@ class LocalLogFile(logging.Handler):
         """Write a line. Rotates first if it would exceed the size limit."""
         try:
             line = f"{self.format(record)}\n".encode("utf-8", "replace")
-            self._write(self._ready_for(len(line)), line)
+            descriptor = self._descriptor
+            if descriptor is not None and self._size > 0 and self._size + len(line) > self._max_bytes:
+                self._drop()
+                with open_directory(self.file.parent) as directory:
+                    rotate(directory, self.file.name, self._count)
+                    descriptor = self._open_in(directory)
+            elif descriptor is None:
+                with open_directory(self.file.parent) as directory:
+                    descriptor = self._open_in(directory)
+            while line:
+                written = os.write(descriptor, line)
+                self._size += written
+                line = line[written:]
         except Exception:
             # As in all handlers of logging, a line that cannot be written must not end the program.
             self.handleError(record)
@@ -76,18 +88,6 @@ class LocalLogFile(logging.Handler):
         self._drop()
         super().close()
 
-    def _ready_for(self, length: int) -> int:
-        """Return the descriptor to write the next line to."""
-        if self._descriptor is not None and self._size > 0 and self._size + length > self._max_bytes:
-            self._drop()
-            with open_directory(self.file.parent) as directory:
-                rotate(directory, self.file.name, self._count)
-                return self._open_in(directory)
-        if self._descriptor is None:
-            with open_directory(self.file.parent) as directory:
-                return self._open_in(directory)
-        return self._descriptor
-
     def _open_in(self, directory: SafeDirectory) -> int:
         if directory.is_file_of_another(self.file.name):
             # The log of a previous program, which ran as another user.
@@ -95,12 +95,6 @@ class LocalLogFile(logging.Handler):
         descriptor = directory.open_to_append(self.file.name)
         self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
         return descriptor
-
-    def _write(self, descriptor: int, line: bytes) -> None:
-        while line:
-            written = os.write(descriptor, line)
-            self._size += written
-            line = line[written:]
 
     def _drop(self) -> None:
         if self._descriptor is not None:

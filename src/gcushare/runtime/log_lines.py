@@ -39,7 +39,6 @@ class TextFormatter(logging.Formatter):
     """One line for people. A stack follows indented, so that none of its lines looks like a log line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a record with its local time."""
         moment = _local_time(int(record.created))
         message = cut_text(escape(record.getMessage()), _MAX_MESSAGE_CHARS)
         line = f"{moment} {record.levelname} {place_of(record)} {message}"
@@ -60,7 +59,12 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": cut_text(record.getMessage(), _MAX_MESSAGE_CHARS),
         }
-        values = {key: _as_json(value) for found in _find_fields(record) for key, value in found.pairs}
+        found = [each for each in record.args if isinstance(each, Fields)] if isinstance(record.args, tuple) else []
+        values = {
+            key: value if isinstance(value, int | float) else cut_text(str(value), MAX_VALUE_CHARS)
+            for each in found
+            for key, value in each.pairs
+        }
         if values:
             line["fields"] = values
         stack = _stack_of(self, record)
@@ -76,12 +80,3 @@ def _stack_of(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     if record.stack_info:
         parts.append(formatter.formatStack(record.stack_info))
     return cut_text("\n".join(parts), _MAX_MESSAGE_CHARS)
-
-
-def _find_fields(record: logging.LogRecord) -> list[Fields]:
-    arguments = record.args if isinstance(record.args, tuple) else ()
-    return [argument for argument in arguments if isinstance(argument, Fields)]
-
-
-def _as_json(value: object) -> object:
-    return value if isinstance(value, int | float) else cut_text(str(value), MAX_VALUE_CHARS)

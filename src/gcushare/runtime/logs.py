@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextlib import ExitStack
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from gcushare.core.log_fields import fields
@@ -27,64 +27,15 @@ _UNUSED_FACTS = ("logThreads", "logProcesses", "logMultiprocessing", "logAsyncio
 """Facts that ``logging`` collects for every line, some with a system call, and that neither of our formats shows."""
 
 
-class LogHandle:
-    """The log of a program. SIGUSR1 and SIGUSR2 change its level; closing restores the previous state."""
-
-    def __init__(self, handlers: list[logging.Handler], levels: dict[str, int]) -> None:
-        self._handlers = handlers
-        self._levels_before = {name: logging.getLogger(name).level for name in levels}
-        self._facts_before = {name: getattr(logging, name) for name in _UNUSED_FACTS if hasattr(logging, name)}
-        for name in self._facts_before:
-            setattr(logging, name, False)
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        for handler in handlers:
-            logging.getLogger().addHandler(handler)
-        self._levels = levels
-        self._signals = ExitStack()
-        self._signals.enter_context(follow_signals(self._set_debug))
-
-    def _set_debug(self, is_debug: bool) -> None:
-        """Switch our own loggers to debug, or back to the configured level."""
-        level = logging.DEBUG if is_debug else self._levels[_PACKAGE]
-        if level == logging.getLogger(_PACKAGE).level:
-            return
-        # Logged at the finer of both levels, so that the log shows each change.
-        logging.getLogger(_PACKAGE).setLevel(min(level, logging.INFO))
-        logger.info("log level changed %s", fields(level=logging.getLevelName(level).lower()))
-        logging.getLogger(_PACKAGE).setLevel(level)
-
-    def close(self) -> None:
-        """Remove the handlers and close the file. Repeatable."""
-        if not self._handlers:
-            return
-        self._signals.close()
-        while self._handlers:
-            handler = self._handlers.pop()
-            logging.getLogger().removeHandler(handler)
-            handler.close()
-        for name, level in self._levels_before.items():
-            logging.getLogger(name).setLevel(level)
-        for name, wanted in self._facts_before.items():
-            setattr(logging, name, wanted)
-
-    def __enter__(self) -> LogHandle:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None = None) -> LogHandle:
-    """Send the lines of all loggers to stderr and to ``<log_dir>/<program>.log``.
+@contextmanager
+def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None = None) -> Iterator[None]:
+    """Send the lines of all loggers to stderr and to ``<log_dir>/<program>.log`` while the block runs.
 
     Our own loggers follow ``log_level``. Those of libraries stay at info or above, because their debug lines contain
-    bodies of requests.
+    bodies of requests. SIGUSR1 and SIGUSR2 change the level of ours.
 
     Effects: creates the directory. If it is not writable, or writable by others, logs a warning and writes the file
-    once that is corrected. Log records no longer have their process and thread.
+    once that is corrected. Log records no longer have their process and thread. The end of the block restores all else.
     """
     formatter = JsonFormatter() if settings.log_format is LogFormat.JSON else TextFormatter()
     stream = sys.stderr if stderr is None else stderr
@@ -98,11 +49,39 @@ def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None 
             local.open()
         except (OSError, UnsafePathError) as error:
             problem = error
+    root, ours = logging.getLogger(), logging.getLogger(_PACKAGE)
+    level = logging.getLevelNamesMapping()[settings.log_level.name]
+    levels_before = (root.level, ours.level)
+    facts_before = {name: getattr(logging, name) for name in _UNUSED_FACTS if hasattr(logging, name)}
+
+    def set_debug(is_debug: bool) -> None:
+        """Switch our own loggers to debug, or back to the configured level."""
+        wanted = logging.DEBUG if is_debug else level
+        if wanted == ours.level:
+            return
+        # Logged at the finer of both levels, so that the log shows each change.
+        ours.setLevel(min(wanted, logging.INFO))
+        logger.info("log level changed %s", fields(level=logging.getLevelName(wanted).lower()))
+        ours.setLevel(wanted)
+
     for handler in handlers:
         handler.setFormatter(formatter)
-    level = logging.getLevelNamesMapping()[settings.log_level.name]
-    handle = LogHandle(handlers, {"": max(level, logging.INFO), _PACKAGE: level})
-    if problem is not None:
-        facts = fields(dir=settings.log_dir, reason=problem, hint="correct that, or change --log-dir")
-        logger.warning("no local log file, stderr only %s", facts)
-    return handle
+        root.addHandler(handler)
+    for name in facts_before:
+        setattr(logging, name, False)
+    root.setLevel(max(level, logging.INFO))
+    ours.setLevel(level)
+    try:
+        with follow_signals(set_debug):
+            if problem is not None:
+                facts = fields(dir=settings.log_dir, reason=problem, hint="correct that, or change --log-dir")
+                logger.warning("no local log file, stderr only %s", facts)
+            yield
+    finally:
+        for handler in handlers:
+            root.removeHandler(handler)
+            handler.close()
+        root.setLevel(levels_before[0])
+        ours.setLevel(levels_before[1])
+        for name, wanted in facts_before.items():
+            setattr(logging, name, wanted)

@@ -26,9 +26,19 @@ def leave_closed_pipes(*streams: TextIO) -> bool:
 
     Effects: buffered output of these streams is lost. Otherwise the interpreter would report an error at exit.
     """
-    # Check every stream: with `2>&1 | head`, both are closed.
-    left = [_leave_closed_pipe(stream) for stream in streams]
-    return any(left)
+    has_left = False
+    for stream in streams:  # every one: with `2>&1 | head`, both are closed
+        descriptor = _pipe_of(stream)
+        if descriptor is None:
+            continue
+        poller = select.poll()
+        poller.register(descriptor, select.POLLOUT)
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0)):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+            has_left = True
+    return has_left
 
 
 async def until_closed(stream: TextIO) -> None:
@@ -63,22 +73,3 @@ def _pipe_of(stream: TextIO) -> int | None:
         return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
     except (OSError, ValueError):  # not a file of the system
         return None
-
-
-def _has_lost_its_reader(descriptor: int) -> bool:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLOUT)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))
-
-
-def _leave_closed_pipe(stream: TextIO) -> bool:
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):  # not a file of the system
-        return False
-    if not _has_lost_its_reader(descriptor):
-        return False
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
-    return True

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 
 from gcushare.core.errors import GcushareError
@@ -79,18 +79,19 @@ class RootTasks:
             work: runs until the shutdown. If it returns or raises earlier, the program stops.
             drains: it handles the shutdown itself and completes its work. Other tasks are cancelled after it.
         """
-        task = self._group.create_task(self._supervise(name, work), name=name)
+
+        async def supervise() -> None:
+            try:
+                await work
+            except Exception as error:
+                raise TaskFailed(name, f"failed: {type(error).__name__}: {error}") from error
+            if not self._shutdown.is_requested:
+                raise TaskFailed(name, "ended although the program was not asked to stop")
+
+        task = self._group.create_task(supervise(), name=name)
         owners = self._draining if drains else self._background
         owners.add(task)
         task.add_done_callback(owners.discard)
-
-    async def _supervise(self, name: str, work: Coroutine[object, object, object]) -> None:
-        try:
-            await work
-        except Exception as error:
-            raise TaskFailed(name, f"failed: {type(error).__name__}: {error}") from error
-        if not self._shutdown.is_requested:
-            raise TaskFailed(name, "ended although the program was not asked to stop")
 
     async def finish(self, drain_s: float, patience_s: float) -> None:
         """Wait up to ``drain_s`` seconds for the draining tasks, then cancel all tasks that still run.
@@ -154,18 +155,16 @@ def run(
 
     Effects: replaces the handlers of ``signals`` while it runs, then restores them.
     """
-    with asyncio.Runner(loop_factory=_find_loop_factory() if use_uvloop else None) as runner:
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if use_uvloop:
+        with suppress(ImportError):
+            import uvloop
+
+            loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         shutdown = Shutdown()
         with _two_stage_signals(runner.get_loop(), shutdown, signals):
             return runner.run(_run_bounded(main, shutdown, deadline_s))
-
-
-def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
 
 
 async def _run_bounded(main: Callable[[Shutdown], Awaitable[int]], shutdown: Shutdown, deadline_s: float) -> int:
@@ -179,22 +178,18 @@ async def _run_bounded(main: Callable[[Shutdown], Awaitable[int]], shutdown: Shu
         await asyncio.wait((program,), timeout=deadline_s)
     stop.cancel()
     if not program.done():
-        return await _cancel_late(program, deadline_s)
+        running = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
+        logger.error("stop deadline passed, cancelling %s", fields(deadline_s=deadline_s, tasks=",".join(running)))
+        program.cancel()
+        await asyncio.wait((program,), timeout=deadline_s)
+        if program.done() and not program.cancelled() and program.exception() is not None:
+            logger.error("program failed while stopping", exc_info=program.exception())
+        return FAILED
     try:
         return program.result()
     except* TaskFailed as failures:
         for failure in failures.exceptions:
             _log_failure(failure)
-    return FAILED
-
-
-async def _cancel_late(program: asyncio.Task[int], deadline_s: float) -> int:
-    running = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
-    logger.error("stop deadline passed, cancelling %s", fields(deadline_s=deadline_s, tasks=",".join(running)))
-    program.cancel()
-    await asyncio.wait((program,), timeout=deadline_s)
-    if program.done() and not program.cancelled() and program.exception() is not None:
-        logger.error("program failed while stopping", exc_info=program.exception())
     return FAILED
 
 

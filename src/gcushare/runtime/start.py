@@ -24,14 +24,14 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
         function: takes the process context and returns the exit code.
         process: None means this process's own arguments and streams.
     """
+    import sys  # the interpreter has loaded it already
+
     try:
         code = load(module, function)(process)
-        _flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        import sys
-
         from gcushare.runtime.pipes import CLOSED_PIPE, leave_closed_pipes
 
         if not leave_closed_pipes(sys.stdout, sys.stderr):
@@ -49,12 +49,14 @@ def load(module: str, function: str) -> Callable[..., int]:
     import importlib
     import os
     import signal
+    import threading
 
     def leave(_number: int, _frame: object) -> None:
         os._exit(INTERRUPTED)
 
     # The signal may be ignored (nohup), and only the main thread may handle it.
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and _is_main_thread()
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    is_ours = is_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_ours:
         signal.signal(signal.SIGINT, leave)
     try:
@@ -63,15 +65,3 @@ def load(module: str, function: str) -> Callable[..., int]:
     finally:
         if is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _is_main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread()
-
-
-def _flush() -> None:
-    import sys
-
-    sys.stdout.flush()

@@ -74,24 +74,6 @@ class TurnedAway(Exception):
         self.event = event
 
 
-def too_many_connections() -> TurnedAway:
-    """The table of connections is full, and none of them can be closed."""
-    text = "too many connections, try again later"
-    return TurnedAway(503, Cause.CONNECTIONS, text, level=logging.WARNING, event="connection refused")
-
-
-def wrong_client(accepted: str, names: tuple[str, ...]) -> TurnedAway:
-    """The client's certificate carries other names than the one that this server is for."""
-    text = f"this port is for {accepted!r} alone; your certificate names {', '.join(names) or 'no one'}"
-    return TurnedAway(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
-
-
-def certificate_required() -> TurnedAway:
-    """The client presented no certificate, and the path needs one."""
-    text = "a client certificate is required; present one that the configured authority signed"
-    return TurnedAway(403, Cause.CERTIFICATE, text)
-
-
 def body_too_slow(limit_s: float) -> TurnedAway:
     """The body did not arrive in time."""
     return TurnedAway(408, Cause.SLOW, f"the request's body did not arrive within {limit_s:g}s")
@@ -100,11 +82,6 @@ def body_too_slow(limit_s: float) -> TurnedAway:
 def body_too_large(size: str, largest: int) -> TurnedAway:
     """The body has, or would have, more bytes than its path accepts."""
     return TurnedAway(413, Cause.SIZE, f"the request's body has {size}; accepted: at most {largest} bytes")
-
-
-def body_malformed(error: Exception) -> TurnedAway:
-    """The body breaks the rules of HTTP."""
-    return TurnedAway(400, Cause.MALFORMED, f"the request's body is malformed: {error}")
 
 
 def no_memory() -> TurnedAway:
@@ -120,7 +97,7 @@ def body_cut() -> TurnedAway:
 
 def turn_away(away: TurnedAway, counts: RejectedCounts, **facts: object) -> web.Response:
     """Count and log what no handler gets, and build its answer, after which the connection ends."""
-    counts.count(away.cause)
+    counts[away.cause] += 1
     logger.log(away.level, "%s %s", away.event, fields(**facts, reason=away))
     response = error_response(away.status, str(away), close=True)
     if away.status == 503:
@@ -146,20 +123,14 @@ def write_response(response: web.Response, *more: str) -> bytes:
     return "\r\n".join((*lines, "", "")).encode() + body
 
 
-def respond_to(error: GcushareError) -> web.Response:
-    """Build the answer to an error of ours; 500 for those that no client can do anything about."""
-    status = status_for(error)
-    response = error_response(status, str(error))
-    if isinstance(error, RetryableError):
-        response.headers["Retry-After"] = str(max(1, math.ceil(error.delay_s or 1)))
-    return response
-
-
 def respond_to_failure(error: Exception, **facts: object) -> web.Response:
     """Log what a handler raised and build its answer: a 500 for anything but an error of ours with another status."""
-    if isinstance(error, GcushareError) and status_for(error) != 500:
+    if isinstance(error, GcushareError) and (status := status_for(error)) != 500:
         logger.info("request failed %s", fields(**facts, reason=error))
-        return respond_to(error)
+        response = error_response(status, str(error))
+        if isinstance(error, RetryableError):
+            response.headers["Retry-After"] = str(max(1, math.ceil(error.delay_s or 1)))
+        return response
     logger.error("request failed %s", fields(**facts, reason=error), exc_info=error)
     return error_response(500, "internal error; the server's log has the reason")
 
@@ -169,9 +140,8 @@ def respond_to_http(error: web.HTTPException, path: str) -> web.Response:
     text = error.text or error.reason
     if text == f"{error.status}: {error.reason}":  # aiohttp's own text, because its raiser gave none
         allowed = error.headers.get("Allow", "")
-        text = {404: f"no such path: {path[:200]!r}", 405: f"method not allowed; allowed: {allowed}"}.get(
-            error.status, text
-        )
+        ours = {404: f"no such path: {path[:200]!r}", 405: f"method not allowed; allowed: {allowed}"}
+        text = ours.get(error.status, text)
     response = error_response(error.status, text)
     for name in ("Allow", "Retry-After", "WWW-Authenticate"):
         if name in error.headers:

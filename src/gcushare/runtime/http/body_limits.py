@@ -42,13 +42,6 @@ class BodyBudget:
         self._left -= size
         return True
 
-    def _give_back(self, share: BodyShare, size: int) -> None:
-        self._arriving.pop(share, None)
-        self._left += size
-
-    def _stop_arriving(self, share: BodyShare) -> None:
-        self._arriving.pop(share, None)
-
 
 class BodyShare:
     """The memory of one body, from its first byte until its handler is done."""
@@ -72,7 +65,7 @@ class BodyShare:
 
     def complete(self) -> None:
         """Call it when the whole body has arrived: from now on it is not cut."""
-        self._budget._stop_arriving(self)
+        self._budget._arriving.pop(self, None)
 
     def cut(self) -> None:
         """Give its memory to another body, and drop it."""
@@ -83,4 +76,5 @@ class BodyShare:
     def close(self) -> None:
         """Give its memory back; repeatable."""
         size, self.size = self.size, 0
-        self._budget._give_back(self, size)
+        self.complete()
+        self._budget._left += size

@@ -15,7 +15,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from gcushare.core.log_fields import fields
-from gcushare.runtime.http.answers import TurnedAway, too_many_connections, turn_away, write_response, wrong_client
+from gcushare.runtime.http.answers import TurnedAway, turn_away, write_response
 from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 
@@ -83,18 +83,18 @@ class ConnectionTable:
         """
         self._open.add(connection)
         self._none_open.clear()
-        peer = wire.get_extra_info("peername")
+        peer, accepted = wire.get_extra_info("peername"), self.limits.client_name
         if len(self) >= self.limits.count and not self._make_room():
-            return turn_away(too_many_connections(), self._rejected, peer=peer, limit=self.limits.count)
+            text = "too many connections, try again later"
+            away = TurnedAway(503, Cause.CONNECTIONS, text, level=logging.WARNING, event="connection refused")
+            return turn_away(away, self._rejected, peer=peer, limit=self.limits.count)
         self._idle[connection] = None
-        if (away := self._check_client_name(wire)) is not None:
-            return turn_away(away, self._rejected, peer=peer, accepted=self.limits.client_name)
-        return None
-
-    def _check_client_name(self, wire: asyncio.Transport) -> TurnedAway | None:
-        accepted = self.limits.client_name
         names = names_of(wire.get_extra_info("peercert") or {}) if accepted else ()
-        return None if not accepted or accepted in names else wrong_client(accepted, names)
+        if accepted and accepted not in names:
+            text = f"this port is for {accepted!r} alone; your certificate names {', '.join(names) or 'no one'}"
+            away = TurnedAway(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
+            return turn_away(away, self._rejected, peer=peer, accepted=accepted)
+        return None
 
     def _make_room(self) -> bool:
         if self._idle:
@@ -106,7 +106,7 @@ class ConnectionTable:
         if self._arriving:
             longest = next(iter(self._arriving))
             self._end_busy(longest)
-            self._rejected.count(Cause.SLOW)
+            self._rejected[Cause.SLOW] += 1
             logger.info("slow body cut off to make room %s", fields(limit=self.limits.count))
             longest.abort()
             return True
@@ -165,13 +165,13 @@ class GuardedConnection(web.RequestHandler):
     The deadline of a body is in `request_gate`. aiohttp's keep-alive closes silent connections.
     """
 
-    __slots__ = ("_fast_path", "_head_timer", "_is_refused", "_stall_timer", "_table", "closes_after_answer", "wire")
+    __slots__ = ("_fast_path", "_head_timer", "_is_refused", "_stall_timer", "closes_after_answer", "table", "wire")
 
     def __init__(
         self, table: ConnectionTable, manager: web.Server, fast_paths: FastPathContext | None = None, **options: Any
     ) -> None:
         super().__init__(manager, **options)
-        self._table = table
+        self.table = table
         self._fast_path = None if fast_paths is None else FastPath(fast_paths, self)
         self._is_refused = False
         self.closes_after_answer = False
@@ -183,7 +183,7 @@ class GuardedConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the client, or answer 503 or 403 and cut the connection a second later."""
         self.wire = cast(asyncio.Transport, transport)
-        if (refusal := self._table.admit(self, self.wire)) is None:
+        if (refusal := self.table.admit(self, self.wire)) is None:
             super().connection_made(transport)
             return
         self._is_refused = True
@@ -195,31 +195,19 @@ class GuardedConnection(web.RequestHandler):
         """Offer the bytes to the fast path, then to aiohttp. The deadline of a head starts with its first byte."""
         if self._is_refused or (self._fast_path is not None and self._fast_path.take(data)):
             return
-        if self._head_timer is None and self._table.is_idle(self):
-            self._head_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "head of a request")
+        if self._head_timer is None and self.table.is_idle(self):
+            self._head_timer = self._loop.call_later(self.table.limits.slow_client_s, self._cut, "head of a request")
         super().data_received(data)
 
     def begin_request(self) -> None:
         """The head of a request is complete and its handler begins."""
         self._stop_head_timer()
-        self._table.mark_busy(self)
+        self.table.mark_busy(self)
 
     def begin_fast_request(self) -> None:
         """A request begins that aiohttp does not handle. From now on the fast path checks for silence, not aiohttp."""
         self.keep_alive(True)
-        self._table.mark_busy(self)
-
-    def begin_body(self) -> None:
-        """The request's body is awaited."""
-        self._table.mark_arriving(self)
-
-    def end_body(self) -> None:
-        """The body is complete, or is no longer being read."""
-        self._table.mark_arrived(self)
-
-    def end_fast_request(self) -> None:
-        """Its answer was written."""
-        self._table.mark_idle(self)
+        self.table.mark_busy(self)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -231,7 +219,7 @@ class GuardedConnection(web.RequestHandler):
             return await super().finish_response(request, resp, start_time)
         finally:
             # Not earlier: an idle connection may be closed to make room, but this one still had an answer to send.
-            self._table.mark_idle(self)
+            self.table.mark_idle(self)
             if self.closes_after_answer:
                 self.close()
 
@@ -241,7 +229,7 @@ class GuardedConnection(web.RequestHandler):
         aiohttp's own method leaves an idle connection open until the drain is over, and stops reading the body of a
         request in work, which then can never be answered.
         """
-        if self._table.is_busy(self):
+        if self.table.is_busy(self):
             self.closes_after_answer = True
         else:
             self.force_close()
@@ -254,7 +242,7 @@ class GuardedConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         """The client does not read its answer: start the deadline."""
         super().pause_writing()
-        self._stall_timer = self._loop.call_later(self._table.limits.slow_client_s, self._cut, "reading of an answer")
+        self._stall_timer = self._loop.call_later(self.table.limits.slow_client_s, self._cut, "reading of an answer")
 
     def resume_writing(self) -> None:
         """The client reads again."""
@@ -267,7 +255,7 @@ class GuardedConnection(web.RequestHandler):
         self._stop_stall_timer()
         if self._fast_path is not None:
             self._fast_path.close()
-        self._table.forget(self)
+        self.table.forget(self)
         self.wire = None
         if not self._is_refused:
             super().connection_lost(exc)
@@ -297,7 +285,7 @@ class GuardedConnection(web.RequestHandler):
             super().log_exception(*args, **kw)
 
     def _cut(self, what: str) -> None:
-        limit_s = self._table.limits.slow_client_s
+        limit_s = self.table.limits.slow_client_s
         logger.info("slow client cut off %s", fields(peer=self._peer(), slow=what, limit_s=limit_s))
         self.abort()
 

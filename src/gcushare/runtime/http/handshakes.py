@@ -81,7 +81,7 @@ class TlsListener:
                 longest = next(iter(self._handshakes))
                 del self._handshakes[longest]
                 longest.cancel()
-                self._rejected.count(Cause.HANDSHAKE)
+                self._rejected[Cause.HANDSHAKE] += 1
                 logger.debug("handshake cut off to make room %s", fields(limit=self._limits.count))
             task = asyncio.create_task(self._shake_hands(client), name="TLS handshake")
             self._handshakes[task] = None

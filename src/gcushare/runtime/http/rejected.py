@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
+from typing import TypeAlias
 
 
 class Cause(Enum):
@@ -25,16 +26,5 @@ class Cause(Enum):
     the oldest one when the limit of handshakes was reached."""
 
 
-class RejectedCounts:
-    """The counts of one server."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[Cause] = Counter()
-
-    def count(self, cause: Cause) -> None:
-        """Count one."""
-        self._counts[cause] += 1
-
-    def by_cause(self) -> dict[Cause, int]:
-        """The counts since the start, every cause included."""
-        return {cause: self._counts[cause] for cause in Cause}
+RejectedCounts: TypeAlias = Counter[Cause]
+"""The counts of one server since its start."""

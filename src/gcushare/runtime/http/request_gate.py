@@ -13,10 +13,8 @@ from aiohttp.typedefs import Handler, Middleware
 from gcushare.runtime.http.answers import (
     TurnedAway,
     body_cut,
-    body_malformed,
     body_too_large,
     body_too_slow,
-    certificate_required,
     log_answered,
     no_memory,
     respond_to_failure,
@@ -25,7 +23,7 @@ from gcushare.runtime.http.answers import (
 )
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.connections import GuardedConnection
-from gcushare.runtime.http.rejected import RejectedCounts
+from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
 
@@ -66,7 +64,11 @@ class _Gate:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            self._check_client(request)
+            transport = request.transport
+            has_certificate = transport is not None and transport.get_extra_info("peercert")
+            if self._needs_certificate and request.path not in OPEN_PATHS and not has_certificate:
+                text = "a client certificate is required; present one that the configured authority signed"
+                raise TurnedAway(403, Cause.CERTIFICATE, text)
             if not request.body_exists:
                 return await handler(request)
             return await self._answer_body(request, handler)
@@ -79,14 +81,11 @@ class _Gate:
         except ConnectionError:
             raise  # the client is gone; aiohttp closes the connection quietly
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
-            return _respond_to_failure(request, error)
-
-    def _check_client(self, request: web.Request) -> None:
-        if not self._needs_certificate or request.path in OPEN_PATHS:
-            return
-        transport = request.transport
-        if transport is None or not transport.get_extra_info("peercert"):
-            raise certificate_required()
+            response = respond_to_failure(error, **_facts(request))
+            if request.writer.output_size > 0:
+                # A stream that has begun cannot become an error: its reader notices only that it is cut.
+                raise ConnectionResetError("the answer had begun when its handler failed") from error
+            return response
 
     async def _answer_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request with a body, and keep the body's memory until the handler is done."""
@@ -102,10 +101,10 @@ class _Gate:
         with closing(self._budget.open(give_up)) as share:
             connection = request.protocol
             if isinstance(connection, GuardedConnection):
-                connection.begin_body()
+                connection.table.mark_arriving(connection)
             await self._read_body(request, share, limit, largest)
             if isinstance(connection, GuardedConnection):
-                connection.end_body()
+                connection.table.mark_arrived(connection)
             await self._turns.admit(share.size)
             return await handler(request)
 
@@ -125,7 +124,7 @@ class _Gate:
                 raise body_cut() from None
             raise body_too_slow(self._timeout_s) from None
         except web.RequestPayloadError as error:
-            raise body_malformed(error) from error
+            raise TurnedAway(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
         share.complete()
         request[_BODY] = bytes(body)
 
@@ -133,14 +132,6 @@ class _Gate:
 def _facts(request: web.Request) -> dict[str, object]:
     peer = None if request.transport is None else request.transport.get_extra_info("peername")
     return {"peer": peer, "method": request.method, "path": request.path}
-
-
-def _respond_to_failure(request: web.Request, error: Exception) -> web.StreamResponse:
-    response = respond_to_failure(error, **_facts(request))
-    if request.writer.output_size > 0:
-        # A stream that has begun cannot become an error any more: cutting it is what its reader can notice.
-        raise ConnectionResetError("the answer had begun when its handler failed")
-    return response
 
 
 def make_gate(settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget) -> Middleware:

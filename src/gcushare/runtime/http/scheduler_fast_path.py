@@ -163,7 +163,7 @@ class FastPath:
         if len(data) > missing:
             self._hold(data[missing:])
         if not arriving.missing:
-            self._connection.end_body()
+            self._connection.table.mark_arrived(self._connection)
             self._answer_in_turn(arriving)
         return True
 
@@ -180,11 +180,23 @@ class FastPath:
     def _begin(self, data: bytes) -> bool:
         # A client that does not read its answers gets no more here: aiohttp waits for it.
         head = None if self._connection.writing_paused else read_head(data)
-        if head is None or not self._may_take(head):
+        context, wire = self._context, self._connection.wire
+        if (
+            head is None
+            or head.path not in context.verbs
+            or wire is None
+            or (context.needs_certificate and not wire.get_extra_info("peercert"))
+            or head.length > context.budget.largest_of(head.path)
+        ):
             self.close()
             return False
         body = data[head.start : head.start + head.length]
-        share = self._context.budget.open(self._give_way)
+
+        def give_up() -> None:
+            if self._arriving is not None:
+                self._turn_away(self._arriving, body_cut())
+
+        share = context.budget.open(give_up)
         if not share.grow(len(body)):
             share.close()
             self.close()
@@ -197,32 +209,16 @@ class FastPath:
         if not arriving.missing:
             self._answer_in_turn(arriving)
         else:
-            self._connection.begin_body()
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._context.body_timeout_s, self._give_up, arriving)
+            self._connection.table.mark_arriving(self._connection)
+            limit_s, loop = self._context.body_timeout_s, asyncio.get_running_loop()
+            self._deadline = loop.call_later(limit_s, self._turn_away, arriving, body_too_slow(limit_s))
         return True
-
-    def _may_take(self, head: Head) -> bool:
-        context, wire = self._context, self._connection.wire
-        if head.path not in context.verbs or wire is None:
-            return False
-        if context.needs_certificate and not wire.get_extra_info("peercert"):
-            return False
-        return head.length <= context.budget.largest_of(head.path)
 
     def _hold(self, data: bytes) -> None:
         """Hold bytes of a next request, and stop reading: answers must go out in the order of their requests."""
         self._held += data
         if self._connection.wire is not None:
             self._connection.wire.pause_reading()
-
-    def _give_up(self, arriving: _Arriving) -> None:
-        self._turn_away(arriving, body_too_slow(self._context.body_timeout_s))
-
-    def _give_way(self) -> None:
-        """Drop a body whose memory goes to another one."""
-        if self._arriving is not None:
-            self._turn_away(self._arriving, body_cut())
 
     def _turn_away(self, arriving: _Arriving, away: TurnedAway) -> None:
         self._stop_deadline()
@@ -270,28 +266,21 @@ class FastPath:
         wire.write(_write_answer(answer, closes=closes))
         status = 200 if isinstance(answer, bytes) else answer.status
         log_answered(arriving.started, **self._facts(arriving), status=status)
-        connection.end_fast_request()
+        connection.table.mark_idle(connection)
         if closes:
             connection.force_close()
-            return
-        if self._held:
-            self._hand_over(wire)
+        elif self._held:
+            # A client that does not wait for answers is left to aiohttp, which limits how much it may send ahead.
+            held, self._held = self._held, b""
+            self.close()
+            wire.resume_reading()
+            connection.data_received(held)
         else:
-            self._record_idle()
-
-    def _hand_over(self, wire: asyncio.Transport) -> None:
-        """Leave a client that does not wait for answers to aiohttp, which limits how much it may send ahead."""
-        held, self._held = self._held, b""
-        self.close()
-        wire.resume_reading()
-        self._connection.data_received(held)
-
-    def _record_idle(self) -> None:
-        """Remember when the connection became idle. One timer serves many requests and is set again when it fires."""
-        loop = asyncio.get_running_loop()
-        self._idle_since = loop.time()
-        if self._idle_timer is None:
-            self._idle_timer = loop.call_later(self._connection.keepalive_timeout, self._check_idle)
+            # One timer serves many requests and is set again when it fires.
+            loop = asyncio.get_running_loop()
+            self._idle_since = loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = loop.call_later(connection.keepalive_timeout, self._check_idle)
 
     def _check_idle(self) -> None:
         self._idle_timer = None

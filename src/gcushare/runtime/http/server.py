@@ -8,7 +8,6 @@ import logging
 import socket
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
@@ -59,8 +58,9 @@ class RunningServer:
     @property
     def url(self) -> str:
         """The server's URL. A wildcard address becomes the loopback address, so that the URL can be called."""
-        scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{_dialable(self.host)}:{self.port}"
+        address = ipaddress.ip_address(self.host.partition("%")[0])
+        host = "127.0.0.1" if address.is_unspecified else f"[{self.host}]" if address.version == 6 else self.host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     @property
     def connection_count(self) -> int:
@@ -75,14 +75,14 @@ class RunningServer:
     @property
     def rejected(self) -> dict[Cause, int]:
         """Connections and requests that no handler saw, since the start, for metrics."""
-        return self._fast_paths.rejected.by_cause()
+        return {cause: self._fast_paths.rejected[cause] for cause in Cause}
 
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:
         """When the certificates in use end, for metrics; none over plain HTTP."""
         return () if self._tls is None else self._tls.ends
 
-    async def listen(self, settings: ServeSettings, options: dict[str, Any]) -> None:
+    async def listen(self, settings: ServeSettings) -> None:
         """Open the socket.
 
         Raises:
@@ -97,7 +97,20 @@ class RunningServer:
         tls = self._tls
 
         def make() -> asyncio.Protocol:
-            return GuardedConnection(self._connections, manager, self._fast_paths, loop=loop, **options)
+            return GuardedConnection(
+                self._connections,
+                manager,
+                self._fast_paths,
+                loop=loop,
+                keepalive_timeout=settings.idle_timeout,
+                lingering_time=_LINGER_S,
+                access_log=None,
+                logger=logger,
+            )
+
+        def report_follower(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                logger.error("TLS files are no longer followed, restart to load new ones", exc_info=task.exception())
 
         if tls is None:
             self._listener = await loop.create_server(make, sock=sock, backlog=_BACKLOG)
@@ -105,7 +118,7 @@ class RunningServer:
             limits = HandshakeLimits(count=settings.max_connections, each_s=min(_HANDSHAKE_S, settings.request_timeout))
             self._tls_listener = TlsListener(sock, tls.context, limits, self._fast_paths.rejected, make)
             self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
-            self._follower.add_done_callback(_report_follower)
+            self._follower.add_done_callback(report_follower)
         logger.info("listening %s", fields(url=self.url, address=self.host))
 
     async def stop(self, drain_s: float) -> None:
@@ -151,13 +164,13 @@ class RunningServer:
 def add_verbs(app: web.Application, verbs: Sequence[Verb]) -> None:
     """Answer ``verbs`` on the fast path, and requests that are not plain enough for it on ordinary routes."""
     app[VERBS] = (*app.get(VERBS, ()), *verbs)
-    app.add_routes([web.post(verb.path, partial(_answer_ordinary, verb)) for verb in verbs])
 
+    async def answer_ordinary(verb: Verb, request: web.Request) -> web.Response:
+        answer = verb.answer(body_of(request))
+        body = answer if isinstance(answer, bytes) else await answer
+        return web.Response(body=body, content_type="application/json")
 
-async def _answer_ordinary(verb: Verb, request: web.Request) -> web.Response:
-    answer = verb.answer(body_of(request))
-    body = answer if isinstance(answer, bytes) else await answer
-    return web.Response(body=body, content_type="application/json")
+    app.add_routes([web.post(verb.path, partial(answer_ordinary, verb)) for verb in verbs])
 
 
 async def start_server(app: web.Application, settings: ServeSettings, *, only_client: str = "") -> RunningServer:
@@ -179,7 +192,7 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     if only_client and (files is None or files.client_ca is None):
         raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
     rejected = RejectedCounts()
-    tls = None if files is None else FollowedTls(files, lambda: rejected.count(Cause.HANDSHAKE))
+    tls = None if files is None else FollowedTls(files, lambda: rejected.update([Cause.HANDSHAKE]))
     limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
     connections = ConnectionTable(limits, rejected)
     verbs = {verb.path: verb for verb in app.get(VERBS, ())}
@@ -193,14 +206,8 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     server = RunningServer(runner, connections, fast_paths, tls)
     app.on_shutdown.append(server.drain)
     await runner.setup()
-    options: dict[str, Any] = {
-        "keepalive_timeout": settings.idle_timeout,
-        "lingering_time": _LINGER_S,
-        "access_log": None,
-        "logger": logger,
-    }
     try:
-        await server.listen(settings, options)
+        await server.listen(settings)
     except BaseException:
         await runner.cleanup()
         raise
@@ -218,15 +225,3 @@ def _open_socket(address: str, port: int) -> socket.socket:
             f"listen-address {address!r} with listen-port {port}: cannot listen: {error.strerror or error}; "
             "give an address of this machine and a free port, or port 0 for any"
         ) from error
-
-
-def _dialable(host: str) -> str:
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if address.is_unspecified:
-        return "127.0.0.1"
-    return f"[{host}]" if address.version == 6 else host
-
-
-def _report_follower(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.error("TLS files are no longer followed, restart to load new ones", exc_info=task.exception())

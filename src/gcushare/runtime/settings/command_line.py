@@ -59,7 +59,9 @@ class _Parser:
                 name, equals, value = word.partition("=")
                 self._read_flag(name, value if equals else None)
             elif word.startswith("-") and word != "-":
-                self._read_letters(word[1:])
+                letters = word[1:]  # short flags, up to the first one that takes a value
+                while letters and not self._read_flag(f"-{letters[0]}", letters[1:].removeprefix("=") or None):
+                    letters = letters[1:]
             else:
                 positional.append(word)
         extra = positional[len(self._arguments) :]
@@ -67,13 +69,6 @@ class _Parser:
             raise self._refusal(f"Got unexpected extra argument ({' '.join(map(repr, extra))}).")
         self._line.values.update(zip(self._arguments, positional, strict=False))
         return self._line
-
-    def _read_letters(self, letters: str) -> None:
-        """Parse the short flags of one argument, up to the first one that takes a value."""
-        while letters:
-            letter, letters = letters[0], letters[1:]
-            if self._read_flag(f"-{letter}", letters.removeprefix("=") or None):
-                return
 
     def _read_flag(self, flag: str, joined: str | None) -> bool:
         """Parse one flag and its value; returns whether ``joined``, the rest of the argument, was the value."""

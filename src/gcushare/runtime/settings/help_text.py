@@ -54,9 +54,8 @@ def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "")
     page = _Page(columns)
     arguments = [spec.flag if spec.is_required else f"[{spec.flag}]" for spec in specs if spec.is_argument]
     page.usage(program.name, " ".join(["[OPTIONS]", *arguments]))
-    page.text += "\n"
     page.paragraphs(program.summary)
-    _write_commands(page, program.name, program.commands)
+    page.commands(program.name, program.commands)
     concerns: dict[str, list[Spec]] = {}
     for spec in specs:
         concerns.setdefault(spec.concern, []).append(spec)
@@ -67,7 +66,7 @@ def render_help(program: Program[Any], specs: Sequence[Spec], columns: str = "")
     page.terms("Examples", [(_break_command(line, page.width - 2), text) for line, text in program.examples])
     for title, rows in program.legends:
         page.table(title, rows)
-    _write_notes(page, program.notes)
+    page.notes(program.notes)
     return page.text
 
 
@@ -77,39 +76,22 @@ def render_overview(
     """Render the page of a command that has only subcommands. ``columns`` is the value of COLUMNS."""
     page = _Page(columns)
     page.usage(name, "COMMAND [OPTIONS]")
-    page.text += "\n"
     page.paragraphs(summary)
-    _write_commands(page, name, commands)
+    page.commands(name, commands)
     page.table("Common", _COMMON[-2:])
-    _write_notes(page, notes)
+    page.notes(notes)
     return page.text
-
-
-def _write_commands(page: _Page, name: str, commands: Sequence[tuple[str, str]]) -> None:
-    page.table("Commands", commands)
-    if commands:
-        page.text += "\n"
-        page.paragraphs(f"'{name} COMMAND --help' shows a command's own flags.")
-
-
-def _write_notes(page: _Page, notes: str) -> None:
-    if notes:
-        page.section("Notes")
-        page.paragraphs(notes, "  ")
 
 
 def render_config(program: str, resolved: Sequence[Resolved]) -> str:
     """Render the settings as an equivalent settings file. Secrets are masked and commented out."""
     keys = [item for item in resolved if not item.spec.is_typed]
-    lines = [(_format_key(item), item.source) for item in keys]
+    lines = [
+        (f"{'# ' if item.spec.is_secret else ''}{item.spec.name}: {_quote(item.show())}", item.source) for item in keys
+    ]
     width = max((len(line) for line, _ in lines), default=0)
     head = f"# {program}: every setting and where its value comes from\n{VERSION_KEY}: {VERSION}\n"
     return head + "".join(f"{line.ljust(width)}  # {json.dumps(source)[1:-1]}\n" for line, source in lines)
-
-
-def _format_key(item: Resolved) -> str:
-    mark = "# " if item.spec.is_secret else ""
-    return f"{mark}{item.spec.name}: {_quote(item.show())}"
 
 
 class _Page:
@@ -121,12 +103,22 @@ class _Page:
         self.text = ""
 
     def usage(self, name: str, arguments: str) -> None:
-        """Write the usage line."""
         head = f"Usage: {name} "
         self._fill(arguments, head, " " * len(head))
+        self.text += "\n"
+
+    def commands(self, name: str, commands: Sequence[tuple[str, str]]) -> None:
+        self.table("Commands", commands)
+        if commands:
+            self.text += "\n"
+            self.paragraphs(f"'{name} COMMAND --help' shows a command's own flags.")
+
+    def notes(self, notes: str) -> None:
+        if notes:
+            self.section("Notes")
+            self.paragraphs(notes, "  ")
 
     def section(self, title: str) -> None:
-        """Begin a section."""
         self.text += f"\n{title}:\n"
 
     def paragraphs(self, text: str, indent: str = "") -> None:

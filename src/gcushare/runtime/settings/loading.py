@@ -71,7 +71,11 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
         try:
             resolved.append(Resolved(spec, spec.parser.parse(text), source))
         except ValueError as error:
-            problems.append(_describe_wrong_value(spec, text, source, str(error)))
+            shown = repr(MASK) if spec.is_secret else repr(text[:_SHOWN_VALUE])
+            cut = f" (cut, {len(text)} characters)" if len(text) > _SHOWN_VALUE else ""
+            near = difflib.get_close_matches(text, spec.parser.choices, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            problems.append(f"{source}: {shown}{cut} is {error}; accepted: {spec.parser.accepted}{hint}")
     built = _build(program.settings, (), {item.spec.field_path: item.value for item in resolved}, problems)
     if problems:
         raise ConfigError(*problems)
@@ -95,14 +99,6 @@ def _read_settings_file(
         problems.append(f"{source}: {path!r} cannot be read: {error}; name a readable file or leave it out")
         return path, {}
     return path, parse_settings_file(path, content, [spec.name for spec in specs if not spec.is_typed], problems)
-
-
-def _describe_wrong_value(spec: Spec, text: str, source: str, reason: str) -> str:
-    shown = repr(MASK) if spec.is_secret else repr(text[:_SHOWN_VALUE])
-    cut = f" (cut, {len(text)} characters)" if len(text) > _SHOWN_VALUE else ""
-    near = difflib.get_close_matches(text, spec.parser.choices, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{source}: {shown}{cut} is {reason}; accepted: {spec.parser.accepted}{hint}"
 
 
 def _build(cls: type, at: tuple[str, ...], values: Mapping[tuple[str, ...], Any], problems: list[str]) -> object:

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from gcushare.core.errors import ConfigError
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 
-@dataclass(frozen=True, slots=True)
-class Understood:
-    """The translation of an old flag: our own arguments, and the note for the user."""
-
-    words: tuple[str, ...]
-    note: str
+Understood: TypeAlias = tuple[tuple[str, ...], str]
+"""The translation of an old flag: our own arguments, and the note for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +27,9 @@ class OldFlag:
     is_switch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """A command line with our flags, and one note for each translated flag."""
-
-    argv: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def left_out(why: str, *, is_switch: bool = False) -> OldFlag:
     """A flag that is ignored because it needs no equivalent. Its value is not shown, because it may be a secret."""
-    return OldFlag(lambda _value: Understood((), f"is left out: {why}"), is_switch)
+    return OldFlag(lambda _value: ((), f"is left out: {why}"), is_switch)
 
 
 def refused_switch(why: str) -> OldFlag:
@@ -49,7 +38,7 @@ def refused_switch(why: str) -> OldFlag:
     def read(value: str) -> Understood:
         if value in _TRUE:
             raise ValueError(why)
-        return Understood((), "is left out: it is off")
+        return (), "is left out: it is off"
 
     return OldFlag(read, is_switch=True)
 
@@ -67,11 +56,7 @@ def _verbosity(value: str) -> Understood:
     if not value.isdecimal():
         raise ValueError("its value is a whole number, such as 5")
     level = "debug" if int(value) >= 4 else "info"
-    return Understood((f"--log-level={level}",), f"is taken as --log-level={level}")
-
-
-def _log_dir(value: str) -> Understood:
-    return Understood((f"--log-dir={value}",), "is taken as --log-dir")
+    return (f"--log-level={level}",), f"is taken as --log-level={level}"
 
 
 _ON_STDERR = "the log goes to stderr always, and to --log-dir"
@@ -81,13 +66,13 @@ GLOG_FLAGS: Mapping[str, OldFlag] = {
     "stderrthreshold": left_out("--log-level holds for stderr and the file alike"),
     "v": OldFlag(_verbosity),
     "vmodule": left_out("--log-level holds for all modules"),
-    "log_dir": OldFlag(_log_dir),
+    "log_dir": OldFlag(lambda value: ((f"--log-dir={value}",), "is taken as --log-dir")),
     "log_backtrace_at": left_out("unexpected errors are logged with their stack always"),
 }
 
 
-def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag] = GLOG_FLAGS) -> Translated:
-    """Translate the arguments of an older program.
+def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]) -> tuple[list[str], list[str]]:
+    """Translate the arguments of an older program to ours; returns those, and a note for each translated flag.
 
     Args:
         argv: the arguments after the program's name.
@@ -105,15 +90,15 @@ def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, Old
             words.extend(given)
             continue
         try:
-            understood = old[flag].read(value)
+            translated, note = old[flag].read(value)
         except ValueError as error:
             problems.append(f"flag {given[0].partition('=')[0]} is not accepted: {error}")
             continue
-        words.extend(understood.words)
-        notes.append(f"{given[0].partition('=')[0]} {understood.note}")
+        words.extend(translated)
+        notes.append(f"{given[0].partition('=')[0]} {note}")
     if problems:
         raise ConfigError(*problems)
-    return Translated(tuple(words), tuple(notes))
+    return words, notes
 
 
 def _split(
@@ -134,7 +119,7 @@ def _split(
             yield None, "", (word if len(name) == 1 else f"--{word.lstrip('-')}",)
         elif name not in old:
             yield None, "", (word,)
-        elif has_value or (old[name].is_switch):
+        elif has_value or old[name].is_switch:
             yield name, value if has_value else "true", (word,)
         else:
             value = rest.pop(0) if rest else ""

@@ -137,16 +137,6 @@ _DURATION_UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 
 
-def _parse_duration(raw: str) -> Decimal:
-    parts = _DURATION_PART.findall(raw)
-    if parts and "".join(number + unit for number, unit in parts) == raw:
-        return sum((Decimal(number) * _DURATION_UNITS[unit] for number, unit in parts), Decimal(0))
-    try:
-        return _as_number(raw)
-    except ValueError:
-        raise ValueError("not a duration") from None
-
-
 def show_duration(seconds: float) -> str:
     """Format seconds in the largest unit that gives a whole number, for example ``0s``, ``500ms``, ``5s``, ``90s``."""
     if not seconds:
@@ -162,7 +152,14 @@ def duration_s(low: float, high: float) -> Parser[float]:
     """Read a duration such as ``500ms``, ``5s`` or ``1m30s`` as seconds. A plain number is in seconds."""
 
     def parse(raw: str) -> float:
-        value = _parse_duration(raw)
+        parts = _DURATION_PART.findall(raw)
+        try:
+            if parts and "".join(number + unit for number, unit in parts) == raw:
+                value = sum((Decimal(number) * _DURATION_UNITS[unit] for number, unit in parts), Decimal(0))
+            else:
+                value = _as_number(raw)
+        except ValueError:
+            raise ValueError("not a duration") from None
         _check_bounds(value, low, high)
         return float(value)
 
@@ -194,9 +191,8 @@ def size_bytes(low: int, high: int) -> Parser[int]:
         _check_bounds(value, low, high)
         return int(value)
 
-    return Parser(
-        "SIZE", f"a size from {show_bytes(low)} to {show_bytes(high)} such as 512Ki or 8Mi", parse, show_bytes
-    )
+    accepted = f"a size from {show_bytes(low)} to {show_bytes(high)} such as 512Ki or 8Mi"
+    return Parser("SIZE", accepted, parse, show_bytes)
 
 
 def number(low: float, high: float, metavar: str = "X") -> Parser[float]:

@@ -54,10 +54,18 @@ class HealthTracker:
         """Record a reading; return the verdict after it."""
         is_first = self._last_reading_s is None
         self._last_reading_s = now_s
-        if reading.healthy:
-            self._record_good(now_s, decides=reading.conclusive)
-        else:
+        if not reading.healthy:
             self._record_bad(reading.reason, decides=is_first or reading.conclusive)
+            return self.verdict
+        self._bad_in_a_row = 0
+        if not self.verdict.healthy:
+            if self._good_in_a_row == 0:
+                self._good_since_s = now_s
+            self._good_in_a_row += 1
+            is_enough = self._good_in_a_row >= self._policy.good_readings
+            lasted = now_s - self._good_since_s >= self._policy.recover_after_s
+            if (reading.conclusive or (is_enough and lasted)) and now_s >= self._held_until_s:
+                self.verdict = _HEALTHY
         return self.verdict
 
     def record_critical_event(self, reason: str, now_s: float) -> HealthReading:
@@ -74,18 +82,6 @@ class HealthTracker:
         elif now_s - self._last_reading_s >= stale_after_s:
             self._record_bad(f"no answer for {stale_after_s:g}s: {reason}", decides=True)
         return self.verdict
-
-    def _record_good(self, now_s: float, *, decides: bool) -> None:
-        self._bad_in_a_row = 0
-        if self.verdict.healthy:
-            return
-        if self._good_in_a_row == 0:
-            self._good_since_s = now_s
-        self._good_in_a_row += 1
-        is_enough = self._good_in_a_row >= self._policy.good_readings
-        lasted = now_s - self._good_since_s >= self._policy.recover_after_s
-        if (decides or (is_enough and lasted)) and now_s >= self._held_until_s:
-            self.verdict = _HEALTHY
 
     def _record_bad(self, reason: str, *, decides: bool) -> None:
         self._good_in_a_row = 0
@@ -158,7 +154,14 @@ class CardRoster:
         """The state of all cards; ``problem`` is why there are none."""
         tracked = sorted(self._tracked.items())
         return CardsSnapshot(
-            cards=tuple(_with_health(each) for _, each in tracked),
+            cards=tuple(
+                InventoryCard(
+                    **msgspec.structs.asdict(each.card),
+                    health=Health.HEALTHY if each.health.verdict.healthy else Health.UNHEALTHY,
+                    reason=each.health.verdict.reason,
+                )
+                for _, each in tracked
+            ),
             uses={index: each.use for index, each in tracked if each.use is not None},
             unread=frozenset(index for index, each in tracked if each.is_use_old),
             gone=frozenset(index for index, each in tracked if each.is_gone),
@@ -257,9 +260,3 @@ class CardRoster:
             return [CardChange(ChangeKind.RECOVERED, tracked.card)]
         kind = ChangeKind.SICK if before.healthy else ChangeKind.STILL_SICK
         return [CardChange(kind, tracked.card, verdict.reason)]
-
-
-def _with_health(tracked: _Tracked) -> InventoryCard:
-    verdict = tracked.health.verdict
-    health = Health.HEALTHY if verdict.healthy else Health.UNHEALTHY
-    return InventoryCard(**msgspec.structs.asdict(tracked.card), health=health, reason=verdict.reason)

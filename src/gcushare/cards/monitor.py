@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from gcushare.cards.health import CardChange, CardRoster, CardsSnapshot, ChangeKind, HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
-from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 
@@ -98,24 +97,21 @@ class CardMonitor:
             self._update_problem("" if report.cards else f"{self._source.name} lists no card that can be shared")
             changes = self._roster.update_list(report, self._clock())
             for card in report.cards:
-                changes += await self._poll_card(card)
+                try:
+                    reading = await self._source.health(card)
+                except DeviceError as error:
+                    changes += self._roster.record_miss(card, str(error), self._clock())
+                    continue
+                changes += self._roster.record_reading(card, reading, self._clock())
+                use = None
+                if reading.healthy:
+                    with contextlib.suppress(DeviceError):  # only a report: its health was read above
+                        use = await self._source.use(card)
+                self._roster.record_use(card, use)
         self._report(changes)
         self.polls += 1
         self._polled.set()
         self._polled = asyncio.Event()
-
-    async def _poll_card(self, card: Card) -> list[CardChange]:
-        try:
-            reading = await self._source.health(card)
-        except DeviceError as error:
-            return self._roster.record_miss(card, str(error), self._clock())
-        changes = self._roster.record_reading(card, reading, self._clock())
-        use = None
-        if reading.healthy:
-            with contextlib.suppress(DeviceError):  # only a report: its health was read above
-                use = await self._source.use(card)
-        self._roster.record_use(card, use)
-        return changes
 
     async def _wait_for_next_poll(self) -> None:
         """Wait for the time of the next poll, or for an event that asks for one."""

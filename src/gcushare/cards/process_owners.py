@@ -85,20 +85,19 @@ class ProcOwners:
             return {}
         asked = sorted(set(pids))[:MAX_PROCESSES]
         # Processes of no pod are not remembered: a process may be moved into its pod's group after its start.
-        self._known = {pid: found for pid in asked if (found := self._find_pod(pid)) is not None}
+        known, self._known = self._known, {}
+        for pid in asked:
+            started = self._start_time(pid)
+            if started is None:
+                continue
+            if pid in known and known[pid][0] == started:
+                self._known[pid] = known[pid]
+                continue
+            uid = find_pod_uid(self._read(pid, "cgroup"))
+            # Between the two reads the id may have passed to another process, and the group would be of that one.
+            if uid is not None and self._start_time(pid) == started:
+                self._known[pid] = (started, uid)
         return {pid: uid for pid, (_, uid) in self._known.items()}
-
-    def _find_pod(self, pid: int) -> tuple[str, str] | None:
-        """The start time of a process and the uid of its pod."""
-        started = self._start_time(pid)
-        known = self._known.get(pid)
-        if started is None or (known is not None and known[0] == started):
-            return known if started is not None else None
-        uid = find_pod_uid(self._read(pid, "cgroup"))
-        # Between the two reads the id may have passed to another process, and the group would be of that one.
-        if uid is None or self._start_time(pid) != started:
-            return None
-        return started, uid
 
     def _start_time(self, pid: int) -> str | None:
         fields = self._read(pid, "stat").rpartition(")")[2].split()
@@ -127,14 +126,11 @@ def find_pod_uid(text: str) -> str | None:
     The outermost pod counts: the groups below it are made within the pod, by any process that may write there. Version
     1 has a line per hierarchy; if lines name different pods, the result is None.
     """
-    # Not splitlines: a name may contain what Unicode takes for the end of a line.
-    found = {uid for line in text.split("\n") if (uid := _outermost(line)) is not None}
+    found: set[str] = set()
+    for line in text.split("\n"):  # not splitlines: a name may contain what Unicode takes for the end of a line
+        # A line is ``hierarchy:controllers:path``. A path seen from another namespace begins with ``/../``.
+        matches = map(_POD.fullmatch, line.split(":", 2)[-1].split("/"))
+        outermost = next((match for match in matches if match is not None), None)
+        if outermost is not None:
+            found.add(outermost["uid"].replace("_", "-"))
     return found.pop() if len(found) == 1 else None
-
-
-def _outermost(line: str) -> str | None:
-    """The pod of one line: ``hierarchy:controllers:path``; a path seen from another namespace begins with ``/../``."""
-    for part in line.split(":", 2)[-1].split("/"):
-        if match := _POD.fullmatch(part):
-            return match["uid"].replace("_", "-")
-    return None

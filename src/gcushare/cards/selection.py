@@ -41,7 +41,11 @@ def open_source(options: SourceOptions) -> CardSource:
     Raises:
         ConfigError: not one of the accepted forms, a file of no library, or the simulated file is unreadable or wrong.
     """
-    paths = _paths(options.libraries)
+    pairs = [text.partition("=") for text in options.libraries]
+    wrong = [name + sign + path for name, sign, path in pairs if name not in VENDOR_OF_LIBRARY or not path]
+    if wrong:
+        raise ConfigError(f"card-library {wrong[0]!r} names no library; accepted: {' or '.join(LIBRARY_FORMS)}")
+    paths = {name: path for name, _, path in pairs}
 
     def isolated(kind: str) -> IsolatedSource:
         spec = LibrarySpec(
@@ -62,15 +66,6 @@ def open_source(options: SourceOptions) -> CardSource:
 
         return SimulatedSource(Path(path))
     raise ConfigError(f"cards {options.cards!r} is not a source; accepted: {', '.join(SOURCES)}")
-
-
-def _paths(libraries: Sequence[str]) -> dict[str, str]:
-    """The files by the names of their libraries."""
-    pairs = [text.partition("=") for text in libraries]
-    wrong = [name + sign + path for name, sign, path in pairs if name not in VENDOR_OF_LIBRARY or not path]
-    if wrong:
-        raise ConfigError(f"card-library {wrong[0]!r} names no library; accepted: {' or '.join(LIBRARY_FORMS)}")
-    return {name: path for name, _, path in pairs}
 
 
 class AutoSource:
@@ -96,15 +91,12 @@ class AutoSource:
         return await (self._chosen.list_cards() if self._chosen is not None else self._choose())
 
     async def health(self, card: Card) -> HealthReading:
-        """Read the health of one card of the chosen source."""
         return await self._require_chosen().health(card)
 
     async def use(self, card: Card) -> CardUse:
-        """Read what one card of the chosen source is doing."""
         return await self._require_chosen().use(card)
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
-        """The nearest connection of two cards; None if the chosen source does not report it."""
         return await self._require_chosen().link_level(card_a, card_b)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
@@ -115,7 +107,6 @@ class AutoSource:
         return None
 
     async def close(self) -> None:
-        """Close every candidate; safe to repeat."""
         for candidate in self._candidates:
             await candidate.close()
 

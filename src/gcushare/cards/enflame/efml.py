@@ -49,7 +49,13 @@ class EfmlLibrary:
             LibraryMissingError: there is no such file, or it is no EFML library.
             DeviceError: no API can be initialised; names each with its code.
         """
-        library = CLibrary(self._path or _found_path(), self._observe)
+        path = self._path or find_library(EFML_PATHS)
+        if path is None:
+            names, folders = " or ".join(_NAMES), ", ".join(_FOLDERS)
+            raise LibraryMissingError(
+                f"no {names} in {folders}; install the driver or name the file with --card-library efml=FILE"
+            )
+        library = CLibrary(str(path), self._observe)
         apis: list[EfmlApi] = [api(library) for api in (NativeApi, NvmlShapedApi) if api.is_exported_by(library)]
         if not apis:
             raise LibraryMissingError(f"{library.path!r} is no EFML library: it exports neither EfmlInit nor efmlInit")
@@ -65,17 +71,14 @@ class EfmlLibrary:
         raise DeviceError("; ".join(problems))
 
     def close(self) -> None:
-        """Shut down what ``open`` initialised; safe to repeat."""
         if self._api is not None:
             self._api.close()
             self._api = None
 
     def driver_version(self) -> str:
-        """The driver's version as text."""
         return self._opened().driver_version()
 
     def card_count(self) -> int:
-        """How many devices the library lists."""
         return self._opened().card_count()
 
     def describe(self, slot: int) -> Card | LeftOutCard:
@@ -87,7 +90,10 @@ class EfmlLibrary:
         api = self._opened()
         identity = api.identify(slot)
         self._addresses[slot] = identity.pci_address
-        index = self._minor(slot, identity.minor)
+        # The number of the device node; the slot if the library reports none, or one number twice.
+        others = {minor for other, minor in self._minors.items() if other < slot}
+        index = identity.minor if identity.minor is not None and identity.minor not in others else slot
+        self._minors[slot] = index
         # A card without a uuid is distinguished from others by its serial or its place on the bus.
         uuid = identity.uuid or identity.serial or f"pci-{identity.pci_address or slot}"
         reserved_by = api.reserved_by(slot)
@@ -116,35 +122,15 @@ class EfmlLibrary:
         return HealthReading(healthy=True)
 
     def use(self, slot: int) -> CardUse:
-        """What the card is doing now, in the units of ``CardUse``."""
         return self._opened().use(slot)
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """The next event within ``timeout_s`` seconds; the NVML-shaped API has none."""
         return self._opened().wait_event(timeout_s)
 
     def link_level(self, slot_a: int, slot_b: int) -> LinkLevel | None:
-        """How near two cards are on the PCI bus: the library does not report it."""
         return self._bus.link_level(self._addresses.get(slot_a, ""), self._addresses.get(slot_b, ""))
 
     def _opened(self) -> EfmlApi:
         if self._api is None:
             raise DeviceError("the EFML library is not open")
         return self._api
-
-    def _minor(self, slot: int, reported: int | None) -> int:
-        """The number of the device node; the slot if the library reports none, or one number twice."""
-        others = {minor for other, minor in self._minors.items() if other < slot}
-        minor = reported if reported is not None and reported not in others else slot
-        self._minors[slot] = minor
-        return minor
-
-
-def _found_path() -> str:
-    path = find_library(EFML_PATHS)
-    if path is None:
-        names, folders = " or ".join(_NAMES), ", ".join(_FOLDERS)
-        raise LibraryMissingError(
-            f"no {names} in {folders}; install the driver or name the file with --card-library efml=FILE"
-        )
-    return str(path)

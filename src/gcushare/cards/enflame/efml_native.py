@@ -140,12 +140,12 @@ class NativeApi:
         self._calls.call("EfmlInit", ctypes.c_bool(False))
 
     def close(self) -> None:
-        """Shut it down."""
         self._library.call("EfmlShutdown")  # returns void on some versions: there is no code to check
 
     def driver_version(self) -> str:
-        """The driver's version as text."""
-        return self._text("EfmlGetDriverVer")
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        self._calls.call("EfmlGetDriverVer", buffer)
+        return decode_text(buffer.raw)
 
     def card_count(self) -> int:
         """How many devices there are; 0 for the code that means none."""
@@ -162,17 +162,19 @@ class NativeApi:
         """Read names, PCI address, minor number and memory (bytes) of a device."""
         info = DeviceInfo()
         self._calls.call("EfmlGetDevInfo", ctypes.c_uint32(slot), ctypes.byref(info))
+        serial = ctypes.create_string_buffer(_TEXT_BYTES)
+        has_serial = self._calls.is_answered("EfmlGetDevSn", ctypes.c_uint32(slot), serial)
         return DeviceIdentity(
             model=decode_text(info.name),
             uuid=self._uuid(slot),
-            serial=self._optional_text("EfmlGetDevSn", slot),
+            serial=decode_text(serial.raw) if has_serial else "",
             pci_address=pci_address(info.domain_id, info.bus_id, info.dev_id, info.func_id),
             minor=info.logic_id,
             memory_bytes=self._memory(slot).total_bytes,
         )
 
     def reserved_by(self, slot: int) -> str:
-        """Why the card is in use by another way of sharing; this API does not report it."""
+        """Return "": this API does not report whether another way of sharing uses the card."""
         return ""
 
     def is_healthy(self, slot: int) -> bool:
@@ -235,15 +237,6 @@ class NativeApi:
             return ""
         text = decode_text(buffer.raw)
         return text if text.isascii() and text.isprintable() else buffer.raw[:_UUID_BYTES].hex()
-
-    def _text(self, name: str) -> str:
-        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        self._calls.call(name, buffer)
-        return decode_text(buffer.raw)
-
-    def _optional_text(self, name: str, slot: int) -> str:
-        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        return decode_text(buffer.raw) if self._calls.is_answered(name, ctypes.c_uint32(slot), buffer) else ""
 
     def _explain(self, code: int) -> str:
         if not self._library.exports("EfmlErrorString"):

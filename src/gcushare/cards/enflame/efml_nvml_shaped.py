@@ -119,11 +119,9 @@ class NvmlShapedApi:
         return library.exports("efmlInit") and library.exports("efmlDeviceGetHandleByIndex_v2")
 
     def open(self) -> None:
-        """Initialise it."""
         self._calls.call("efmlInit_v2" if self._library.exports("efmlInit_v2") else "efmlInit")
 
     def close(self) -> None:
-        """Shut it down."""
         self._calls.call("efmlShutdown")
 
     def driver_version(self) -> str:
@@ -219,9 +217,8 @@ class NvmlShapedApi:
 
     def _text(self, name: str, handle: ctypes.c_void_p) -> str:
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        return (
-            decode_text(buffer.raw) if self._calls.is_answered(name, handle, buffer, ctypes.c_uint(_TEXT_BYTES)) else ""
-        )
+        has = self._calls.is_answered(name, handle, buffer, ctypes.c_uint(_TEXT_BYTES))
+        return decode_text(buffer.raw) if has else ""
 
     def _explain(self, code: int) -> str:
         if not self._library.exports("efmlErrorString"):

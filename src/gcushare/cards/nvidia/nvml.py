@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import pynvml
@@ -98,17 +97,14 @@ class NvmlLibrary:
         return self._path or _DEFAULT_LIBRARY
 
     def close(self) -> None:
-        """Shut NVML down if it was opened."""
         if self._is_open:
             self._is_open = False
             self._calls.call("nvmlShutdown")
 
     def driver_version(self) -> str:
-        """The driver's version as text."""
         return str(self._calls.call("nvmlSystemGetDriverVersion"))
 
     def card_count(self) -> int:
-        """How many devices NVML lists."""
         return int(self._calls.call("nvmlDeviceGetCount"))
 
     def describe(self, slot: int) -> Card | LeftOutCard:
@@ -123,9 +119,9 @@ class NvmlLibrary:
         index = slot if minor is None else int(minor)
         pci = self._calls.query("nvmlDeviceGetPciInfo", handle)
         address = self._addresses[slot] = "" if pci is None else parse_pci_address(text_of(pci.busId))
-        reserved_by = self._reserved_by(handle)
-        if reserved_by:
-            return LeftOutCard(index=index, uuid=uuid, reason=reserved_by)
+        mig = self._calls.query("nvmlDeviceGetMigMode", handle)
+        if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
+            return LeftOutCard(index=index, uuid=uuid, reason="MIG mode is on")
         memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle)
         if memory is None:
             return LeftOutCard(index=index, uuid=uuid, reason="the driver reports no memory size for this card")
@@ -206,7 +202,11 @@ class NvmlLibrary:
                 if error.failure.code == pynvml.NVML_ERROR_TIMEOUT:
                     return None
                 raise
-            reason = _event_reason(event.eventType, event.eventData, self._harmless_xids)
+            reason = ""
+            if event.eventType & pynvml.nvmlEventTypeDoubleBitEccError:
+                reason = "uncorrectable memory error (double-bit ECC)"
+            elif event.eventType & pynvml.nvmlEventTypeXidCriticalError and event.eventData not in self._harmless_xids:
+                reason = f"critical XID {event.eventData}"
             if reason:
                 uuid = self._uuids.get(_address(event.device))
                 return HealthEvent(uuid=uuid, reason=reason, critical=uuid is not None)
@@ -234,16 +234,12 @@ class NvmlLibrary:
     def _handle(self, slot: int) -> Any:
         return self._calls.call("nvmlDeviceGetHandleByIndex", slot)
 
-    def _reserved_by(self, handle: Any) -> str:
-        """Why the card is in use by another way of sharing; "" when it is not."""
-        modes = self._calls.query("nvmlDeviceGetMigMode", handle)
-        return "MIG mode is on" if modes is not None and modes[0] == pynvml.NVML_DEVICE_MIG_ENABLE else ""
-
     def _limit_problem(self, handle: Any) -> str:
         """Why MPS cannot limit memory on this card; "" if it can, or if the driver does not report it."""
         capability = self._calls.query("nvmlDeviceGetCudaComputeCapability", handle)
         if capability is not None and tuple(capability) < _OLDEST_LIMITED:
-            return f"MPS limits memory from Volta (compute capability 7.0) on, and this card has {_dotted(capability)}"
+            dotted = ".".join(map(str, capability))
+            return f"MPS limits memory from Volta (compute capability 7.0) on, and this card has {dotted}"
         version = self._cuda_version()
         if version is not None and tuple(map(int, version.split("."))) < _OLDEST_CUDA:
             return f"MPS limits memory from drivers for CUDA 11.5 on, and this one is for CUDA {version}"
@@ -260,7 +256,9 @@ class NvmlLibrary:
         values = self._calls.query("nvmlDeviceGetFieldValues", handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
         if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
             return ""
-        return _describe_recovery(int(values[0].value.uiVal))
+        action = int(values[0].value.uiVal)
+        needed = _RECOVERY_ACTIONS.get(action, f"recovery action {action}")
+        return f"the driver asks for {needed}" if action else ""
 
     def _register_events(self) -> Any:
         """Ask for the health events of every card that has them.
@@ -288,23 +286,3 @@ class NvmlLibrary:
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-def _dotted(capability: Iterable[int]) -> str:
-    return ".".join(map(str, capability))
-
-
-def _event_reason(event_type: int, event_data: int, harmless_xids: frozenset[int]) -> str:
-    """The reason why an event makes its card unhealthy; "" if it does not."""
-    if event_type & pynvml.nvmlEventTypeDoubleBitEccError:
-        return "uncorrectable memory error (double-bit ECC)"
-    if event_type & pynvml.nvmlEventTypeXidCriticalError and event_data not in harmless_xids:
-        return f"critical XID {event_data}"
-    return ""
-
-
-def _describe_recovery(action: int) -> str:
-    """Say what the driver asks for before the card may be used again; "" when it asks for nothing."""
-    if action == 0:
-        return ""
-    return f"the driver asks for {_RECOVERY_ACTIONS.get(action, f'recovery action {action}')}"

@@ -204,21 +204,24 @@ class _Reader:
         if "cards" in document and "count" in document:
             self._complain("count", document["count"], "either cards or count, not both")
         if entries is None:
-            entries = self._short_form(document, fields)
+            if "count" not in document:
+                self._complain("", dict(document), "the key cards, or count and memory")
+            entries = [{} for _ in range(fields.get("count", 0))]
         if not isinstance(entries, list) or len(entries) > MAX_CARDS:
             self._complain("cards", entries, f"a list of at most {MAX_CARDS} cards")
             entries = []
         defaults: dict[str, Any] = {key: fields[key] for key in ("memory", "model") if key in fields}
         cards = [self._read_card(entry, place, defaults) for place, entry in enumerate(entries)]
-        self._check_unique(cards)
+        for what, values in (
+            ("index", [entry.card.index for entry in cards]),
+            ("uuid", [entry.card.uuid for entry in cards]),
+        ):
+            for place, value in enumerate(values):
+                if value in values[:place]:
+                    self._complain(f"cards[{place}].{what}", value, f"one that no other card has as its {what}")
         return SimulatedCards(
             cards=tuple(sorted(cards, key=lambda entry: entry.card.index)), driver=fields.get("driver", "simulated")
         )
-
-    def _short_form(self, document: Mapping[object, object], fields: Mapping[str, Any]) -> list[object]:
-        if "count" not in document:
-            self._complain("", dict(document), "the key cards, or count and memory")
-        return [{} for _ in range(fields.get("count", 0))]
 
     def _read_card(self, entry: object, place: int, defaults: Mapping[str, Any]) -> SimulatedCard:
         where = f"cards[{place}]"
@@ -280,15 +283,6 @@ class _Reader:
             except ValueError as error:
                 self._complain(f"{where}{key}", value, str(error))
         return fields
-
-    def _check_unique(self, cards: list[SimulatedCard]) -> None:
-        for what, values in (
-            ("index", [entry.card.index for entry in cards]),
-            ("uuid", [entry.card.uuid for entry in cards]),
-        ):
-            for place, value in enumerate(values):
-                if value in values[:place]:
-                    self._complain(f"cards[{place}].{what}", value, f"one that no other card has as its {what}")
 
     def _complain(self, key: str, value: object, accepted: str) -> None:
         self.problems.append(f"{self._name}: {key or 'the document'} is {_shown(value)}; accepted: {accepted}")

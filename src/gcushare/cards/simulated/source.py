@@ -39,7 +39,6 @@ class SimulatedSource:
 
     @property
     def name(self) -> str:
-        """``simulated`` and the file."""
         return f"simulated ({self._path})"
 
     async def list_cards(self) -> CardReport:
@@ -85,7 +84,6 @@ class SimulatedSource:
         return HealthEvent(uuid=None, reason=f"{self._path} changed", critical=False)
 
     async def close(self) -> None:
-        """Stop following the file."""
         self._stop.set()
         watcher, self._watcher = self._watcher, None
         if watcher is not None:

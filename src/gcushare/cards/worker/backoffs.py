@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from gcushare.cards.errors import Ending
 from gcushare.core.backoff import Backoff, BackoffPolicy
@@ -11,16 +10,10 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(NamedTuple):
     reason: str
     until_s: float
     process: Ending | None
-
-    def blocks(self, now_s: float) -> str | None:
-        if self.process is not None and self.process.is_running:
-            return f"{self.reason}; a process is stuck in the driver (pid {self.process.pid})"
-        return self.reason if now_s < self.until_s else None
 
 
 class Backoffs(Generic[K]):
@@ -49,4 +42,8 @@ class Backoffs(Generic[K]):
     def blocked_by(self, key: K, now_s: float) -> str | None:
         """Return the reason why the key is blocked; None if it may be tried."""
         failure = self._failures.get(key)
-        return failure.blocks(now_s) if failure is not None else None
+        if failure is None:
+            return None
+        if failure.process is not None and failure.process.is_running:
+            return f"{failure.reason}; a process is stuck in the driver (pid {failure.process.pid})"
+        return failure.reason if now_s < failure.until_s else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -103,7 +103,12 @@ class IsolatedSource:
             LibraryNotOpenError: the library is missing or does not open.
             DeviceError: it does not answer how many cards there are.
         """
-        await self._reopen_for_lost()
+        if self._lost:
+            # Most libraries find a card that came back only when they initialise.
+            lost, self._lost = self._lost, set()
+            worker = await self._stop()
+            for uuid in lost:
+                self._reopens.fail(uuid, self._clock(), _REOPEN, worker)
         count = await self._count()
         known: dict[int, Card] = {}
         remembered: set[int] = set()
@@ -119,9 +124,12 @@ class IsolatedSource:
                 known[slot] = described.card
             elif described.left_out is not None:
                 left_out.append(described.left_out)
-        self._known = _without_stale(known, remembered)
+        # A card of an earlier list that another slot holds now is dropped: the library has renumbered its cards.
+        listed = {card.uuid for slot, card in known.items() if slot not in remembered}
+        self._known = {slot: card for slot, card in known.items() if slot not in remembered or card.uuid not in listed}
         for slot in known.keys() - self._known.keys():
-            self._clear_pauses(slot)  # another card is at this slot now, and the pauses were not for it
+            for operation in Operation:
+                self._paused.succeed((slot, operation))  # the pauses were not for the card that is at this slot now
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
         left_out.sort(key=lambda card: (card.index, card.uuid))
         if count == 0:
@@ -192,7 +200,14 @@ class IsolatedSource:
                     timeout_s + self._settings.call_timeout_s,
                 )
             except DeviceError as error:
-                self._on_event_failure(error)
+                if isinstance(error, LibraryCallError) and error.failure.is_unsupported:
+                    self._has_events = False
+                    logger.info("library has no events, cards are polled %s", fields(source=self.name))
+                else:
+                    process = error.process if isinstance(error, WorkerLostError) else None
+                    wait_s = self._pauses.fail(_EVENTS, self._clock(), str(error), process)
+                    facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
+                    logger.warning("waiting for events failed %s", facts)
             else:
                 self._pauses.succeed(_EVENTS)
                 if answer.event is not None:
@@ -256,7 +271,12 @@ class IsolatedSource:
             try:
                 for slot, card in zip((request.slot, request.other_slot), cards, strict=False):
                     if self._numbered.get(slot) != card.uuid:
-                        await self._check_place(worker, slot, card)
+                        # Check that the slot still holds the card.
+                        describe = Request(Operation.DESCRIBE, slot)
+                        described = await worker.call(describe, Described, self._settings.call_timeout_s)
+                        self._numbered[slot] = _uuid(_sanitize(described, slot))
+                        if self._numbered[slot] != card.uuid:
+                            raise CardMovedError(card.index, card.uuid)
                 return await worker.call(request, result_type, timeout_s)
             except (LibraryCallError, CardMovedError):
                 raise
@@ -266,18 +286,6 @@ class IsolatedSource:
                 if isinstance(error, WorkerLostError):
                     error.process = worker
                 raise
-
-    async def _check_place(self, worker: WorkerProcess, slot: int, card: Card) -> None:
-        """Check that a slot still holds a card.
-
-        Raises:
-            CardMovedError: it holds another.
-        """
-        request = Request(Operation.DESCRIBE, slot)
-        described = await worker.call(request, Described, self._settings.call_timeout_s)
-        self._numbered[slot] = _uuid(_sanitize(described, slot))
-        if self._numbered[slot] != card.uuid:
-            raise CardMovedError(card.index, card.uuid)
 
     async def _running(self) -> WorkerProcess:
         """The worker, which is started if there is none.
@@ -320,24 +328,6 @@ class IsolatedSource:
         if worker is not None and worker.is_running:
             self._pauses.fail(_START, self._clock(), reason, worker)
 
-    async def _reopen_for_lost(self) -> None:
-        """Open the library again for lost cards: most find a card that came back only when they initialise."""
-        if self._lost:
-            lost, self._lost = self._lost, set()
-            worker = await self._stop()
-            for uuid in lost:
-                self._reopens.fail(uuid, self._clock(), _REOPEN, worker)
-
-    def _on_event_failure(self, error: DeviceError) -> None:
-        if isinstance(error, LibraryCallError) and error.failure.is_unsupported:
-            self._has_events = False
-            logger.info("library has no events, cards are polled %s", fields(source=self.name))
-            return
-        process = error.process if isinstance(error, WorkerLostError) else None
-        wait_s = self._pauses.fail(_EVENTS, self._clock(), str(error), process)
-        facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
-        logger.warning("waiting for events failed %s", facts)
-
     def _slot(self, card: Card) -> int | None:
         return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)
 
@@ -348,15 +338,11 @@ class IsolatedSource:
     def _pause_reason(self, slot: int) -> str | None:
         """Why a slot's calls pause; None if they do not."""
         now_s = self._clock()
-        relevant = (
-            operation for operation in Operation if operation is not Operation.LINK
-        )  # says nothing about its health
-        reasons = (self._paused.blocked_by((slot, operation), now_s) for operation in relevant)
-        return next((reason for reason in reasons if reason is not None), None)
-
-    def _clear_pauses(self, slot: int) -> None:
         for operation in Operation:
-            self._paused.succeed((slot, operation))
+            reason = self._paused.blocked_by((slot, operation), now_s)
+            if reason is not None and operation is not Operation.LINK:  # which says nothing about a card's health
+                return reason
+        return None
 
     def _describe_loss(self, error: WorkerLostError, slot: int) -> str:
         return f"library call {error.call} on card {self._index(slot)} {error.end}"
@@ -372,9 +358,3 @@ def _sanitize(described: Described, slot: int) -> Described:
 def _uuid(described: Described) -> str:
     found = described.card or described.left_out
     return found.uuid if found is not None else ""
-
-
-def _without_stale(known: dict[int, Card], remembered: Set[int]) -> dict[int, Card]:
-    """Drop a card of an earlier list that another slot holds now: the library has renumbered its cards."""
-    seen = {card.uuid for slot, card in known.items() if slot not in remembered}
-    return {slot: card for slot, card in known.items() if slot not in remembered or card.uuid not in seen}

@@ -42,9 +42,16 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the worker until its parent closes the socket; returns the exit code."""
-    arguments = _parse_arguments(argv)
-    if not _die_with_parent(arguments.parent):
-        return 0
+    parser = argparse.ArgumentParser(prog="python -m gcushare.cards.worker.main", description=__doc__)
+    parser.add_argument("--parent", type=int, required=True, help="process id of the parent")
+    parser.add_argument("--recorder", type=int, required=True, help="descriptor of the shared call recorder")
+    parser.add_argument("--source", required=True, help="the library to open, a LibrarySpec as JSON")
+    arguments = parser.parse_args(argv)
+    # The kernel kills this process when the parent dies, even in a hanging call. It watches the thread that started it:
+    # the parent's event loop. Source: prctl(2).
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != arguments.parent:
+        return 0  # the parent had died before
     # Ctrl-C in a terminal reaches the worker too, but its parent ends it. libefml uses the two user signals.
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
@@ -60,11 +67,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(connection: socket.socket, requests: BinaryIO, library: CardLibrary) -> None:
     """Open the library, then answer requests until the parent closes the socket."""
     try:
-        opened = Opened(library=library.open(), driver=_driver_version(library))
+        name, driver = library.open(), ""
+        with contextlib.suppress(LibraryCallError):  # without its driver's version a library can be used all the same
+            driver = library.driver_version()
     except DeviceError as error:
         connection.sendall(encode_failure(error))
         return
-    connection.sendall(encode_result(opened))
+    connection.sendall(encode_result(Opened(library=name, driver=driver)))
     with contextlib.suppress(ConnectionResetError):  # the parent closed it with an answer unread
         while line := requests.readline():
             try:
@@ -90,31 +99,6 @@ def _perform(library: CardLibrary, request: Request) -> object:
             return EventAnswer(event=library.wait_event(request.timeout_s))
         case Operation.LINK:
             return LinkAnswer(level=library.link_level(request.slot, request.other_slot))
-
-
-def _driver_version(library: CardLibrary) -> str:
-    """The driver's version; "" if the library does not report it: its cards are usable all the same."""
-    try:
-        return library.driver_version()
-    except LibraryCallError:
-        return ""
-
-
-def _die_with_parent(parent: int) -> bool:
-    """Have the kernel kill this process when the parent dies, even in a hanging call; False if the parent is dead.
-
-    Source: prctl(2). The kernel watches the thread that started this process: the parent's event loop.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    return os.getppid() == parent
-
-
-def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m gcushare.cards.worker.main", description=__doc__)
-    parser.add_argument("--parent", type=int, required=True, help="process id of the parent")
-    parser.add_argument("--recorder", type=int, required=True, help="descriptor of the shared call recorder")
-    parser.add_argument("--source", required=True, help="the library to open, a LibrarySpec as JSON")
-    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

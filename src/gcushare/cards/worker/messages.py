@@ -103,11 +103,9 @@ def encode_result(result: object) -> bytes:
 
 def encode_failure(error: DeviceError) -> bytes:
     """Encode a failure; ``decode_answer`` raises it again with the type that it had."""
-    if isinstance(error, LibraryCallError):
-        return _encode_answer(Answer(failure=Failure(message=str(error), call=error.failure)))
-    return _encode_answer(
-        Answer(failure=Failure(message=str(error), is_missing=isinstance(error, LibraryMissingError)))
-    )
+    call = error.failure if isinstance(error, LibraryCallError) else None
+    is_missing = isinstance(error, LibraryMissingError)
+    return _encode_answer(Answer(failure=Failure(message=str(error), is_missing=is_missing, call=call)))
 
 
 def decode_answer(line: bytes, result_type: type[T]) -> T:
@@ -123,19 +121,15 @@ def decode_answer(line: bytes, result_type: type[T]) -> T:
             return BoundedJsonDecoder(result_type, "a result", limit_bytes=MAX_LINE_BYTES).read(answer.result)
     except RemoteContractError as error:
         raise RemoteContractError(f"worker answered {line[:100]!r}: {error}") from error
-    raise _to_error(answer.failure)
+    failure, message = answer.failure, _one_line(answer.failure.message)
+    if (call := failure.call) is not None:
+        texts = {name: _one_line(getattr(call, name)) for name in ("call", "code_name", "detail")}
+        raise LibraryCallError(msgspec.structs.replace(call, **texts))
+    raise LibraryMissingError(message) if failure.is_missing else DeviceError(message)
 
 
 def _encode_answer(answer: Answer) -> bytes:
     return msgspec.json.encode(answer) + b"\n"
-
-
-def _to_error(failure: Failure) -> DeviceError:
-    if (call := failure.call) is not None:
-        texts = {name: _one_line(getattr(call, name)) for name in ("call", "code_name", "detail")}
-        return LibraryCallError(msgspec.structs.replace(call, **texts))
-    message = _one_line(failure.message)
-    return LibraryMissingError(message) if failure.is_missing else DeviceError(message)
 
 
 def _one_line(text: str) -> str:

@@ -54,8 +54,11 @@ class WorkerProcess:
                 handed_over.callback(os.close, descriptor)
                 self._recorder = CallRecorder(descriptor)
                 on_failure.callback(self._recorder.close)
+                # -P: nothing is imported from the working directory.
+                command = [sys.executable, "-P", "-m", "gcushare.cards.worker.main", "--parent", str(os.getpid())]
+                command += ["--recorder", str(descriptor), "--source", msgspec.json.encode(spec).decode()]
                 self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                    _command(spec, descriptor), stdin=theirs.fileno(), pass_fds=[descriptor]
+                    command, stdin=theirs.fileno(), pass_fds=[descriptor]
                 )
             except OSError as error:
                 raise DeviceError(f"a process for the {spec.kind} library cannot be started: {error}") from error
@@ -65,7 +68,6 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         return self._process.pid
 
     @property
@@ -128,7 +130,13 @@ class WorkerProcess:
         except TimeoutError as error:
             raise CallHungError(self._recorder.last_call(), timeout_s) from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise WorkerDiedError(await self._describe_end(), self._recorder.last_call()) from error
+            code = await self._returncode()
+            end = "a closed connection" if code is None else f"exit code {code}"
+            if code is not None and code < 0:
+                end = f"signal {-code}"
+                with contextlib.suppress(ValueError):  # a signal without a name
+                    end = signal.Signals(-code).name
+            raise WorkerDiedError(end, self._recorder.last_call()) from error
         except (asyncio.LimitOverrunError, RemoteContractError) as error:
             raise WorkerDiedError(f"an unreadable answer: {error}", self._recorder.last_call()) from error
 
@@ -146,18 +154,6 @@ class WorkerProcess:
             self._process.kill()
             raise
 
-    async def _describe_end(self) -> str:
-        """How the process ended: the signal's name, or the exit code."""
-        code = await self._returncode()
-        if code is None:
-            return "a closed connection"
-        if code >= 0:
-            return f"exit code {code}"
-        try:
-            return signal.Signals(-code).name
-        except ValueError:
-            return f"signal {-code}"
-
     async def _returncode(self) -> int | None:
         """Wait a bounded time for the end; None while the process runs."""
         code = self._process.poll()
@@ -167,18 +163,3 @@ class WorkerProcess:
             return await asyncio.to_thread(self._process.wait, _END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return None
-
-
-def _command(spec: LibrarySpec, descriptor: int) -> list[str]:
-    return [
-        sys.executable,
-        "-P",  # nothing is imported from the working directory
-        "-m",
-        "gcushare.cards.worker.main",
-        "--parent",
-        str(os.getpid()),
-        "--recorder",
-        str(descriptor),
-        "--source",
-        msgspec.json.encode(spec).decode(),
-    ]

@@ -142,7 +142,7 @@ async def test_no_one_else_writes_a_record(installed: Installed) -> None:
 
 
 async def test_no_one_else_writes_an_inventory(installed: Installed) -> None:
-    with pytest.raises(GcushareError, match="only gcushare-device-plugin writes"):
+    with pytest.raises(GcushareError, match="only gcushare writes"):
         await installed.scheduling.client.patch_node_annotations(NODE, {ENFLAME.inventory_annotation: "{}"})
 
 

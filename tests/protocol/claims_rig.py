@@ -20,11 +20,13 @@ from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, Cla
 from gcushare.claims_driver.reporting import DriverMetrics
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.node.mps.mps_settings import MpsSettings
+from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
-from gcushare.vendors import ENFLAME
+from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.protos import podresources_pb2, services
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
@@ -41,9 +43,24 @@ DEADLINE_S = 20.0
 class ClaimsRig:
     """Started parts: ``api``, ``kubelet``, its podresources socket, and the driver of ``start`` and ``stop``."""
 
-    def __init__(self, cards: Sequence[int] = (16, 16), **node: Any) -> None:
+    def __init__(
+        self,
+        cards: Sequence[int] = (16, 16),
+        *,
+        vendor: Vendor = ENFLAME,
+        source: Mapping[str, Any] | None = None,
+        over_use: OverUseSettings | None = None,
+        limits: MpsSettings | None = None,
+        **node: Any,
+    ) -> None:
         self._sizes = cards
+        self.vendor = vendor
+        self._source_settings = source or {}
+        self._over_use_settings = over_use or OverUseSettings()
+        self._limit_settings = limits or MpsSettings()
         self._node_settings = node
+        self.changes: dict[int, dict[str, Any]] = {}
+        """Of the simulated cards, by index; ``write_cards`` writes them."""
         self._stack = AsyncExitStack()
         self._shutdown: Shutdown | None = None
         self._running: asyncio.Task[int] | None = None
@@ -72,11 +89,18 @@ class ClaimsRig:
 
     @property
     def directory(self) -> Path:
-        return self.root / "plugins" / NAMES.driver
+        return self.root / "plugins" / self.vendor.claims.driver
 
     def settings(self) -> ClaimsDriverSettings:
         return ClaimsDriverSettings(
-            cards=ClaimCardSettings(vendor=ENFLAME, cards=f"simulated:{self.root / 'cards.json'}", poll_interval=0.2),
+            cards=ClaimCardSettings(
+                vendor=self.vendor,
+                cards=f"simulated:{self.root / 'cards.json'}",
+                poll_interval=0.2,
+                **self._source_settings,
+            ),
+            over_use=self._over_use_settings,
+            limits=self._limit_settings,
             node=NodeSettings(node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings),
             kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
             serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
@@ -145,6 +169,7 @@ class ClaimsRig:
         cards = [
             {"index": index, "uuid": f"uuid-{index}", "memory": f"{size}GiB"}
             | ({"health": "unhealthy", "reason": sick[index]} if sick and index in sick else {})
+            | self.changes.get(index, {})
             for index, size in enumerate(self._sizes)
         ]
         half = self.root / "cards.half"
@@ -161,7 +186,7 @@ class ClaimsRig:
 
     def allocate(self, name: str, *results: Mapping[str, Any], namespace: str = "default") -> ClaimRef:
         """Create a claim as the scheduler leaves it."""
-        whole = [{"request": "card", "driver": NAMES.driver, "pool": NODE, **each} for each in results]
+        whole = [{"request": "card", "driver": self.vendor.claims.driver, "pool": NODE, **each} for each in results]
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
@@ -179,6 +204,26 @@ class ClaimsRig:
             BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, status), status_only=True
         )
         return ClaimRef(created["metadata"]["uid"], name, namespace)
+
+    def run_pod(self, name: str, *claims: str, namespace: str = "default") -> str:
+        """Bind a pod to this node that has these claims, as Kubernetes leaves it; returns its uid."""
+        container = {"name": "main", "image": "x", "resources": {"claims": [{"name": each} for each in claims]}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "nodeName": NODE,
+                "containers": [container],
+                "resourceClaims": [{"name": each, "resourceClaimTemplateName": "t"} for each in claims],
+            },
+        }
+        uid = str(self.api.registry.put(body)["metadata"]["uid"])
+        made = [{"name": each, "resourceClaimName": each} for each in claims]
+        status = {"status": {"phase": "Running", "resourceClaimStatuses": made}}
+        key = Key(namespace, name)
+        self.api.registry.update(BY_NAME["pods"], key, lambda obj: merge(obj, status), status_only=True)
+        return uid
 
     async def get(self, path: str) -> tuple[int, str]:
         """Ask the driver's own port."""

@@ -248,7 +248,7 @@ async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -
     _, metrics = await rig.get("/metrics")
     assert 'gcushare_claims_driver_prepared_claims{node="node-1",vendor="enflame"} 1.0' in metrics
     assert 'gcushare_claims_driver_call_seconds_count{call="NodePrepareResources",outcome="ok"} 1.0' in metrics
-    assert "gcushare_claims_driver_card_prepared_bytes" in metrics
+    assert "gcushare_card_granted_bytes{" in metrics
 
 
 async def test_a_driver_that_ends_takes_its_sockets_along(rig: ClaimsRig) -> None:

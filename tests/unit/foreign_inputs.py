@@ -46,6 +46,7 @@ from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
+from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
@@ -235,6 +236,14 @@ A_TEMPLATE = {
     "metadata": {"name": "gcu-memory-4", "namespace": "d", "uid": "u"},
     "spec": {"spec": {"devices": {"requests": [A_REQUEST], "constraints": [{"distinctAttribute": "d/uuid"}]}}},
 }
+A_POD_WITH_CLAIMS = {
+    "metadata": {"name": "p", "namespace": "d", "uid": "u"},
+    "spec": {"nodeName": "n", "resourceClaims": [{"name": "c", "resourceClaimName": "shared"}]},
+    "status": {
+        "resourceClaimStatuses": [{"name": "d", "resourceClaimName": "p-d-x7k2p"}],
+        "extendedResourceClaimStatus": {"resourceClaimName": "p-extended-resources-8h2kx"},
+    },
+}
 A_CLAIMING_POD = {
     "metadata": {"name": "p", "namespace": "d", "uid": "u"},
     "spec": {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "gcu-memory-4"}]},
@@ -258,6 +267,7 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     RESOURCE_SLICE: encoded(A_SLICE),
     RESOURCE_CLAIM_TEMPLATE: encoded(A_TEMPLATE),
     CLAIMING_POD: encoded(A_CLAIMING_POD),
+    POD_WITH_CLAIMS: encoded(A_POD_WITH_CLAIMS),
     NAMESPACE: encoded({"metadata": {"name": "d", "uid": "u", "labels": {"gcushare.io/claims": "enabled"}}}),
     NODE: encoded(A_NODE),
     POD: encoded(A_POD),

@@ -72,16 +72,21 @@ def test_an_admins_cordon_is_reserved_for_no_one() -> None:
 @pytest.mark.parametrize(
     ("name", "accounts"),
     [
-        pytest.param("pod-records", {"gcushare-device-plugin"}, id="pod-records"),
+        pytest.param("pod-records", {"gcushare-device-plugin", "gcushare-claims-driver"}, id="pod-records"),
         pytest.param("bindings", {"gcushare-scheduler-extender"}, id="bindings"),
-        pytest.param("inventories", {"gcushare-device-plugin", "gcushare-device-plugin-cleanup"}, id="inventories"),
+        pytest.param(
+            "inventories",
+            {"gcushare-device-plugin", "gcushare-device-plugin-cleanup", "gcushare-claims-driver"},
+            id="inventories",
+        ),
     ],
 )
 def test_only_our_accounts_write_and_they_are_the_charts_own(name: str, accounts: set[str]) -> None:
     validation = policy(name)["spec"]["validations"][0]
     users = {word for word in quoted(validation["expression"]) if word.startswith("system:")}
     assert users == {ACCOUNT + account for account in accounts}
-    there = {each["metadata"]["name"] for each in of_kind(rendered(UMBRELLA_CHART), "ServiceAccount")}
+    installed = rendered(UMBRELLA_CHART, "claims.enabled=true")
+    there = {each["metadata"]["name"] for each in of_kind(installed, "ServiceAccount")}
     assert accounts <= there
 
 

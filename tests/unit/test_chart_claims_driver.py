@@ -9,9 +9,10 @@ import pytest
 from gcushare.claims_driver.claims_driver_settings import CARD_POLICIES, ClaimsDriverSettings
 from gcushare.claims_driver.command_line import PROGRAM
 from gcushare.node.choices import Strategy
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings.loading import load_settings
-from gcushare.vendors import ENFLAME, VENDORS
-from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
+from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT, DEVICE_PLUGIN
 from tests.charts import CLAIMS_CHART, PLUGIN_CHART, containers, in_one_worker, needs_helm, one, rendered
 
 pytestmark = [needs_helm, in_one_worker]
@@ -106,3 +107,42 @@ def test_simulated_cards_reach_the_driver_by_a_config_map() -> None:
     values = ("driver.cards.source=simulated",)
     assert settings_of(*values).cards.cards == "simulated:/etc/gcushare/cards.yaml"
     assert one(rendered(CLAIMS_CHART, *values), "ConfigMap", f"{CLAIMS_DRIVER}-cards")["data"]["cards.yaml"]
+
+
+USE = ("driver.podUse=true", "driver.overUse.action=evict", "driver.overUse.exempt={kube-system,ops/*}")
+
+
+def test_the_program_reads_what_pods_use_where_the_chart_says_so() -> None:
+    found = settings_of(*USE)
+    assert found.cards.pod_use
+    assert found.over_use.over_use is Action.EVICT
+    assert found.over_use.over_use_exempt == ("kube-system", "ops/*")
+    defaults = settings_of("driver.podUse=true").over_use
+    assert defaults == OverUseSettings(), "the chart's values are the program's defaults"
+    spec = one(rendered(CLAIMS_CHART, *USE), "DaemonSet", CLAIMS_DRIVER)["spec"]["template"]["spec"]
+    assert spec["hostPID"] is True
+
+
+def test_rights_on_pods_come_with_pod_use_alone() -> None:
+    def rules(*values: str) -> dict[str, list[str]]:
+        role = one(rendered(CLAIMS_CHART, *values), "ClusterRole", CLAIMS_DRIVER)
+        return {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+
+    assert not {"pods", "pods/eviction"} & rules().keys()
+    assert rules("driver.podUse=true")["pods"] == ["list", "watch"]
+    assert rules("driver.podUse=true")["pods/status"] == ["patch"]
+    assert "pods/eviction" not in rules("driver.podUse=true")
+    assert rules(*USE)["pods/eviction"] == ["create"]
+    assert "pods/eviction" not in rules(*USE, "driver.overUse.dryRun=true")
+    policies = {each["metadata"]["name"] for each in rendered(CLAIMS_CHART, *USE) if "Policy" in each["kind"]}
+    assert "gcushare-claims-own-pods" in policies
+
+
+def test_mps_runs_in_a_container_of_its_own_on_the_nodes_of_nvidia_cards() -> None:
+    values = ("vendor=both", "driver.memoryLimit=mps")
+    daemon_sets = [each for each in rendered(CLAIMS_CHART, *values) if each["kind"] == "DaemonSet"]
+    found = {each["metadata"]["name"]: each["spec"]["template"]["spec"]["containers"] for each in daemon_sets}
+    assert [len(found[f"{CLAIMS_DRIVER}{vendor.name_suffix}"]) for vendor in (ENFLAME, ALIYUN)] == [1, 2]
+    driver, daemon = found[f"{CLAIMS_DRIVER}{ALIYUN.name_suffix}"]
+    assert "--memory-limit=mps" in driver["args"]
+    assert (daemon["command"], daemon["args"][0]) == ([DEVICE_PLUGIN], "--run-mps-daemon")

@@ -175,6 +175,7 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "admission.protectRecords": ("false", ""),
     "admission.devicePlugin.serviceAccount": ("other", ""),
     "admission.devicePlugin.cleanupServiceAccount": ("other", ""),
+    "admission.claimsDriver.serviceAccount": ("other", ""),
     "admission.exemptUsers": ("[admin]", ""),
     "admission.namespaces.exclude": ("[default]", ""),
     "admission.namespaces.requireLabels": ("{gcushare.io/enabled: 'true'}", ""),

@@ -68,7 +68,7 @@ def make_node(folder: Path) -> Node:
     node.watch = MpsWatch(
         reader,
         limiter,
-        store.entries.values,
+        store,
         heard,
         note_change,
         is_known=lambda: node.is_known,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -13,9 +14,12 @@ import msgspec
 from aiohttp import web
 
 from gcushare._version import __version__
+from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.libraries import PCI_DEVICES
 from gcushare.cards.pci import PciBus
+from gcushare.cards.process_owners import ProcOwners
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.claims_driver.claim_pods import ClaimPods
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
 from gcushare.claims_driver.health_stream import HealthStream
 from gcushare.claims_driver.inventory_writer import InventoryWriter
@@ -34,20 +38,29 @@ from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.reflector import Reflector
-from gcushare.kube.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
+from gcushare.kube.reflector import Reflector, ReflectorSettings
+from gcushare.kube.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource, Selector
+from gcushare.node.api_server import EventAnnouncer, PodNotes
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import AUTO_UNIT, Strategy
 from gcushare.node.monitor import open_monitor
+from gcushare.node.mps.limits import MpsLimiter, make_limiter
+from gcushare.node.mps.state import MpsFolders, MpsStateReader
+from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.over_use.parts import OverUseParts, make_over_use
+from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.runtime.health import Heartbeat, Progress
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS, PodWithClaims
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.objects import NODE, ObjectReference
+from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
+
+CLAIMING_PODS: Resource[PodWithClaims] = Resource("api/v1", "pods", PodWithClaims)
 
 DRAIN_S = 3.0
 EVENTS_DRAIN_S = 1.0
@@ -91,10 +104,12 @@ class ClaimsDriverApp:
         self.metrics = metrics or DriverMetrics()
         self.server: RunningServer | None = None
         rng = random.Random()
-        form = GrantForm(vendor, settings.node.device_list_strategy, settings.node.driver_dirs)
+        self._limiter = make_limiter(settings.limits)
+        form = GrantForm(vendor, settings.node.device_list_strategy, settings.node.driver_dirs, self._limiter)
         cdi_files = ClaimCdiFiles(settings.node.cdi_dir, driver)
         directory = self._kubelet_dir / "plugins" / driver
         self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
+        self._pods = ClaimPods(self._prepared, _unit_of(settings), node)
         self._publisher = SlicePublisher(client, driver, node, rng)
         self._health = HealthStream(node, time.time)
         wants_cdi = Strategy.CDI in settings.node.device_list_strategy
@@ -109,8 +124,14 @@ class ClaimsDriverApp:
             self._cdi,
             self._writer,
         )
-        self._monitor = open_monitor(settings.cards, settings.health, self._agent.on_cards, time.monotonic)
+        self._monitor = open_monitor(settings.cards, settings.health, self._on_cards, time.monotonic)
         self._registration = self._make_registration(directory)
+        self._announcer = EventAnnouncer(self._recorder, node)
+        self._pod_use: PodMemoryMonitor | None = None
+        self._over_use: OverUseParts | None = None
+        if settings.cards.pod_use:
+            self._follow_use(client, rng)
+        self._mps = None if self._limiter is None else self._make_mps(self._limiter)
         self._node_watch = Reflector(
             client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
         )
@@ -121,6 +142,11 @@ class ClaimsDriverApp:
         self.observed = Observed(
             vendor=vendor.name,
             node=node,
+            inventory=lambda: self._agent.inventory,
+            pods=self._pods,
+            pod_use=self._pod_use,
+            over_use=self._over_use,
+            mps=self._mps,
             agent=self._agent,
             prepared=self._prepared,
             publisher=self._publisher,
@@ -131,6 +157,46 @@ class ClaimsDriverApp:
             recovery=lambda: self._recovery,
         )
         self.metrics.follow(self.observed)
+
+    def _on_cards(self, cards: CardsSnapshot) -> None:
+        """Offer the cards, except those whose memory limit is required but failed."""
+        self._agent.on_cards(cards if self._limiter is None else self._limiter.close_cards(cards))
+
+    def _follow_use(self, client: KubeClient, rng: random.Random) -> None:
+        """Watch this node's pods, and read what each of them uses of the cards."""
+        settings, node = self._settings, self._node_name
+        owners = ProcOwners(settings.cards.proc_root)
+        pod_use = self._pod_use = PodMemoryMonitor(self._monitor, self._pods, owners, own_pid=os.getpid())
+        self._pod_watch = Reflector(
+            client,
+            CLAIMING_PODS,
+            self._pods,
+            decode=POD_WITH_CLAIMS.read,
+            selector=Selector(fields=f"spec.nodeName={node}"),
+            settings=ReflectorSettings(from_cache=True),
+            rng=rng,
+        )
+        self._over_use = make_over_use(
+            settings.over_use,
+            pod_use,
+            self._monitor,
+            self._pods,
+            patcher=PodNotes(client),
+            announcer=self._announcer,
+            client=client,
+            inventory=lambda: self._agent.inventory,
+        )
+
+    def _make_mps(self, limiter: MpsLimiter) -> MpsWatch:
+        return MpsWatch(
+            MpsStateReader(MpsFolders(self._settings.limits.mps_root)),
+            limiter,
+            self._pods,
+            self._announcer,
+            lambda: self._on_cards(self._monitor.snapshot) if self._monitor.polls else None,
+            is_known=lambda: not self._recovery,
+            wall_clock_s=time.time,
+        )
 
     def _make_registration(self, directory: Path) -> Registration:
         """Build the sockets through which the kubelet finds and calls the driver; nothing is served yet."""
@@ -172,6 +238,14 @@ class ClaimsDriverApp:
         tasks.start("events", self._recorder.run())
         tasks.start("last events", self._drain(shutdown), drains=True)
         tasks.start("driver", self._serve_claims())
+        if self._mps is not None:
+            tasks.start("MPS daemon", self._mps.run())
+        if self._pod_use is not None and self._over_use is not None:
+            tasks.start("pod watch", self._pod_watch.run())
+            tasks.start("use per pod", self._pod_use.run(self._over_use.look))
+            tasks.start("over-use notes", self._over_use.notes.run())
+            if self._over_use.evictor is not None:
+                tasks.start("over-use evictions", self._over_use.evictor.run())
 
     async def _drain(self, shutdown: Shutdown) -> None:
         """End the health streams, and let events that were recorded before the stop be posted."""
@@ -182,10 +256,12 @@ class ClaimsDriverApp:
     async def _serve_claims(self) -> None:
         """Serve only what is known: the checkpoint first, then the cards, then registration and slices."""
         await self._load_checkpoint()
+        if self._mps is not None:
+            self._mps.look()
         await self._monitor.poll()
         if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
-        self._agent.on_cards(self._monitor.snapshot)
+        self._on_cards(self._monitor.snapshot)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._monitor.run(), name="cards")
             group.create_task(self._registration.run(), name="registration")
@@ -237,10 +313,8 @@ class ClaimsDriverApp:
         await follow_plugin_pods(socket, self._vendor, on_read)
 
     def _announce(self, reason: str, message: str) -> None:
-        # The kubelet's own events name a node by its name in place of the uid; `kubectl describe node` finds these.
-        about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name, api_version="v1")
         logger.warning("%s", message)
-        self._recorder.record(about, reason, message, warning=True)
+        self._announcer.about_node(reason, message, warning=True)
 
     def _web(self) -> web.Application:
         app = web.Application()

@@ -179,4 +179,7 @@ def _edits_of(claim: PreparedClaim) -> dict[str, Any]:
     if edits.mounts:
         options = ["ro", "nosuid", "nodev", "rbind"]
         found["mounts"] = [{"hostPath": path, "containerPath": path, "options": options} for path in edits.mounts]
+    for inside, outside in sorted(edits.folders.items()):
+        options = ["rw", "nosuid", "nodev", "rbind"]
+        found.setdefault("mounts", []).append({"hostPath": outside, "containerPath": inside, "options": options})
     return found

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
 from gcushare.node.choices import AUTO_UNIT, Strategy
+from gcushare.node.mps.mps_settings import MpsSettings
+from gcushare.node.over_use.over_use_settings import OverUseSettings
+from gcushare.node.use_settings import use_conflicts
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -86,8 +90,14 @@ class ClaimsDriverSettings:
     """Claims driver."""
 
     cards: ClaimCardSettings = group(ClaimCardSettings)
+    over_use: OverUseSettings = group(OverUseSettings)
+    limits: MpsSettings = group(MpsSettings)
     health: HealthSettings = group(HealthSettings)
     node: NodeSettings = group(NodeSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=CLAIMS_DRIVER_PORT)
     log: LogSettings = group(LogSettings)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """What the settings of cards, over-use and limits ask of each other."""
+        return use_conflicts(self.cards, self.over_use, self.limits)

@@ -7,6 +7,7 @@ the entry. So every prefix is safe: a file always has an entry, and an entry tha
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,28 +24,45 @@ from gcushare.core.wording import index_text
 from gcushare.node.cdi import cdi_name
 from gcushare.node.choices import Strategy
 from gcushare.node.grants import Grant, container_variables, device_paths
+from gcushare.node.mps.limits import NO_LIMITS, MpsLimiter
 from gcushare.vendors import Vendor
-from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
+from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class GrantForm:
-    """How containers get their cards; ``driver_dirs`` are mounted with the strategy ``devices``."""
+    """How containers get their cards; ``driver_dirs`` are mounted with the strategy ``devices``.
+
+    ``limiter`` is None if their memory is not limited.
+    """
 
     vendor: Vendor
     strategies: Collection[Strategy]
     driver_dirs: tuple[Path, ...] = ()
+    limiter: MpsLimiter | None = None
 
-    def edits(self, grant: Grant, inventory: Inventory) -> ContainerEdits:
-        """What the claim's own CDI device brings."""
+    def edits(self, assignment: Assignment, grant: Grant, inventory: Inventory) -> ContainerEdits:
+        """What the claim's own CDI device brings.
+
+        Raises:
+            Refused: memory was to be limited and cannot be.
+        """
         with_devices = Strategy.DEVICES in self.strategies
+        limits = NO_LIMITS
+        if self.limiter is not None and not grant.whole:
+            self.limiter.check(grant.cards)
+            limits = self.limiter.limit(
+                grant.cards, {each.index: each.units for each in assignment.grants}, inventory.unit
+            )
+        variables = container_variables(self.vendor, self.strategies, grant, inventory.unit)
         return ContainerEdits(
-            variables=dict(container_variables(self.vendor, self.strategies, grant, inventory.unit)),
+            variables={**variables, **limits.variables},
             device_nodes=device_paths(self.vendor, grant) if with_devices else (),
             mounts=tuple(map(str, self.driver_dirs)) if with_devices else (),
+            folders=dict(limits.mounts),
         )
 
     def cdi_names(self, grant: Grant) -> tuple[str, ...]:
@@ -60,11 +78,19 @@ class PreparedClaims:
     ``on_change`` is called after each change of what the cards hold.
     """
 
-    def __init__(self, form: GrantForm, node: str, checkpoint: CheckpointFile, cdi: ClaimCdiFiles) -> None:
+    def __init__(
+        self,
+        form: GrantForm,
+        node: str,
+        checkpoint: CheckpointFile,
+        cdi: ClaimCdiFiles,
+        wall_clock_s: Callable[[], float] = time.time,
+    ) -> None:
         self._form = form
         self._node = node
         self._checkpoint = checkpoint
         self._cdi = cdi
+        self._wall_clock_s = wall_clock_s
         self.claims: Mapping[str, PreparedClaim] = {}
         self.on_change: Callable[[], None] = lambda: None
 
@@ -99,8 +125,7 @@ class PreparedClaims:
                 facts = fields(claim=f"{metadata.namespace}/{metadata.name}", reason=error)
                 logger.warning("a claim is left out of the new checkpoint %s", facts)
                 continue
-            entry = PreparedClaim(uid=metadata.uid, namespace=metadata.namespace, name=metadata.name, devices=devices)
-            claims[entry.uid] = entry
+            claims[metadata.uid] = self._entry(claim, devices)
         aside = self._checkpoint.copy_aside()
         self._save(claims)
         self._repair_files()
@@ -127,15 +152,13 @@ class PreparedClaims:
         """
         if (done := self.complete(uid)) is not None:
             return done
-        metadata = claim.metadata
-        devices = read_devices(claim, uid, self._form.vendor.claims, self._node)
-        entry = PreparedClaim(uid=uid, namespace=metadata.namespace, name=metadata.name, devices=devices)
+        entry = self._entry(claim, read_devices(claim, uid, self._form.vendor.claims, self._node))
         wanted = assignment_of(entry, inventory.unit, self._node)
         others = [each for each in self.assignments(inventory) if each.pod.uid != uid]
         check_room(wanted, inventory, others, {each: claim.key for each, claim in self.claims.items()})
         grant = grant_of(wanted, inventory)
         entry = msgspec.structs.replace(
-            entry, edits=self._form.edits(grant, inventory), cdi_names=self._form.cdi_names(grant)
+            entry, edits=self._form.edits(wanted, grant, inventory), cdi_names=self._form.cdi_names(grant)
         )
         self._save({**self.claims, uid: entry})
         self._cdi.write(entry)
@@ -169,6 +192,19 @@ class PreparedClaims:
     def assignments(self, inventory: Inventory) -> list[Assignment]:
         """What the claims hold, as the ledger counts it."""
         return [assignment_of(claim, inventory.unit, self._node) for claim in self.claims.values()]
+
+    def _entry(self, claim: ResourceClaim, devices: tuple[PreparedDevice, ...]) -> PreparedClaim:
+        metadata = claim.metadata
+        pod = next((each for each in claim.status.reserved_for if each.resource == "pods"), ConsumerReference())
+        return PreparedClaim(
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            devices=devices,
+            pod_name=pod.name,
+            pod_uid=pod.uid,
+            prepared_s=self._wall_clock_s(),
+        )
 
     def _save(self, claims: dict[str, PreparedClaim]) -> None:
         self._checkpoint.write(claims)

@@ -11,40 +11,43 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
-from gcushare.cards.health import CardsSnapshot
+from gcushare.claims_driver.claim_pods import ClaimHolder, ClaimPods
 from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent
 from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.service import CALLS
 from gcushare.claims_driver.slice_publisher import SlicePublisher
-from gcushare.core.cards import Health as CardHealth
-from gcushare.core.cards import Inventory
+from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher
+from gcushare.node.metrics import ObservedCards, collect_card_metrics
+from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.over_use.parts import OverUseParts
+from gcushare.node.pod_use import PodUse
+from gcushare.node.status import card_statuses, describe_action, describe_over_uses
 from gcushare.runtime.health import Health
 from gcushare.runtime.metrics import make_registry
 from gcushare.wire.contracts import CLAIMS_DRIVER
+from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, DriverStatus, PodOnNode, SlicesStatus
 
 _LATENCY_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-_CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
 POLL_GRACE_S = 300.0
 """A library may take a minute to open, and rests between attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(ObservedCards):
     """The parts whose state is shown. ``recovery`` says why the checkpoint is not usable yet, "" if it is."""
 
-    vendor: str
-    node: str
+    pods: ClaimPods
     agent: NodeAgent
     prepared: PreparedClaims
     publisher: SlicePublisher
     writer: InventoryWriter
     registration: Registration
     cdi: CdiSpecPublisher
-    cards: Callable[[], CardsSnapshot]
+    mps: MpsWatch | None
     recovery: Callable[[], str]
 
     def problems(self) -> dict[str, str]:
@@ -56,7 +59,10 @@ class Observed:
             "inventory": self.writer.problem,
             "registration": self.registration.problem,
             "cdi": self.cdi.problem,
+            "memoryLimit": self.mps.problem if self.mps is not None else "",
         }
+        if self.over_use is not None and self.over_use.evictor is not None:
+            found["overUse"] = self.over_use.evictor.problem
         return {part: problem for part, problem in found.items() if problem}
 
 
@@ -124,66 +130,65 @@ class DriverMetrics(Collector):
         )
         rounds.add_metric(labels, seen.publisher.rounds)
         yield rounds
-        if seen.agent.inventory is not None:
-            yield from _card_metrics(seen, seen.agent.inventory)
+        yield from collect_card_metrics(seen)
 
 
-def _card_metrics(seen: Observed, inventory: Inventory) -> Iterator[Metric]:
-    healthy = GaugeMetricFamily("gcushare_claims_driver_card_healthy", "1 if the card is healthy.", labels=_CARD_LABELS)
-    total = GaugeMetricFamily(
-        "gcushare_claims_driver_card_memory_bytes", "Memory of the card that claims may hold.", labels=_CARD_LABELS
-    )
-    held = GaugeMetricFamily(
-        "gcushare_claims_driver_card_prepared_bytes", "Memory of the card that claims hold.", labels=_CARD_LABELS
-    )
-    units: dict[int, int] = {}
-    for assignment in seen.prepared.assignments(inventory):
-        for grant in assignment.grants:
-            share = inventory.units_by_card.get(grant.index, 0) if grant.whole else grant.units
-            units[grant.index] = units.get(grant.index, 0) + share
-    for card in inventory.cards:
-        labels = (seen.vendor, seen.node, str(card.index), card.uuid, card.model)
-        healthy.add_metric(labels, int(card.health is CardHealth.HEALTHY))
-        total.add_metric(labels, inventory.unit.bytes_of(card.units))
-        held.add_metric(labels, inventory.unit.bytes_of(units.get(card.index, 0)))
-    yield from (healthy, total, held)
-
-
-def describe(seen: Observed) -> dict[str, Any]:
-    """The document of ``/status``."""
+def describe(seen: Observed) -> DriverStatus:
+    """The document of ``/status``: as a device plugin's, and the claims and slices."""
     inventory = seen.agent.inventory
-    return {
-        "vendor": seen.vendor,
-        "node": seen.node,
-        "version": __version__,
-        "problems": seen.problems(),
-        "unit": inventory.unit.name if inventory else "",
-        "order": list(seen.agent.order),
-        "cards": [
-            {
-                "index": card.index,
-                "uuid": card.uuid,
-                "units": card.units,
-                "health": card.health.value,
-                "reason": card.reason,
-                "cordoned": card.cordoned,
-            }
-            for card in (inventory.cards if inventory else ())
-        ],
-        "claims": [
-            {
-                "claim": claim.key,
-                "uid": claim.uid,
-                "isComplete": claim.is_complete,
-                "devices": [
-                    {"device": each.device, "memoryBytes": each.memory_bytes, "whole": each.whole}
-                    for each in claim.devices
-                ],
-            }
+    used = seen.pod_use.latest if seen.pod_use is not None else None
+    holders = sorted(seen.pods.entries.values(), key=lambda holder: str(holder.ref))
+    return DriverStatus(
+        version=__version__,
+        vendor=seen.vendor,
+        node=seen.node,
+        problems=seen.problems(),
+        unit=inventory.unit.name if inventory is not None else None,
+        driver=inventory.driver if inventory is not None else "",
+        modes=inventory.modes if inventory is not None else (SERVES_CLAIMS,),
+        cards=card_statuses(
+            seen,
+            lambda index, whole: (str(h.ref) for h in holders if index in h.units and h.is_whole == whole),
+        ),
+        left_out=inventory.left_out if inventory is not None else (),
+        pods=tuple(_describe_pod(holder, used, seen.over_use) for holder in holders),
+        unreadable_pods=(),
+        registrations=seen.registration.registrations,
+        corrections=0,
+        pod_use=seen.pod_use.problem if seen.pod_use is not None else None,
+        over_use=describe_action(seen.over_use),
+        order=seen.agent.order,
+        claims=tuple(
+            ClaimOnNode(
+                claim=claim.key,
+                uid=claim.uid,
+                is_complete=claim.is_complete,
+                devices=tuple(ClaimedDevice(d.device, d.memory_bytes, d.whole) for d in claim.devices),
+            )
             for claim in sorted(seen.prepared.claims.values(), key=lambda claim: claim.key)
-        ],
-        "slices": {"published": seen.publisher.published, "isCurrent": seen.publisher.is_current},
-    }
+        ),
+        slices=SlicesStatus(seen.publisher.published, seen.publisher.is_current),
+        is_registered=not seen.registration.problem,
+    )
+
+
+def _describe_pod(holder: ClaimHolder, used: PodUse | None, over_use: OverUseParts | None) -> PodOnNode:
+    uid = holder.ref.uid
+    return PodOnNode(
+        pod=str(holder.ref),
+        uid=uid,
+        units=sum(holder.units.values()),
+        recorded_cards=holder.taken_cards,
+        assigned=True,
+        held_by_card=dict(sorted(holder.units.items())),
+        containers={},
+        unconfirmed=(),
+        cards=holder.taken_cards,
+        whole=holder.is_whole,
+        used_by_card=dict(sorted(used.by_pod.get(uid, {}).items())) if used is not None else None,
+        utilization_by_card=dict(sorted(used.utilization.get(uid, {}).items())) if used is not None else None,
+        over_use=describe_over_uses(over_use, uid),
+    )
 
 
 def make_health(seen: Observed, cards_check: Callable[[], Any]) -> Health:

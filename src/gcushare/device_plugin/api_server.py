@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
+from gcushare.node.api_server import PodNotes
 from gcushare.wire.objects import Node, Pod
 
 
-class ApiPatcher:
+class ApiPatcher(PodNotes):
     """Writes on this node and its pods: a ``NodePatcher`` and a ``PodPatcher``."""
 
     def __init__(self, client: KubeClient, node_name: str) -> None:
-        self._client = client
+        super().__init__(client)
         self._node_name = node_name
-
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
-        """Write a pod's record, or take annotations away; exactly this uid's."""
-        await self._client.patch_pod_annotations(pod, annotations)
 
     async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
         """Write annotations of the Node."""

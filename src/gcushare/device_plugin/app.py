@@ -193,7 +193,7 @@ class PluginApp:
         return MpsWatch(
             MpsStateReader(MpsFolders(self._settings.limits.mps_root)),
             self._limiter,
-            self._parts.store.entries.values,
+            self._parts.store,
             self._parts.announcer,
             lambda: self._cards_changed(self._monitor.snapshot) if self._monitor.polls else None,
             is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,

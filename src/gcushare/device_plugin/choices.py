@@ -8,9 +8,6 @@ from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import PODS_PER_THOUSAND
 
-DEFAULT_LONGEST_WAIT_S = 600.0
-"""The longest grace period of a pod that we wait for. A training job may take minutes to write its last checkpoint."""
-
 
 class Mode(enum.Enum):
     """What a node's cards are granted as: memory units, whole cards, or both from one ledger."""

@@ -6,13 +6,13 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from gcushare.cards.process_owners import PROC
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S, CardCount, Mode
+from gcushare.device_plugin.choices import CardCount, Mode
 from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
-from gcushare.node.choices import AUTO_UNIT, Strategy
-from gcushare.node.mps.mps_settings import MPS_LIBRARY, MemoryLimit, MpsSettings
-from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.node.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S, Strategy
+from gcushare.node.mps.mps_settings import MpsSettings
+from gcushare.node.over_use.over_use_settings import OverUseSettings
+from gcushare.node.use_settings import use_conflicts
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -56,18 +56,6 @@ class CardSettings(CardSourceSettings):
         "ask for it against that number: with exact no more of them run on a node than it has cards; thousands shows "
         "1k for each card, so that such pods share cards like any other. auto: exact for enflame, whose pods do not "
         "ask for it, thousands for aliyun, whose pods do.",
-    )
-    pod_use: bool = setting(
-        parsers.boolean(),
-        default=False,
-        help="Report how much memory each pod really uses, by the processes on the cards and their control groups. "
-        "Needs the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML "
-        "hides the others' processes, and their numbers mean nothing there.",
-    )
-    proc_root: Path = setting(
-        parsers.path("DIR"),
-        default=PROC,
-        help="With --pod-use: where the host's /proc is to be read.",
     )
     bursts: bool = setting(
         parsers.boolean(),
@@ -191,12 +179,5 @@ class PluginSettings:
     log: LogSettings = group(LogSettings)
 
     def find_conflicts(self) -> Iterator[str]:
-        """No pod is evicted on figures that are not read, and a dry run needs something to rehearse."""
-        is_evicting = self.over_use.over_use is Action.EVICT
-        if is_evicting and not self.cards.pod_use:
-            yield "--over-use evict needs --pod-use: what each pod uses is not known without it"
-        if self.limits.memory_limit is MemoryLimit.MPS and self.cards.vendor.library.name != MPS_LIBRARY:
-            able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == MPS_LIBRARY)
-            yield f"--memory-limit mps limits memory of NVIDIA cards: give --vendor {able}, or --memory-limit none"
-        if self.over_use.dry_run and not is_evicting:
-            yield "--dry-run says what --over-use evict would do: give that too, or leave --dry-run out"
+        """What the settings of cards, over-use and limits ask of each other."""
+        return use_conflicts(self.cards, self.over_use, self.limits)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from gcushare.core.nodes import PodRef
+from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.wire.objects import ObjectReference
 
@@ -14,6 +15,17 @@ class PodPatcher(Protocol):
     """Who writes on pods: exactly this uid, or a ConflictError. None takes an annotation away."""
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None: ...
+
+
+class PodNotes:
+    """A ``PodPatcher``."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations of a pod, or take them away; exactly this uid's."""
+        await self._client.patch_pod_annotations(pod, annotations)
 
 
 class EvictionClient(Protocol):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from pathlib import Path
 
 from gcushare.cards.libraries import DEFAULT_CALL_TIMEOUT_S, LIBRARY_FORMS, SOURCES
+from gcushare.cards.process_owners import PROC
 from gcushare.node.choices import NO_RESERVE, Reserve
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
@@ -76,6 +78,18 @@ class CardSourceSettings:
         parsers.duration_s(0.2, 3600),
         default=5.0,
         help="Between two looks at the cards' health; events of the library shorten it.",
+    )
+    pod_use: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Report how much memory each pod really uses, by the processes on the cards and their control groups. "
+        "Needs the host's process ids (hostPID: true in the pod): to a caller in a process namespace of its own NVML "
+        "hides the others' processes, and their numbers mean nothing there.",
+    )
+    proc_root: Path = setting(
+        parsers.path("DIR"),
+        default=PROC,
+        help="With --pod-use: where the host's /proc is to be read.",
     )
 
 

@@ -8,6 +8,8 @@ import enum
 from dataclasses import dataclass
 
 AUTO_UNIT = "auto"
+DEFAULT_LONGEST_WAIT_S = 600.0
+"""The longest grace period of a pod that we wait for. A training job may take minutes to write its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,4 @@ class AllocateResponses:
             return NO_LIMITS
         indexes = [card.index for card in grant.cards]
         shares, usable = split_over_cards(grant.units, indexes), split_over_cards(grant.usable_units, indexes)
-        cards = [(card, unit.bytes_of(usable[card.index])) for card in grant.cards]
-        percent = None
-        if grant.shares_threads:
-            # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.
-            percent = max(1, *(shares[card.index] * 100 // max(1, card.units) for card in grant.cards))
-        return self.limiter.limit(cards, percent)
+        return self.limiter.limit(grant.cards, shares, unit, usable=usable, by_memory=grant.shares_threads)

@@ -14,7 +14,6 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
-from gcushare.device_plugin.choices import DEFAULT_LONGEST_WAIT_S
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
@@ -30,6 +29,7 @@ from gcushare.device_plugin.pods.pod import (
 )
 from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
+from gcushare.node.choices import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord

@@ -10,6 +10,7 @@ import msgspec
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
+from gcushare.core.units import MemoryUnit
 from gcushare.node.mps.mps_settings import Fallback, MemoryLimit, MpsSettings
 from gcushare.node.mps.state import MpsFolders
 
@@ -75,11 +76,27 @@ class MpsLimiter:
         )
         return replace(found, cards=cards)
 
-    def limit(self, cards: Sequence[tuple[InventoryCard, int]], threads_percent: int | None) -> ContainerLimits:
-        """Return the limits of a container with so many bytes of each card; none if one of the cards has no limit."""
-        if any(self.problem_of(card) for card, _ in cards):
+    def limit(
+        self,
+        cards: Sequence[InventoryCard],
+        units: Mapping[int, int],
+        unit: MemoryUnit,
+        *,
+        usable: Mapping[int, int] | None = None,
+        by_memory: bool = False,
+    ) -> ContainerLimits:
+        """Return the limits of a container with so many units of each card; none if one of the cards has no limit.
+
+        ``usable``: the units that it may use, if they are more than those granted. ``by_memory``: it may use the chip
+        in proportion to what was granted, too.
+        """
+        if any(map(self.problem_of, cards)):
             return NO_LIMITS
-        return limits_of(self._folders, {card.uuid: size for card, size in cards}, threads_percent)
+        percent = None
+        if by_memory:
+            # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.
+            percent = max(1, *(units[card.index] * 100 // max(1, card.units) for card in cards))
+        return limits_of(self._folders, {card.uuid: unit.bytes_of((usable or units)[card.index]) for card in cards}, percent)
 
     def check(self, cards: Iterable[InventoryCard]) -> None:
         """Check that memory of these cards can be limited, or need not be.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from gcushare.core.log_fields import fields
 from gcushare.node.api_server import Announcer
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.state import MpsState, MpsStateReader
-from gcushare.node.pods import PodWithCards
+from gcushare.node.pods import NodePods
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class MpsWatch:
         self,
         reader: MpsStateReader,
         limiter: MpsLimiter,
-        pods: Callable[[], Iterable[PodWithCards]],
+        pods: NodePods,
         announcer: Announcer,
         on_change: Callable[[], None],
         *,
@@ -75,7 +75,7 @@ class MpsWatch:
     def _report_restart(self, started_s: float) -> None:
         """Report a restart on every pod whose processes used the old daemon: they have lost their contexts."""
         self.restarts += 1
-        holders = (entry for entry in self._pods() if entry.taken_cards and not entry.is_whole)
+        holders = (entry for entry in self._pods.entries.values() if entry.taken_cards and not entry.is_whole)
         noted = [entry for entry in holders if entry.placed_s < started_s]
         for entry in noted:
             self._announcer.about_pod(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
 from gcushare.node.api_server import Announcer, EvictionClient, PodPatcher
+from gcushare.node.choices import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.over_use.evictor import EvictionRules, OverUseEvictor
 from gcushare.node.over_use.notes import OverUseNotes
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
@@ -52,7 +53,7 @@ def make_over_use(
     announcer: Announcer,
     client: EvictionClient,
     inventory: Callable[[], Inventory | None],
-    longest_wait_s: float,
+    longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
 ) -> OverUseParts:
     """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant."""
     if pod_use is None:

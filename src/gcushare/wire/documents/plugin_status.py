@@ -145,5 +145,38 @@ class PluginStatus(_Document, frozen=True, kw_only=True):
     over_use: OverUseStatus | None = None
 
 
+class ClaimedDevice(msgspec.Struct, frozen=True, rename="camel"):
+    """What a claim holds of one card."""
+
+    device: str
+    memory_bytes: Count
+    whole: bool
+
+
+class ClaimOnNode(_Document, frozen=True):
+    """A claim that is prepared, or is being prepared."""
+
+    claim: str
+    uid: str
+    is_complete: bool
+    devices: tuple[ClaimedDevice, ...]
+
+
+class SlicesStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """How many ResourceSlices stand in the cluster, and whether they say what they should."""
+
+    published: Count
+    is_current: bool
+
+
+class DriverStatus(PluginStatus, frozen=True, kw_only=True):
+    """The same of a node that serves claims, by its claims driver; ``order`` is that of the cards in the slices."""
+
+    order: tuple[Count, ...] = ()
+    claims: tuple[ClaimOnNode, ...] = ()
+    slices: SlicesStatus | None = None
+    is_registered: bool = False
+
+
 PLUGIN_STATUS = BoundedJsonDecoder(PluginStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
 """Another program may have answered: its document is refused with ``RemoteContractError``."""

@@ -25,17 +25,22 @@ class PreparedDevice(DraObject, frozen=True):
 
 
 class ContainerEdits(DraObject, frozen=True):
-    """What a container of the claim gets: variables, device nodes, and paths of the host that are mounted read-only."""
+    """What a container of the claim gets: variables, device nodes, and paths of the host that are mounted read-only.
+
+    ``folders`` are those of the host that it may write, by their path in the container.
+    """
 
     variables: dict[str, str] = field(default_factory=dict)
     device_nodes: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
+    folders: dict[str, str] = field(default_factory=dict)
 
 
 class PreparedClaim(DraObject, frozen=True):
     """A claim whose preparation was begun, and is done if ``is_complete``.
 
-    ``cdi_names`` are devices of other CDI specifications that its containers get beside our own.
+    ``cdi_names`` are devices of other CDI specifications that its containers get beside our own. ``pod_name`` and
+    ``pod_uid``: the first pod that it was reserved for then. ``prepared_s``: when, in seconds since the epoch.
     """
 
     uid: str
@@ -45,6 +50,9 @@ class PreparedClaim(DraObject, frozen=True):
     edits: ContainerEdits = ContainerEdits()
     cdi_names: tuple[str, ...] = ()
     is_complete: bool = False
+    pod_name: str = ""
+    pod_uid: str = ""
+    prepared_s: float = 0.0
 
     @property
     def key(self) -> str:

@@ -1,0 +1,177 @@
+"""What pods with claims really use, pods over their claim, and limits of their memory: through the real driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from gcushare.cli.top.memory_use import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
+from gcushare.core.units import GIB
+from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
+from gcushare.node.mps.state import MpsFolders, MpsState, write_state
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
+from gcushare.vendors import ALIYUN
+from gcushare.wire.annotations.keys import OVER_USE
+from tests.fake_proc import FakeProc
+from tests.protocol.claims_rig import NODE, ClaimsRig, share
+
+
+class UseRig(ClaimsRig):
+    """One card of 16 GiB; ``use`` sets what the one process of each pod has of it."""
+
+    def __init__(self, proc: Path, **over_use: Any) -> None:
+        self.proc = FakeProc(proc)
+        self._pids: dict[str, int] = {}
+        source = {"pod_use": True, "proc_root": proc}
+        super().__init__((16,), source=source, over_use=OverUseSettings(**over_use))
+
+    async def run(self, name: str, gib: int) -> None:
+        """Run a pod whose claim has so much of the card."""
+        claim = self.allocate(name, share("card-0", gib))
+        uid = self.run_pod(name, name)
+        self._pids[name] = 100 + len(self._pids)
+        self.proc.start_in_pod(self._pids[name], uid)
+        assert (await self.kubelet.prepare(claim))[claim.uid].error == ""
+        await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
+
+    def use(self, **gib: float) -> None:
+        processes = {str(self._pids[name]): int(size * GIB) for name, size in gib.items()}
+        busy = dict.fromkeys(processes, 10.0)
+        self.changes[0] = {"used": sum(processes.values()), "processes": processes, "process_utilization": busy}
+        self.write_cards()
+
+    def events(self, reason: str) -> list[str]:
+        return [str(each["message"]) for each in self.api.store.list("events") if each["reason"] == reason]
+
+    def annotation(self, name: str) -> str | None:
+        found = self.api.store.get("pods", name) or {"metadata": {}}
+        return (found["metadata"].get("annotations") or {}).get(OVER_USE)
+
+    async def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((await self.get("/status"))[1])
+        return found
+
+    async def polls(self, count: int) -> None:
+        """Wait for so many more readings, each of which over-use was decided on."""
+        over_use = self.app.observed.over_use
+        assert over_use is not None
+        assert over_use.watch is not None
+        tracker = over_use.watch.tracker
+        before = tracker.looks
+        await self.until(lambda: tracker.looks >= before + count, f"{count} readings")
+
+
+async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp_path: Path) -> None:
+    async with UseRig(tmp_path / "proc") as rig:
+        await rig.start()
+        await rig.run("greedy", 4)
+        await rig.run("modest", 12)
+        rig.use(greedy=5, modest=2)
+        await rig.until(lambda: rig.annotation("greedy") is not None, "it is noted on the pod")
+        assert rig.events("OverUse") == [
+            "5.00 GiB of card 0 in use, 4.00 GiB granted: other pods of this card may lack what they were granted"
+        ]
+        status = await rig.status()
+        pods = {pod["pod"]: pod for pod in status["pods"]}
+        assert pods["default/greedy"]["overUse"]["0"]["usedBytes"] == 5 * GIB
+        assert pods["default/modest"]["overUse"] == {}
+        assert status["cards"][0]["holders"] == ["default/greedy", "default/modest"]
+        assert status["cards"][0]["heldUnits"] == 16
+        figures = parse_metrics((await rig.get("/metrics"))[1], "enflame")[NODE, 0].pods["default/greedy"]
+        assert (figures[POD_USED], figures[POD_GRANTED], figures[POD_UTILIZATION]) == (5 * GIB, 4 * GIB, 10.0)
+
+        rig.use(greedy=4, modest=2)
+        await rig.until(lambda: rig.annotation("greedy") is None, "the note is removed")
+        assert len(rig.events("OverUseEnded")) == 1
+
+
+async def test_a_pod_over_its_claim_is_evicted_once_a_neighbour_lacks_its_own(tmp_path: Path) -> None:
+    async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
+        await rig.start()
+        await rig.run("greedy", 4)
+        await rig.run("modest", 8)
+        rig.use(greedy=5, modest=2)
+        await rig.polls(5)
+        assert rig.annotation("greedy") is not None
+        assert rig.events("OverUseEvicted") == [], "the card has what the neighbour was granted"
+        rig.use(greedy=9, modest=2)
+        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "the pod is evicted")
+        found = rig.api.store.get("pods", "greedy")
+        assert found is None or "deletionTimestamp" in found["metadata"]
+
+
+async def test_nobody_is_evicted_from_a_card_on_which_two_pods_share_a_claim(tmp_path: Path) -> None:
+    async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
+        await rig.start()
+        await rig.run("greedy", 4)
+        await rig.run("modest", 8)
+        rig.run_pod("second", "modest")
+        rig.use(greedy=9, modest=2)
+        await rig.until(lambda: rig.annotation("greedy") is not None, "it is reported")
+        await rig.polls(3)
+        reasons = (await rig.status())["overUse"]["passedOver"]
+        assert reasons == {
+            "default/greedy": "the figures of card 0 are in doubt: claim default/modest is shared by 2 pods"
+        }
+
+
+def mps_rig(folders: MpsFolders) -> ClaimsRig:
+    limits = MpsSettings(memory_limit=MemoryLimit.MPS, mps_root=folders.root)
+    return ClaimsRig((16,), vendor=ALIYUN, limits=limits)
+
+
+def edits(rig: ClaimsRig) -> dict[str, Any]:
+    (file,) = (rig.root / "cdi").iterdir()
+    found: dict[str, Any] = json.loads(file.read_text())["devices"][0]["containerEdits"]
+    return found
+
+
+async def test_mps_limits_each_claim_to_its_share_of_the_card(tmp_path: Path) -> None:
+    folders = MpsFolders(tmp_path)
+    write_state(folders, MpsState("first", started_s=time.time()))
+    async with mps_rig(folders) as rig:
+        await rig.start()
+        claim = rig.allocate("one", share("card-0", 4))
+        assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
+        found = edits(rig)
+        assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=uuid-0=4096M" in found["env"]
+        assert f"CUDA_MPS_PIPE_DIRECTORY={folders.pipe}" in found["env"]
+        assert [(each["hostPath"], each["containerPath"], each["options"][0]) for each in found["mounts"]] == [
+            (str(folders.shm), "/dev/shm", "rw"),
+            (str(folders.pipe), str(folders.pipe), "rw"),
+        ]
+
+
+async def test_without_its_daemon_no_claim_is_prepared_and_the_cards_are_closed(tmp_path: Path) -> None:
+    folders = MpsFolders(tmp_path)
+    async with mps_rig(folders) as rig:
+        await rig.start()
+        assert rig.devices()["card-0"]["taints"][0]["key"] == f"{ALIYUN.claims.driver}/sick"
+        claim = rig.allocate("one", share("card-0", 4))
+        error = (await rig.kubelet.prepare(claim))[claim.uid].error
+        assert "memory cannot be limited (card 0: no MPS daemon has started yet" in error
+        assert "memoryLimit" in rig.app.observed.problems()
+
+        write_state(folders, MpsState("first", started_s=time.time()))
+        await rig.until(lambda: "taints" not in rig.devices()["card-0"], "the card is open")
+        assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
+
+
+async def test_pods_are_told_by_event_that_the_daemon_was_started_again(tmp_path: Path) -> None:
+    folders = MpsFolders(tmp_path)
+    write_state(folders, MpsState("first", started_s=time.time() - 100))
+    async with mps_rig(folders) as rig:
+        await rig.start()
+        claim = rig.allocate("one", share("card-0", 4))
+        await rig.kubelet.prepare(claim)
+        write_state(folders, MpsState("second", started_s=time.time() + 1, is_restart=True))
+        os.utime(folders.state)
+
+        def events() -> list[str]:
+            found = rig.api.store.list("events")
+            return [each["involvedObject"]["name"] for each in found if each["reason"] == "MpsDaemonRestarted"]
+
+        await rig.until(lambda: events() == ["one"], "the pod that the claim was reserved for has the Event")

@@ -162,7 +162,7 @@ async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_i
     context.load_cert_chain(*issued.write(tmp_path))
     async with serving(msgspec.json.encode(status(card(0))), context) as url:
         plain = url.replace("https:", "http:")
-        found = await ask_addresses((plain,), NOWHERE, tries_tls=True)
+        found = await ask_addresses((plain,), NOWHERE, others=(plain.replace("http:", "https:"),))
         assert [node.status.node for node in found.nodes] == ["node-1"]
         with pytest.raises(RetryableError, match="http://"):
             await ask_addresses((plain,), NOWHERE)

@@ -8,15 +8,22 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gcushare.cli.cards.status_sources import ask_addresses
 from gcushare.cli.top.memory_use import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
+from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
 from gcushare.node.mps.state import MpsFolders, MpsState, write_state
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
+from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
+from tests.protocol.cards_command_rig import Caller
 from tests.protocol.claims_rig import NODE, ClaimsRig, share
+from tests.protocol.inspect_rig import cluster, in_namespace
+from tests.protocol.test_cards_command_here import silent_url
 
 
 class UseRig(ClaimsRig):
@@ -116,6 +123,33 @@ async def test_nobody_is_evicted_from_a_card_on_which_two_pods_share_a_claim(tmp
         assert reasons == {
             "default/greedy": "the figures of card 0 are in doubt: claim default/modest is shared by 2 pods"
         }
+
+
+async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Path) -> None:
+    async with UseRig(tmp_path / "proc") as rig, cluster(tmp_path) as found:
+        await rig.start()
+        await rig.run("greedy", 4)
+        rig.use(greedy=5)
+        await rig.polls(3)
+        pod = in_namespace(pod_document("x7", None, node=NODE, phase="Running"), "kube-system")
+        pod["spec"]["containers"][0]["command"] = [CLAIMS_DRIVER]
+        found.put(node_document(NODE, 16, modes=(SERVES_CLAIMS,)), pod)
+        assert rig.app.server is not None
+        found.front.backends[f"pods/http:x7:{CLAIMS_DRIVER_PORT}"] = rig.app.server.url
+
+        ran = await Caller(found.environ()).call(NODE)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.lines[0].startswith("node-1   enflame   driver simulated")
+        assert any("default/greedy  4 GB   used 5.0 GB, over by 1.0 GB" in line for line in ran.lines), ran.out
+        top = await found.call("top")
+        assert top.code == 0, top.err
+        assert top.lines[1].split()[:5] == ["node-1", "0", "0.0", "5.0", "16.0"]
+        (row,) = [line for line in top.lines if "default/greedy" in line]
+        assert row.split()[2:7] == ["default/greedy", "4.0", "5.0", "10%", "over"]
+        assert "not reported" not in top.err
+
+        here = await ask_addresses((silent_url(),), others=(rig.app.server.url,))
+        assert [view.origin for view in here.nodes] == [rig.app.server.url]
 
 
 def mps_rig(folders: MpsFolders) -> ClaimsRig:

@@ -69,5 +69,6 @@ async def at_address(url: str) -> AsyncIterator[Endpoint]:
 
 
 def is_plugin(pod: SeenPod) -> bool:
-    """Whether a pod is a device plugin, by the command or image that it runs or by its name."""
-    return program_of(pod) is Program.PLUGIN or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
+    """Whether a pod offers its node's cards: a device plugin, by its command, image or name, or a claims driver."""
+    is_ours = program_of(pod) in (Program.PLUGIN, Program.CLAIMS_DRIVER)
+    return is_ours or any(name in pod.metadata.name for name in _PLUGIN_NAMES)

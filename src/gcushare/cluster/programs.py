@@ -17,7 +17,7 @@ from gcushare.wire.pods import is_finished
 from gcushare.wire.untrusted_json import Int
 
 VENDOR_LABEL = "gcushare.io/vendor"
-"""On the plugin's pods, by the chart."""
+"""On the pods of plugins and claims drivers, by their charts."""
 
 _PORT_NAME = "status"
 """The plugin's port in the charts' DaemonSet."""
@@ -137,9 +137,16 @@ class Program(enum.Enum):
     PLUGIN = contracts.DEVICE_PLUGIN
     EXTENDER = contracts.EXTENDER
     CONFIG_MANAGER = contracts.CONFIG_MANAGER
+    CLAIMS_DRIVER = contracts.CLAIMS_DRIVER
+    CLAIMS_CONTROLLER = contracts.CLAIMS_CONTROLLER
     SCHEDULER = "kube-scheduler"
 
 
+_PORTS = {
+    Program.EXTENDER: contracts.EXTENDER_PORT,
+    Program.CLAIMS_DRIVER: contracts.CLAIMS_DRIVER_PORT,
+    Program.CLAIMS_CONTROLLER: contracts.CLAIMS_CONTROLLER_PORT,
+}
 _ONE_SHOTS = frozenset({"uninstall", "--remove-from-node", "--status"})
 """Words that make a program do one thing and end."""
 
@@ -174,7 +181,7 @@ def flag(pod: SeenPod, name: str) -> str | None:
 
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
-    """Whose cards a plugin's pod offers, as far as the pod says; the plugin's own status is more exact."""
+    """Whose cards a plugin or a claims driver offers, as far as its pod says; its own status is more exact."""
     name = flag(pod, "vendor") or pod.metadata.labels.get(VENDOR_LABEL, "")
     return VENDORS_BY_NAME.get(name, DEFAULT_VENDOR)
 
@@ -186,7 +193,8 @@ def port_of(pod: SeenPod) -> int:
         return int(reported)
     ports = [port for container in _containers_of(pod) for port in container.ports]
     named = [port.container_port for port in ports if port.name == _PORT_NAME]
-    default = contracts.EXTENDER_PORT if program_of(pod) is Program.EXTENDER else contracts.PLUGIN_PORT
+    program = program_of(pod)
+    default = contracts.PLUGIN_PORT if program is None else _PORTS.get(program, contracts.PLUGIN_PORT)
     return next(iter([*named, *(port.container_port for port in ports)]), default)
 
 

@@ -203,9 +203,9 @@ class Reader:
     # Programs
 
     async def list_plugins(self, place: PluginPodSettings, *, node: str | None = None) -> list[SeenPod]:
-        """List the device plugins that run, on one node or on all, by name.
+        """List the device plugins and claims drivers that run, on one node or on all, by name.
 
-        Without a selector they are known by their pods' names, or by the command or image that they run.
+        Without a selector they are known by the command or image that they run, plugins by their pods' names too.
 
         Raises:
             GcushareError: the pods cannot be listed.

@@ -12,9 +12,13 @@ from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.wire.contracts import CLAIMS_DRIVER_PORT, PLUGIN_PORT
 
 CARDS = "gcushare cards"
-DEFAULT_PLUGIN = "http://127.0.0.1:32767"
+HERE = tuple(
+    f"{scheme}://127.0.0.1:{port}" for port in (PLUGIN_PORT, CLAIMS_DRIVER_PORT) for scheme in ("http", "https")
+)
+"""Where this machine's plugin or claims driver answers."""
 
 
 class Output(enum.Enum):
@@ -38,7 +42,8 @@ class CardsSettings:
     plugin: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("URL", accepted="http://HOST:PORT or https://HOST:PORT")),
         default=(),
-        help=f"Ask the plugins at these addresses. Empty asks {DEFAULT_PLUGIN}, over HTTPS too. At a loopback address "
+        help="Ask the plugins at these addresses. Empty asks the plugin of this machine at "
+        f"{HERE[0]} and, if none answers, the claims driver at {HERE[2]}, each over HTTPS too. At a loopback address "
         "any certificate is accepted, elsewhere the system's authorities count.",
     )
     output: Output = setting(

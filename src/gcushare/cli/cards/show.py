@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from gcushare.cards.process_owners import PROC
-from gcushare.cli.cards.cards_settings import DEFAULT_PLUGIN, CardsSettings, Output
+from gcushare.cli.cards.cards_settings import HERE, CardsSettings, Output
 from gcushare.cli.cards.status_sources import ask_addresses, ask_node
 from gcushare.cli.terminal.output_formats import to_json
 from gcushare.cli.terminal.screen import Screen
@@ -26,8 +26,9 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
 
     async def work() -> CardsView:
         if settings.node is None:
-            urls = settings.plugin or (DEFAULT_PLUGIN,)
-            return await ask_addresses(urls, proc, tries_tls=not settings.plugin)
+            if settings.plugin:
+                return await ask_addresses(settings.plugin, proc)
+            return await ask_addresses(HERE[:1], proc, others=HERE[1:])
         async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
             return await ask_node(api, settings.plugins, settings.node, proc)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 
 
-async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, tries_tls: bool = False) -> CardsView:
-    """Ask the plugins at these addresses. With ``tries_tls`` those that do not answer plain HTTP are asked over HTTPS.
+async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, others: Sequence[str] = ()) -> CardsView:
+    """Ask the plugins at these addresses; for one that does not answer, the ``others`` one after the other.
 
     Plugins that do not answer are listed in the failures if others do.
 
@@ -33,17 +34,18 @@ async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, tries_tls: bo
         # A plugin's certificate names a service, never the loopback.
         return await fetch_status(url, ClientTls(trusts_any=is_loopback(url)), _ELSEWHERE)
 
-    async def ask_either_way(url: str) -> PluginStatus:
+    async def ask_everywhere(url: str) -> tuple[str, PluginStatus]:
+        """Return the first answer, and the address that gave it."""
         try:
-            return await ask(url)
-        except (RetryableError, RemoteContractError) as silence:
-            try:
-                return await ask(url.replace("http:", "https:", 1))
-            except (RetryableError, RemoteContractError):
-                raise silence from None
+            return url, await ask(url)
+        except (RetryableError, RemoteContractError):
+            for other in others:
+                with contextlib.suppress(RetryableError, RemoteContractError):
+                    return other, await ask(other)
+            raise
 
-    answers = await ask_all(map(ask_either_way if tries_tls else ask, urls))
-    return _merge(dict(zip(urls, answers, strict=True)), proc)
+    found = zip(urls, await ask_all(map(ask_everywhere, urls)), strict=True)
+    return _merge(dict(each if isinstance(each, tuple) else (url, each) for url, each in found), proc)
 
 
 async def ask_node(api: KubeClient, place: PluginPodSettings, node: str, proc: Path = PROC) -> CardsView:
@@ -70,7 +72,7 @@ async def ask_node(api: KubeClient, place: PluginPodSettings, node: str, proc: P
     except NotFoundError as error:
         raise Refused(f"there is no node {node!r}; `kubectl get nodes` lists them") from error
     labels = place.plugin_selector
-    own = "runs gcushare-device-plugin, or is named after it or gpushare's"
+    own = "runs gcushare-device-plugin or gcushare-claims-driver, or is named after gpushare's plugin"
     raise Refused(
         f"no device plugin runs on node {node!r}: no running pod in namespace {place.plugin_namespace!r} "
         f"{f'has labels {labels!r}' if labels is not None else own}; --plugin-namespace and --plugin-selector say "

@@ -206,6 +206,7 @@ class ClaimsNode:
                 claims,
                 health,
                 inventory=self.agent.inventory_to_grant,
+                claims_of_containers=_no_containers,
                 pool=self.name,
                 clock=loop.time,
                 observe=lambda call, seconds, error: self.world.counts.update([f"{call} {error or 'ok'}"]),
@@ -243,3 +244,8 @@ class _Details:
     def __init__(self, method: str) -> None:
         self.method = method
         self.invocation_metadata = ()
+
+
+async def _no_containers() -> dict[tuple[str, str], frozenset[str]]:
+    """No container of this world uses two claims."""
+    return {}

@@ -154,6 +154,10 @@ async def after(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             left_alone = memory_pod("left-alone", 1)
             left_alone["spec"]["schedulerName"] = "another"
             await cluster.client.create(POD_OBJECTS, left_alone, namespace="default")
+            claiming = memory_pod("claims-a-device", 1)
+            del claiming["spec"]["containers"][0]["resources"]
+            claiming["spec"] |= {"nodeName": NODE, "resourceClaims": [{"name": "it", "resourceClaimName": "a-device"}]}
+            await cluster.client.create(POD_OBJECTS, claiming, namespace="default")
             # Each program reads the file when it starts: its own token, with its node's name for the plugin.
             api.kubeconfig(cluster.place.kubeconfig, service_account(NAMESPACE, EXTENDER), namespace=NAMESPACE)
             await cluster.start_extender()

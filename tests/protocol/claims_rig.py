@@ -66,6 +66,8 @@ class ClaimsRig:
         self._running: asyncio.Task[int] | None = None
         self.plugin_pods: list[str] = []
         """Pods that hold units of the device plugin, by podresources."""
+        self.claims_of: dict[str, list[str]] = {}
+        """The claims of each pod's one container, by podresources."""
         self.root = Path()
         self.api: ApiServer
         self.kubelet: DraKubelet
@@ -237,6 +239,10 @@ class ClaimsRig:
             for name in self.plugin_pods:
                 container = response.pod_resources.add(name=name, namespace="default").containers.add(name="main")
                 container.devices.add(resource_name=ENFLAME.memory_resource, device_ids=["0"])
+            for name, claims in self.claims_of.items():
+                container = response.pod_resources.add(name=name, namespace="default").containers.add(name="main")
+                for claim in claims:
+                    container.dynamic_resources.add(claim_name=claim, claim_namespace="default")
             return response.SerializeToString()
 
         server = grpc.aio.server()

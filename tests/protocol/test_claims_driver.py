@@ -283,3 +283,20 @@ async def test_a_slice_that_another_program_writes_for_our_driver_is_deleted(rig
     await rig.until(lambda: "forged" not in {each["metadata"]["name"] for each in rig.slices()}, "it is deleted")
     await rig.until(lambda: rig.app.observed.publisher.is_current, "our slices stand")
     assert all(each["spec"]["pool"]["generation"] > 99 for each in rig.slices())
+
+
+async def test_a_container_with_two_claims_of_ours_is_refused(rig: ClaimsRig) -> None:
+    first, second, third = (rig.allocate(name, share("card-0", 4)) for name in ("a", "b", "c"))
+    rig.claims_of = {"one": ["a", "b"], "two": ["c", "network"]}
+    answers = await rig.kubelet.prepare(first, second, third)
+    assert answers[third.uid].error == "", "claims of other drivers are not ours to count"
+    for claim in (first, second):
+        assert answers[claim.uid].error == (
+            f"claim default/{claim.name}: container 'main' of pod default/one uses the claims default/a and default/b, "
+            "and a container sees the cards of one claim alone: ask for all of its cards in one claim, or use the "
+            "claims in different containers"
+        )
+    rig.claims_of["later"] = ["c", "a"]
+    assert "default/a and default/c" in (await rig.kubelet.prepare(first))[first.uid].error, "c is prepared already"
+    rig.claims_of.clear()
+    assert (await rig.kubelet.prepare(first))[first.uid].error == ""

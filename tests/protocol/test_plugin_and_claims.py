@@ -9,16 +9,21 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
-from gcushare.device_plugin.kubelet.claims_conflict import QUIET_S, UNKNOWN_S, ClaimsConflict
+from gcushare.core.errors import ForbiddenError
+from gcushare.device_plugin.kubelet.claims_conflict import QUIET_S, UNKNOWN_S, AllocatedClaims, ClaimsConflict
 from gcushare.device_plugin.reporting.status import problems
 from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
+from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.protos import podresources_pb2, services
 from tests.manual_clock import ManualClock
-from tests.protocol.claims_rig import ClaimsRig
+from tests.protocol.claims_rig import NODE, ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
+from tests.unit.claims_driver_values import a_claim, a_result
 
 DRIVER = ENFLAME.claims.driver
 INVENTORY = ENFLAME.inventory_annotation
@@ -148,3 +153,38 @@ async def test_a_plugin_that_follows_a_claims_driver_registers_nothing_at_first(
         waits = "the node served claims until now"
         await plugin.until(lambda: waits in str(problems(plugin.app.observed)), "it waits")
         assert plugin.kubelet.counts().get(ENFLAME.memory_resource) is None
+
+
+async def test_claims_that_are_allocated_and_not_prepared_keep_the_plugin_from_registering() -> None:
+    async with PluginRig(cards=(16, 16), plugin_first=False) as plugin:
+        claims = ClaimsRig()
+        claims.root, claims.api = plugin.root, plugin.api
+        claims.allocate("elsewhere", share("card-0", 4, pool="node-2"))
+        claims.run_pod("other", "elsewhere")
+        claims.allocate("ours", share("card-0", 4))
+        claims.run_pod("waiting", "ours")
+        await plugin.start_plugin()
+        waits = f"pods hold claims of {DRIVER} on this node's cards (default/waiting)"
+        await plugin.until(lambda: waits in str(problems(plugin.app.observed)), "it waits")
+        assert plugin.kubelet.counts().get(ENFLAME.memory_resource) is None
+
+
+async def test_each_claim_is_read_once_and_one_that_cannot_be_read_again_and_again() -> None:
+    reads: list[str] = []
+
+    async def get_claim(_namespace: str, name: str) -> ResourceClaim:
+        reads.append(name)
+        if name == "forbidden":
+            raise ForbiddenError("resourceclaims is forbidden")
+        return a_claim(name, a_result("card-0", 4, pool=NODE if name == "here" else "node-2"))
+
+    found = AllocatedClaims(get_claim, DRIVER, NODE)
+    for name in ("here", "away", "forbidden"):
+        status = {"phase": "Pending", "resourceClaimStatuses": [{"name": "c", "resourceClaimName": name}]}
+        meta = {"name": f"pod-{name}", "namespace": "d", "uid": name}
+        found.on_pod_update(POD_WITH_CLAIMS.read(msgspec.json.encode({"metadata": meta, "status": status})))
+    for _ in range(2):
+        assert await found.find_pods() == ["d/pod-here"]
+    assert sorted(reads) == ["away", "forbidden", "forbidden", "here"]
+    found.on_pod_resync({"away"})
+    assert await found.find_pods() == []

@@ -39,7 +39,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, Resource, Selector
+from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
 from gcushare.node.api_server import EventAnnouncer, PodNotes
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import AUTO_UNIT, Strategy
@@ -48,19 +48,18 @@ from gcushare.node.mps.limits import MpsLimiter, make_limiter
 from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.node.mps.watch import MpsWatch
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
+from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.runtime.health import Heartbeat, Progress
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS, PodWithClaims
+from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
-
-CLAIMING_PODS: Resource[PodWithClaims] = Resource("api/v1", "pods", PodWithClaims)
 
 DRAIN_S = 3.0
 EVENTS_DRAIN_S = 1.0
@@ -98,6 +97,7 @@ class ClaimsDriverApp:
         self._driver = driver = vendor.claims.driver
         self._node_name = node = settings.node.node_name
         self._kubelet_dir = settings.node.kubelet_dir
+        self._pod_resources = self._kubelet_dir / "pod-resources" / "kubelet.sock"
         self._claims = ApiClaims(client)
         self._recorder = EventRecorder(client, COMPONENT, host=node)
         self._recovery = "the checkpoint was not read yet"
@@ -169,7 +169,7 @@ class ClaimsDriverApp:
         pod_use = self._pod_use = PodMemoryMonitor(self._monitor, self._pods, owners, own_pid=os.getpid())
         self._pod_watch = Reflector(
             client,
-            CLAIMING_PODS,
+            PODS_WITH_CLAIMS,
             self._pods,
             decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={node}"),
@@ -205,6 +205,7 @@ class ClaimsDriverApp:
             self._claims,
             self._health,
             inventory=self._agent.inventory_to_grant,
+            claims_of_containers=lambda: list_claims_of_containers(self._pod_resources),
             pool=self._node_name,
             clock=time.perf_counter,
             observe=self.metrics.observe_call,
@@ -299,7 +300,6 @@ class ClaimsDriverApp:
             )
 
     async def _follow_plugin_pods(self) -> None:
-        socket = self._kubelet_dir / "pod-resources" / "kubelet.sock"
         announced: Sequence[str] = ()
 
         def on_read(pods: Sequence[str]) -> bool:
@@ -310,7 +310,7 @@ class ClaimsDriverApp:
             announced = pods
             return not self._agent.problem
 
-        await follow_plugin_pods(socket, self._vendor, on_read)
+        await follow_plugin_pods(self._pod_resources, self._vendor, on_read)
 
     def _announce(self, reason: str, message: str) -> None:
         logger.warning("%s", message)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Protocol, TypeAlias
 
 import grpc
 
 from gcushare.claims_driver.health_stream import HealthStream
 from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.core.cards import Inventory
-from gcushare.core.errors import GcushareError, NotFoundError, Refused
+from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim
@@ -35,6 +35,10 @@ class ClaimReader(Protocol):
     async def get_claim(self, namespace: str, name: str) -> ResourceClaim: ...
 
 
+ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
+"""Claims, ``namespace/name``, by pod and container."""
+
+
 class CallObserver(Protocol):
     """Called for each claim of a call: the call's name, seconds, and the error's class name, "" on success."""
 
@@ -51,6 +55,7 @@ class ClaimsService:
         health: HealthStream,
         *,
         inventory: Callable[[], Inventory],
+        claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]],
         pool: str,
         clock: Callable[[], float],
         observe: CallObserver,
@@ -59,6 +64,7 @@ class ClaimsService:
         self._reader = reader
         self._health = health
         self._inventory = inventory
+        self._claims_of_containers = claims_of_containers
         self._pool = pool
         self._clock = clock
         self._observe = observe
@@ -81,8 +87,16 @@ class ClaimsService:
     async def _node_prepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodePrepareResourcesResponse()
         claims = read_message(pb.NodePrepareResourcesRequest, request).claims
+        ours = {claim.key for claim in self._prepared.claims.values()} | {_key(claim) for claim in claims}
+        doubled: Mapping[str, str] = {}
+        if len(ours) > 1 and any(self._prepared.complete(claim.uid) is None for claim in claims):
+            doubled = await self._find_doubled(ours)
+
+        async def prepare(claim: pb.Claim) -> PreparedClaim:
+            return await self._prepare(claim, doubled.get(_key(claim), ""))
+
         outcomes = await asyncio.gather(
-            *(self._answer(services.NODE_PREPARE_RESOURCES, claim, self._prepare) for claim in claims)
+            *(self._answer(services.NODE_PREPARE_RESOURCES, claim, prepare) for claim in claims)
         )
         for claim, (prepared, error) in zip(claims, outcomes, strict=True):
             answer = response.claims[claim.uid]
@@ -102,10 +116,33 @@ class ClaimsService:
         async for message in self._health.follow():
             yield message
 
-    async def _prepare(self, claim: pb.Claim) -> PreparedClaim:
+    async def _find_doubled(self, ours: Collection[str]) -> dict[str, str]:
+        """Why claims cannot be prepared because a container uses two of them, by claim.
+
+        Each brings variables of the same names, and a container would see the cards of the last one alone.
+        """
+        try:
+            containers = await self._claims_of_containers()
+        except (RetryableError, RemoteContractError) as error:
+            logger.warning("which containers use which claims is not known %s", fields(reason=error))
+            return {}
+        found: dict[str, str] = {}
+        for (pod, container), claims in containers.items():
+            if len(used := sorted(set(claims).intersection(ours))) > 1:
+                words = (
+                    f"container {container!r} of pod {pod} uses the claims {' and '.join(used)}, and a container sees "
+                    "the cards of one claim alone: ask for all of its cards in one claim, or use the claims in "
+                    "different containers"
+                )
+                found |= dict.fromkeys(used, words)
+        return found
+
+    async def _prepare(self, claim: pb.Claim, refusal: str) -> PreparedClaim:
         """Prepare one claim; one that is prepared needs neither the API server nor the cards."""
         if (done := self._prepared.complete(claim.uid)) is not None:
             return done
+        if refusal:
+            raise Refused(refusal)
         try:
             found = await self._reader.get_claim(claim.namespace, claim.name)
         except NotFoundError as error:
@@ -124,9 +161,9 @@ class ClaimsService:
             result = await work(claim)
         except GcushareError as error:
             self._observe(call, self._clock() - started, type(error).__name__)
-            facts = fields(claim=f"{claim.namespace}/{claim.name}", uid=claim.uid, reason=error)
+            facts = fields(claim=_key(claim), uid=claim.uid, reason=error)
             logger.warning("%s refused %s", call, facts)
-            return None, f"claim {claim.namespace}/{claim.name}: {error}"
+            return None, f"claim {_key(claim)}: {error}"
         except Exception:
             self._observe(call, self._clock() - started, "defect")
             raise  # gRPC logs it and answers the kubelet.
@@ -145,3 +182,8 @@ class ClaimsService:
                 cdi_device_ids=names,
                 share_id=device.share_id,
             )
+
+
+def _key(claim: pb.Claim) -> str:
+    """``namespace/name``."""
+    return f"{claim.namespace}/{claim.name}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gcushare.device_plugin.kubelet.claims_conflict import AllocatedClaims
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import PodNotes
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.dra.claimed_pods import PodWithClaims
+from gcushare.wire.objects import Node
 
 
 class ApiPatcher(PodNotes):
@@ -27,22 +29,26 @@ class ApiPatcher(PodNotes):
 
 
 class PodHandler:
-    """Feeds this node's pods to the agent."""
+    """Feeds this node's pods to the agent, and to what finds claims."""
 
-    def __init__(self, agent: NodeAgent) -> None:
+    def __init__(self, agent: NodeAgent, claims: AllocatedClaims) -> None:
         self._agent = agent
+        self._claims = claims
 
-    def applied(self, obj: Pod) -> None:
+    def applied(self, obj: PodWithClaims) -> None:
         """Take in a pod's newest state."""
         self._agent.on_pod_update(obj)
+        self._claims.on_pod_update(obj)
 
-    def deleted(self, obj: Pod) -> None:
+    def deleted(self, obj: PodWithClaims) -> None:
         """Take in that a pod is gone."""
         self._agent.on_pod_delete(obj)
+        self._claims.on_pod_delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Take in that a full list ended."""
         self._agent.on_pod_resync(uids)
+        self._claims.on_pod_resync(uids)
 
 
 class NodeHandler:

@@ -25,7 +25,7 @@ from gcushare.device_plugin.api_server import (
     PodHandler,
 )
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
-from gcushare.device_plugin.kubelet.claims_conflict import ClaimsConflict
+from gcushare.device_plugin.kubelet.claims_conflict import AllocatedClaims, ClaimsConflict
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
@@ -42,7 +42,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS, Selector
+from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, Selector
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.monitor import open_monitor
 from gcushare.node.mps.limits import make_limiter
@@ -54,7 +54,9 @@ from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
-from gcushare.wire.objects import NODE, POD
+from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +118,7 @@ class PluginApp:
             clock=clock.monotonic,
         )
         self._parts = self._agent.parts
+        self._claims = AllocatedClaims(self._get_claim, self._vendor.claims.driver, self._node_name)
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
         self._monitor = open_monitor(
             settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
@@ -140,6 +143,9 @@ class PluginApp:
             rng=self._adapters.rng,
             limiter=self._limiter,
         )
+
+    async def _get_claim(self, namespace: str, name: str) -> ResourceClaim:
+        return await self._client.get(RESOURCE_CLAIMS, name, namespace=namespace)
 
     def _make_endpoint(self, part: str) -> Endpoint:
         """Build the endpoint for one mode: memory or whole cards."""
@@ -171,6 +177,7 @@ class PluginApp:
                 resource,
                 clock=self._adapters.clock.monotonic,
                 served_claims=parts.publisher.served_claims,
+                allocated=self._claims.find_pods,
                 then=conflicts.find if conflicts is not None else None,
             ).find,
             on_registered=parts.reconciler.check_soon,
@@ -235,9 +242,9 @@ class PluginApp:
     def _make_watches(self) -> None:
         self._pods = Reflector(
             self._client,
-            PODS,
-            PodHandler(self._agent),
-            decode=POD.read,
+            PODS_WITH_CLAIMS,
+            PodHandler(self._agent, self._claims),
+            decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),
             clock=self._adapters.clock,

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.wire.dra.claimed_pods import PodWithClaims
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import ResourceSlice
 from gcushare.wire.dra.templates import ResourceClaimTemplate
@@ -50,6 +51,7 @@ class Resource(Generic[T]):
 
 
 PODS = Resource("api/v1", "pods", Pod)
+PODS_WITH_CLAIMS = Resource("api/v1", "pods", PodWithClaims)
 NODES = Resource("api/v1", "nodes", Node, namespaced=False)
 EVENTS = Resource("api/v1", "events", Event)
 LEASES = Resource("apis/coordination.k8s.io/v1", "leases", Lease)

@@ -49,3 +49,22 @@ async def list_claiming_pods(socket: Path, driver: str) -> tuple[str, ...]:
             )
         )
     )
+
+
+async def list_claims_of_containers(socket: Path) -> dict[tuple[str, str], frozenset[str]]:
+    """The claims, ``namespace/name``, of each container: by pod, ``namespace/name``, and container.
+
+    The kubelet lists a pod's claims before it has the drivers prepare them. It lists no init containers but sidecars.
+
+    Raises:
+        RetryableError, RemoteContractError: the kubelet does not answer, or with something else.
+    """
+    response = read_message(pb.ListPodResourcesResponse, await list_pod_resources(socket))
+    return {
+        (f"{pod.namespace}/{pod.name}", container.name): frozenset(
+            f"{claim.claim_namespace}/{claim.claim_name}" for claim in container.dynamic_resources
+        )
+        for pod in response.pod_resources
+        for container in pod.containers
+        if container.dynamic_resources
+    }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
-from gcushare.core.errors import RemoteContractError, RetryableError
+from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.node.pod_resources import list_claiming_pods
+from gcushare.wire.dra.claimed_pods import PodWithClaims
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.pods import is_finished
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +22,65 @@ UNKNOWN_S = 5.0
 _MAX_NAMES = 5
 
 
+async def _nothing() -> Sequence[str]:
+    return ()
+
+
+class AllocatedClaims:
+    """Finds the pods of this node whose claims the scheduler gave cards of ``driver``, prepared or not.
+
+    The kubelet lists a claim from its preparation on. Before, only the claim itself says it: it is read once for each
+    pod, by name, which needs the right to get claims and none to list them.
+    """
+
+    def __init__(self, get_claim: Callable[[str, str], Awaitable[ResourceClaim]], driver: str, node: str) -> None:
+        self._get_claim = get_claim
+        self._driver = driver
+        self._node = node
+        self._names: dict[str, tuple[str, str, frozenset[str]]] = {}
+        """The namespace, name and claims of each pod with claims, by uid."""
+        self._holds: dict[tuple[str, str], bool] = {}
+        """Whether a claim holds cards of this node, by pod uid and name: it cannot change while the pod is bound."""
+
+    def on_pod_update(self, pod: PodWithClaims) -> None:
+        """Use a pod's newest state."""
+        meta = pod.metadata
+        if pod.claim_names and not is_finished(pod):
+            self._names[meta.uid] = (meta.namespace, meta.name, pod.claim_names)
+        else:
+            self.on_pod_delete(meta.uid)
+
+    def on_pod_delete(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._names.pop(uid, None)
+        self._holds = {key: holds for key, holds in self._holds.items() if key[0] != uid}
+
+    def on_pod_resync(self, uids: Collection[str]) -> None:
+        """Forget every pod but these."""
+        for uid in [uid for uid in self._names if uid not in uids]:
+            self.on_pod_delete(uid)
+
+    async def find_pods(self) -> list[str]:
+        """The pods, ``namespace/name``; without those whose claims cannot be read, which the log names."""
+        found = []
+        for uid, (namespace, name, claims) in list(self._names.items()):
+            for claim in sorted(claims):
+                if (uid, claim) not in self._holds:
+                    try:
+                        results = (await self._get_claim(namespace, claim)).results_of(self._driver)
+                    except GcushareError as error:
+                        logger.warning("a claim cannot be read %s", fields(claim=f"{namespace}/{claim}", reason=error))
+                        continue
+                    self._holds[uid, claim] = any(each.pool == self._node for each in results)
+                if self._holds[uid, claim]:
+                    found.append(f"{namespace}/{name}")
+        return found
+
+
 class ClaimsConflict:
-    """Asks the kubelet for pods whose claims ``driver`` prepared; ``then`` is asked if there are none.
+    """Finds pods whose claims hold cards of ``driver`` on this node; ``then`` is asked if there are none.
+
+    The kubelet names the pods whose claims are prepared, ``allocated`` those whose claims are not yet.
 
     ``served_claims`` answers whether the node served claims before this plugin started; None if that is not known yet.
     If it did, nothing is registered for ``QUIET_S`` in any case: a kubelet that starts at the same time would list none
@@ -35,6 +95,7 @@ class ClaimsConflict:
         *,
         clock: Callable[[], float],
         served_claims: Callable[[], bool | None] = lambda: False,
+        allocated: Callable[[], Awaitable[Sequence[str]]] = _nothing,
         then: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._socket = socket
@@ -42,6 +103,7 @@ class ClaimsConflict:
         self._resource = resource
         self._clock = clock
         self._served_claims = served_claims
+        self._allocated = allocated
         self._then = then
         self._seen_at: float | None = None
         self._asked_at: float | None = None
@@ -54,12 +116,12 @@ class ClaimsConflict:
         plugin waiting only if claims were seen here before.
         """
         try:
-            pods = await list_claiming_pods(self._socket, self._driver) if self._socket.exists() else ()
+            prepared = await list_claiming_pods(self._socket, self._driver) if self._socket.exists() else ()
         except (RetryableError, RemoteContractError) as error:
-            logger.warning("claims on this node are not known %s", fields(reason=error))
-        else:
-            if pods:
-                self._seen_at, self._holders = self._clock(), some_names(pods, _MAX_NAMES)
+            prepared = ()
+            logger.warning("prepared claims on this node are not known %s", fields(reason=error))
+        if pods := sorted({*prepared, *await self._allocated()}):
+            self._seen_at, self._holders = self._clock(), some_names(pods, _MAX_NAMES)
         if self._asked_at is None:
             self._asked_at = self._clock()
         served = self._served_claims()

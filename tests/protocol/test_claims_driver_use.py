@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.cli.cards.status_sources import ask_addresses
-from gcushare.cli.top.memory_use import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
+from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings

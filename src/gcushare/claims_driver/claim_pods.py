@@ -33,6 +33,8 @@ class ClaimHolder:
     units: dict[int, int] = field(default_factory=dict)
     is_whole: bool = True
     placed_s: float = 0.0
+    # Admission refuses a limit above the request: the scheduler shares no card's memory twice.
+    limit: int = 0
     # A static pod has no claims, and the kubelet knows any other pod by its own uid.
     machine_uid: str = ""
     is_static: bool = False

@@ -54,7 +54,7 @@ class MirrorPods:
         except GcushareError as error:
             raise SchedulerUnknownError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
         running = [each for each in pod.status.container_statuses if each.state.running is not None]
-        commands = [each.words for each in pod.spec.containers]
+        commands = [each.command_line for each in pod.spec.containers]
         if not commands or not running:
             return None
         # A wrapper may stand before the program.

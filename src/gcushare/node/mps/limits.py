@@ -96,7 +96,8 @@ class MpsLimiter:
         if by_memory:
             # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.
             percent = max(1, *(units[card.index] * 100 // max(1, card.units) for card in cards))
-        return limits_of(self._folders, {card.uuid: unit.bytes_of((usable or units)[card.index]) for card in cards}, percent)
+        usable = usable or units
+        return limits_of(self._folders, {card.uuid: unit.bytes_of(usable[card.index]) for card in cards}, percent)
 
     def check(self, cards: Iterable[InventoryCard]) -> None:
         """Check that memory of these cards can be limited, or need not be.

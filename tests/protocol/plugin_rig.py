@@ -32,11 +32,14 @@ from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare_playground.apiserver.identities import ADMIN, User
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import AdmissionOrder, ContainerView, HttpNodeApi, Kubelet
 from gcushare_playground.kubelet import KubeletSettings as DoubleSettings
 from gcushare_playground.kubelet.podspec import Pod
 
+PLUGIN_USER = "plugin"
+"""Tells the plugin's requests from those of the kubelet double, which patches the status of pods, too."""
 NODE = "node-1"
 RESOURCE = ENFLAME.memory_resource
 WHOLE = ENFLAME.whole_card_resource
@@ -80,7 +83,7 @@ class PluginRig:
         self.root = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="plug-")))
         self.write_cards()
         self.api = await self._stack.enter_async_context(ApiServer(ApiServerConfig(runs_controllers=False)))
-        self.api.kubeconfig(self.root / "kubeconfig")
+        self.api.kubeconfig(self.root / "kubeconfig", User(PLUGIN_USER, ADMIN.groups))
         node_api = await self._stack.enter_async_context(HttpNodeApi(self.api.url))
         settings = DoubleSettings(node_name=NODE, root_dir=self.root, **self._double)
         self.kubelet = await self._stack.enter_async_context(Kubelet(settings, node_api))

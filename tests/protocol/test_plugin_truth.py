@@ -9,9 +9,9 @@ import pytest
 
 from gcushare_playground.apiserver import DropAfter, FailBefore, Fault
 from gcushare_playground.kubelet import PodResourcesMode
-from tests.protocol.plugin_rig import PluginRig, backwards, container
+from tests.protocol.plugin_rig import PLUGIN_USER, PluginRig, backwards, container
 
-RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+$"
+RECORD_PATCH = r"/api/v1/namespaces/default/pods/[^/]+/status$"
 
 
 async def bind_equal_pods(rig: PluginRig) -> list[str]:
@@ -68,7 +68,7 @@ async def test_a_checkpoint_that_is_no_json_is_named_in_readiness() -> None:
 )
 async def test_a_record_whose_write_fails_is_written_in_the_end(effect: FailBefore | DropAfter) -> None:
     async with PluginRig() as rig:
-        fault = rig.api.faults.on(Fault(effect, path=RECORD_PATCH, method="PATCH", count=1))
+        fault = rig.api.faults.on(Fault(effect, path=RECORD_PATCH, method="PATCH", user=PLUGIN_USER, count=1))
         rig.bind("a", 4, card=2)
         await rig.until(lambda: fault.struck, "the write was struck")
         rig.bind("b", 4, card=2)
@@ -78,7 +78,7 @@ async def test_a_record_whose_write_fails_is_written_in_the_end(effect: FailBefo
 async def test_a_record_that_is_refused_for_good_delays_no_other_and_leaves_the_plugin_ready() -> None:
     async with PluginRig(cards=(16, 16)) as rig:
         refusal = FailBefore(403, "Forbidden", "denied by a webhook")
-        fault = rig.api.faults.on(Fault(refusal, path=r"/pods/a$", method="PATCH"))
+        fault = rig.api.faults.on(Fault(refusal, path=r"/pods/a/status$", method="PATCH", user=PLUGIN_USER))
         rig.bind("a", 4, card=0)
         await rig.until(lambda: "denied by a webhook" in rig.problem("podRecords"), "why it is not recorded")
         rig.bind("b", 4, card=1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from gcushare.cli.uninstall.__main__ import main
 from gcushare.cli.uninstall.clean import Cleaner, UninstallSettings
+from gcushare.core.errors import ConflictError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.entry import ProcessContext
@@ -155,8 +157,8 @@ class DyingClient:
         self._writes = writes
         self._after = after
 
-    async def list_all(self, resource: Any) -> Any:
-        return await self._client.list_all(resource)
+    async def list_all(self, *arguments: Any, **options: Any) -> Any:
+        return await self._client.list_all(*arguments, **options)
 
     async def patch(self, *arguments: Any, **options: Any) -> Any:
         self._writes -= 1
@@ -192,6 +194,122 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
         assert found["status"]["capacity"] == {"cpu": "8"}
         assert found["metadata"].get("annotations") == {"theirs": "stays"}
         assert not found["metadata"].get("labels")
+
+
+class DisturbedClient(DyingClient):
+    """A client that lets someone else act between what the clean-up read and what it writes."""
+
+    def __init__(self, client: KubeClient, disturb: Callable[[], None], times: int = 1) -> None:
+        super().__init__(client, times, after=False)
+        self._disturb = disturb
+
+    async def patch(self, *arguments: Any, **options: Any) -> Any:
+        self._writes -= 1
+        if self._writes >= 0:
+            self._disturb()
+        return await self._client.patch(*arguments, **options)
+
+
+async def clean_disturbed(
+    server: ApiServer, disturb: Callable[[], None], *, wait_s: float = 0.0, times: int = 1
+) -> list[str]:
+    lines: list[str] = []
+    settings = UninstallSettings(vendor="both", remove_node_label=True, wait_for_kubelet=wait_s)
+    async with KubeClient(KubeConfig(server.url, "test")) as client:
+        disturbed: Any = DisturbedClient(client, disturb, times)
+        await Cleaner(disturbed, settings, KubeletClock(server, 300), lines.append).run()
+    return lines
+
+
+async def test_a_node_that_an_autoscaler_removes_meanwhile_does_not_end_the_run(server: ApiServer) -> None:
+    server.registry.put(_node("n2"))
+    lines = await clean_disturbed(server, lambda: remove_node(server, "n1"))
+    assert [line.split()[0] for line in lines] == ["node/n2"]
+
+
+async def test_a_node_that_is_removed_while_its_kubelet_is_waited_for_is_waited_for_no_longer(
+    server: ApiServer,
+) -> None:
+    class Removed(KubeletClock):
+        async def sleep(self, delay_s: float) -> None:
+            self._now += delay_s
+            remove_node(server, "n1")
+
+    clock = Removed(server, 300)
+    cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
+    assert (await clean(server, cleanup, clock))[0] == frozenset()
+    assert clock.monotonic() == 5
+
+
+async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_serves(server: ApiServer) -> None:
+    """Between the list and the write the node is replaced by its namesake, which gpushare serves."""
+    served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
+
+    def replace() -> None:
+        remove_node(server, "n1")
+        theirs = node("n1")
+        theirs["metadata"]["labels"] = {ALIYUN.label_key: "true"}
+        theirs["status"] = {"capacity": served, "allocatable": served}
+        server.registry.put(theirs)
+
+    assert await clean_disturbed(server, replace) == []
+    found = stored(server, "n1")
+    assert (found["metadata"]["labels"], found["status"]["capacity"]) == ({ALIYUN.label_key: "true"}, served)
+
+
+async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: ApiServer) -> None:
+    async def second_run() -> None:
+        await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
+
+    def cordon(obj: JsonObject) -> JsonObject:
+        annotations = {**obj["metadata"].get("annotations", {}), ENFLAME.cordon_annotation: "0"}
+        return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+    def disturb() -> None:
+        server.registry.update(BY_NAME["nodes"], Key("", "n1"), cordon)
+
+    await asyncio.gather(clean_disturbed(server, disturb), second_run())
+    found = stored(server, "n1")
+    assert found["metadata"]["annotations"] == {ENFLAME.cordon_annotation: "0"}
+    assert found["status"]["capacity"] == {"cpu": "8"}
+    assert not found["metadata"].get("labels")
+
+
+async def test_a_plugin_that_is_installed_again_meanwhile_is_left_alone(server: ApiServer) -> None:
+    """Otherwise its inventory would be removed every five seconds, for as long as the run waits for kubelets."""
+    async with KubeClient(KubeConfig(server.url, "test")) as client:
+        lines: list[str] = []
+
+        class Reinstalled(KubeletClock):
+            async def sleep(self, delay_s: float) -> None:
+                await super().sleep(delay_s)
+                await client.patch_node_annotations("n1", {ENFLAME.inventory_annotation: '{"new": 1}'})
+
+        settings = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
+        await Cleaner(client, settings, Reinstalled(server, 300), lines.append).run()
+    assert stored(server, "n1")["metadata"]["annotations"] == {ENFLAME.inventory_annotation: '{"new": 1}'}
+    assert lines[1:] == ["node/n1: a device plugin published its cards again, so the node is left as it is"]
+
+
+async def test_a_node_that_never_stands_still_is_named_and_the_rest_is_left_for_the_next_run(server: ApiServer) -> None:
+    numbers = itertools.count()
+
+    def disturb() -> None:
+        server.registry.update(BY_NAME["nodes"], Key("", "n1"), lambda obj: labelled(obj, str(next(numbers))))
+
+    with pytest.raises(ConflictError, match="n1"):
+        await clean_disturbed(server, disturb, times=100)
+    assert ENFLAME.inventory_annotation in stored(server, "n1")["metadata"]["annotations"]
+    await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
+    assert not stored(server, "n1")["metadata"].get("annotations")
+
+
+def labelled(obj: JsonObject, value: str) -> JsonObject:
+    return {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"].get("labels", {}), "beat": value}}}
+
+
+def remove_node(server: ApiServer, name: str) -> None:
+    server.registry.delete(BY_NAME["nodes"], Key("", name), Deletion())
 
 
 async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path: Path) -> None:

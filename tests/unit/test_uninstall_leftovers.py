@@ -26,8 +26,8 @@ NODE = Node(
 def test_inventory_count_and_memory_are_ours_and_an_admins_cordon_is_not() -> None:
     left = find_leftovers(NODE, VENDORS, with_labels=False)
     gone = {ENFLAME.count_resource: None, ENFLAME.memory_resource: None}
-    assert left.patch.body == {
-        "metadata": {"annotations": {ENFLAME.inventory_annotation: None}},
+    assert left.patch("7").body == {
+        "metadata": {"resourceVersion": "7", "annotations": {ENFLAME.inventory_annotation: None}},
         "status": {"capacity": gone, "allocatable": gone},
     }
 

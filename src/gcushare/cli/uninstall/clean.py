@@ -18,9 +18,10 @@ from gcushare.cli.uninstall.leftovers import (
     whole_resources,
 )
 from gcushare.cluster.connection import open_cluster
+from gcushare.core.errors import ConflictError, NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.resources import NODES
+from gcushare.kube.resources import NODES, Selector
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
@@ -33,6 +34,8 @@ NAME = "gcushare-uninstall"
 BOTH = "both"
 POLL_S = 5.0
 """Half of a kubelet's status interval."""
+_ATTEMPTS = 5
+"""Writes of one Node in a round. A kubelet that is at work writes its status every ten seconds at most."""
 
 
 @settings
@@ -87,9 +90,13 @@ class Cleaner:
         self._remembering: set[str] = set()
         """Nodes whose kubelet still counts our cards."""
         self._whole: dict[str, frozenset[str]] = {}
-        """Our whole-card resources by node, kept because the inventory that lists them is removed."""
+        """Our whole-card resources by the Node's uid, kept because the inventory that lists them is removed."""
         self._ours: set[tuple[str, str]] = set()
-        """Node and vendor of every inventory that was there."""
+        """Uid of the Node and vendor of every inventory that was there."""
+        self._removed: set[tuple[str, str]] = set()
+        """Uid of the Node and annotation of every inventory that this run removed."""
+        self._installed_again: set[str] = set()
+        """Names of Nodes where a plugin published an inventory after it was removed."""
 
     async def run(self) -> frozenset[str]:
         """Clean until no kubelet writes anything back, or until the time is over; return the Nodes where one still may.
@@ -99,15 +106,43 @@ class Cleaner:
         """
         deadline = self._clock.monotonic() + self._settings.wait_for_kubelet
         while True:
-            for node in await self._client.list_all(NODES):
-                await self._clean(node)
+            nodes = await self._client.list_all(NODES)
+            self._remembering.intersection_update(node.metadata.name for node in nodes)
+            for node in nodes:
+                await self._clean_newest(node)
             if not self._remembering or self._clock.monotonic() >= deadline:
                 return frozenset(self._remembering)
             await self._clock.sleep(POLL_S)
 
+    async def _clean_newest(self, node: Node) -> None:
+        """Clean a Node as it is at the moment of the write; a Node that is gone needs no cleaning.
+
+        Raises:
+            ConflictError: the Node changed before each of ``_ATTEMPTS`` writes.
+        """
+        newest, selector = [node], Selector(fields=f"metadata.name={node.metadata.name}")
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                for each in newest:
+                    await self._clean(each)
+                return
+            except NotFoundError:
+                return
+            except ConflictError:
+                if attempt == _ATTEMPTS:
+                    raise
+                newest = await self._client.list_all(NODES, selector=selector)
+
     async def _clean(self, node: Node) -> None:
-        name = node.metadata.name
-        whole = self._whole[name] = self._whole.get(name, frozenset()) | whole_resources(node, self._settings.vendors)
+        name, uid = node.metadata.name, node.metadata.uid
+        if name in self._installed_again:
+            return
+        if any((uid, key) in self._removed for key in node.metadata.annotations):
+            self._installed_again.add(name)
+            self._remembering.discard(name)
+            self._say(f"node/{name}: a device plugin published its cards again, so the node is left as it is")
+            return
+        whole = self._whole[uid] = self._whole.get(uid, frozenset()) | whole_resources(node, self._settings.vendors)
         vendors = self._find_ours(node)
         # An interrupted run may have removed the inventory already. The resource counts as ours again when the kubelet
         # has forgotten it.
@@ -115,24 +150,24 @@ class Cleaner:
         remembered = is_remembered(node, awaited, whole)
         if remembered and name in self._remembering:
             return  # removed once already; the kubelet wrote it back and would do so again
-        if remembered is not None:
-            (self._remembering.add if remembered else self._remembering.discard)(name)
         left = find_leftovers(node, vendors, with_labels=self._settings.remove_node_label, whole=whole)
         if left.names:
             # One write removes all: without the inventory, a later run could not find out which resources are ours.
-            await self._client.patch(NODES, name, left.patch, subresource="status")
+            patch = left.patch(node.metadata.resource_version)
+            await self._client.patch(NODES, name, patch, subresource="status")
+            self._removed |= {(uid, key) for key in left.annotations}
             self._say(f"node/{name} cleaned: {', '.join(left.names)}")
+        if remembered is not None:
+            (self._remembering.add if remembered else self._remembering.discard)(name)
 
     def _find_ours(self, node: Node) -> list[Vendor]:
         """The vendors whose fields of this Node are ours; another system's plugin may serve the same resources.
 
         Fields are ours if the Node has or had our inventory, or if its kubelet counts none of the vendor's memory.
         """
-        name = node.metadata.name
-        self._ours |= {(name, each.name) for each in self._settings.vendors if has_inventory(node, each)}
-        return [
-            each for each in self._settings.vendors if (name, each.name) in self._ours or not is_counted(node, each)
-        ]
+        uid = node.metadata.uid
+        self._ours |= {(uid, each.name) for each in self._settings.vendors if has_inventory(node, each)}
+        return [each for each in self._settings.vendors if (uid, each.name) in self._ours or not is_counted(node, each)]
 
 
 def main(process: ProcessContext | None = None) -> int:

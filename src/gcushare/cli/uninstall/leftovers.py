@@ -27,11 +27,11 @@ class Leftovers:
         """Every key that is ours; empty if nothing is left."""
         return (*self.annotations, *self.labels, *self.resources)
 
-    @property
-    def patch(self) -> Patch:
-        """Remove them from the Node, through its status subresource. Repeatable."""
+    def patch(self, resource_version: str) -> Patch:
+        """Remove them through the Node's status subresource, if the Node still has this version."""
         parts = (("annotations", self.annotations), ("labels", self.labels))
-        body: JsonObject = {"metadata": {part: dict.fromkeys(keys) for part, keys in parts if keys}}
+        found = {part: dict.fromkeys(keys) for part, keys in parts if keys}
+        body: JsonObject = {"metadata": {"resourceVersion": resource_version, **found}}
         if self.resources:
             gone = dict.fromkeys(self.resources)
             body["status"] = {"capacity": gone, "allocatable": gone}

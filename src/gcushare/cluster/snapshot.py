@@ -246,7 +246,8 @@ class ClusterSnapshot:
 
         Nor are those that ask for whole cards while no node serves any: they wait for another plugin.
         """
-        ours = any(node.known and node.serves_whole for node in self.ledger.nodes.values())
+        nodes = [node for node in self.ledger.nodes.values() if node.known]
+        ours = any(node.serves_whole or node.serves_claims for node in nodes)
         found = (
             facts
             for uid, facts in self.pods.items()

@@ -184,7 +184,7 @@ class ExplainService:
 
     def _find_claiming(self, namespace: str, name: str) -> SchedulingRequest | None:
         found = (self._state.claiming.get(uid) for uid in self._state.names.find(namespace, name))
-        return next((waiting for waiting in found if waiting is not None), None)
+        return next((waiting for waiting in found if isinstance(waiting, SchedulingRequest)), None)
 
     async def _explain_claiming(self, waiting: SchedulingRequest) -> ExplainDocument:
         """Explain a pod that waits for a claim: kube-scheduler places it alone, on the nodes that serve claims."""

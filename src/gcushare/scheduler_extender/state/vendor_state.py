@@ -79,14 +79,14 @@ class VendorState:
         """Unbound pods by uid."""
         self.parked: dict[str, WaitingPod] = {}
         """Unbound pods that ask for whole cards while no node serves any: probably another plugin's pods."""
-        self._whole_nodes: set[str] = set()
+        self._whole_nodes, self._claims_nodes = set[str](), set[str]()
         self._move_listeners: list[Callable[[Iterable[str]], None]] = []
         self.bound: dict[str, Assignment] = {}
         """By uid: what bound pods hold according to the watch, or to a read ahead of it; the source of the recount."""
         self.claims = ClaimHolders(vendor, self.ledger.nodes.get)
         """The allocated claims; pods that hold cards by a claim are in ``bound`` too."""
-        self.claiming: dict[str, SchedulingRequest] = {}
-        """Unbound pods that ask for memory by a claim, by uid: kube-scheduler places them alone."""
+        self.claiming: dict[str, WaitingPod] = {}
+        """Unbound pods that kube-scheduler places alone, by uid: by a claim, or for a whole card on a claims node."""
         self.on_claims_node: Callable[[], None] = lambda: None
         """Called when a node serves claims, so that claims have to be watched."""
         self.ahead = ReadsAhead()
@@ -125,11 +125,11 @@ class VendorState:
             found = node_cards(self.vendor, annotations, capacity)
         except RemoteContractError as error:
             self.ledger.set_node(name, (), None)
-            self._record_whole_node(name, serves=False)
+            self._record_modes(name)
             self._record_node_problem(name, str(error))
             return
         self._record_node_problem(name, "")
-        self._record_whole_node(name, serves=found is not None and SERVES_WHOLE in found.modes)
+        self._record_modes(name, found.modes if found is not None else ())
         if found is None:
             self.ledger.remove_node(name)
         else:
@@ -149,25 +149,30 @@ class VendorState:
         self._node_marks.pop(name, None)
         self.node_problems.pop(name, None)
         self.nodes_without_units.discard(name)
-        self._record_whole_node(name, serves=False)
+        self._record_modes(name)
         self.ledger.remove_node(name)
 
-    def _record_whole_node(self, name: str, *, serves: bool) -> None:
-        """Record whether a node serves whole cards. As long as one does, pods that ask for whole cards are ours."""
-        served = bool(self._whole_nodes)
-        (self._whole_nodes.add if serves else self._whole_nodes.discard)(name)
-        if served == bool(self._whole_nodes):
+    @property
+    def _wholes(self) -> dict[str, WaitingPod]:
+        """Where pods that ask for whole cards wait: for us if a plugin serves them, else for a node's claims, if any."""
+        return self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.parked
+
+    def _record_modes(self, name: str, modes: Sequence[str] = ()) -> None:
+        """Record what a node serves, and move the pods that ask for whole cards if they wait for another part now."""
+        before = self._wholes
+        for mode, nodes in ((SERVES_WHOLE, self._whole_nodes), (SERVES_CLAIMS, self._claims_nodes)):
+            (nodes.add if mode in modes else nodes.discard)(name)
+        if self._wholes is before:
             return
-        kept, moved = (self.waiting, self.parked) if not served else (self.parked, self.waiting)
-        wholes = {uid: pod for uid, pod in moved.items() if isinstance(pod, SchedulingRequest) and pod.cards.whole}
-        kept.update(wholes)
+        wholes = {uid: pod for uid, pod in before.items() if isinstance(pod, SchedulingRequest) and pod.cards.whole}
+        self._wholes.update(wholes)
         for uid in wholes:
-            del moved[uid]
+            del before[uid]
         for listener in self._move_listeners:
             listener(wholes)
 
     def listen_moved(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """Call ``listener`` with uids that moved between ``parked`` and ``waiting``: no pod's event reports that."""
+        """Call ``listener`` with uids of pods that wait for another part now: no pod's event reports that."""
         self._move_listeners.append(listener)
 
     def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
@@ -276,9 +281,7 @@ class VendorState:
             self.over_use.pop(pod.metadata.uid, None)
 
     def _stop_waiting(self, uid: str) -> None:
-        if (claiming := self.claiming.pop(uid, None)) is not None:
-            self.names.forget(claiming.pod)
-        for pods in (self.waiting, self.parked):
+        for pods in (self.waiting, self.parked, self.claiming):
             if (waiting := pods.pop(uid, None)) is not None:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
@@ -295,23 +298,20 @@ class VendorState:
             self.on_pod_delete(uid)
             return
         if (claimed := claimed_request(pod, self.vendor)) is not None:
-            shape = Shape(claimed.cards, self.policies.node)
-            self.claiming[uid] = SchedulingRequest(pod_ref(pod), shape, self.policies.card)
-            self.names.add(self.claiming[uid].pod)
+            shape, ref = Shape(claimed.cards, self.policies.node), pod_ref(pod)
+            self.claiming[uid] = SchedulingRequest(ref, shape, self.policies.card)
+            self.names.add(ref)
             return
         try:
             request = read_scheduling_request(pod, self.vendor, self.policies)
         except (RemoteContractError, Refused) as error:
-            self.parked.pop(uid, None)
+            self._wholes.pop(uid, None)
             self.waiting[uid] = RejectedRequest(pod_ref(pod), str(error), isinstance(error, RemoteContractError))
             self.names.add(self.waiting[uid].pod)
             return
         if request is not None:
-            here, there = self.waiting, self.parked
-            if request.cards.whole and not self._whole_nodes:
-                here, there = there, here
-            here[uid] = request
-            there.pop(uid, None)
+            self.waiting.pop(uid, None)
+            (self._wholes if request.cards.whole else self.waiting)[uid] = request
             self.names.add(request.pod)
             self.nominations.update(request, pod.status.nominated_node_name)
 
@@ -338,7 +338,7 @@ class VendorState:
     def remember(self, request: SchedulingRequest) -> None:
         """Store the request of a pod that was read, until its watch event arrives."""
         uid = request.pod.uid
-        for pods in (self.waiting, self.parked):
+        for pods in (self.waiting, self._wholes):
             if (known := pods.get(uid)) is not None:
                 pods[uid] = _at_newest(known, request.version)
                 return
@@ -353,7 +353,7 @@ class VendorState:
 
     def find_waiting(self, uid: str) -> WaitingPod | None:
         """An unbound pod, from the watch or a read; None if unknown."""
-        return self.waiting.get(uid) or self.parked.get(uid) or self._remembered.get(uid)
+        return self.waiting.get(uid) or self._wholes.get(uid) or self._remembered.get(uid)
 
     # Recount
 

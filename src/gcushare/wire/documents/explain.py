@@ -205,8 +205,8 @@ def explain_waiting(
 
 
 def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation) -> ExplainDocument:
-    """Describe a pod that waits for memory by a claim; ``found`` is of the nodes that serve claims alone."""
-    request = RequestDocument(cards.units, cards.cards, whole=False, node_policy="", card_policy="")
+    """Describe a pod that waits for memory or a whole card by a claim; ``found`` is of the nodes that serve claims alone."""
+    request = RequestDocument(cards.units, cards.cards, whole=cards.whole, node_policy="", card_policy="")
     document = explain_waiting(pod, request, found, {})
     if not found.classes:
         help_ = "no node with cards serves claims; label one gcushare.io/serve=claims"

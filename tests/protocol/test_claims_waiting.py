@@ -1,0 +1,75 @@
+"""Pods that wait for claims, and for whole cards of claims nodes: on the page, in metrics, in ``inspect -w``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
+from gcushare.scheduler_extender.mutual_tls.verbs_settings import Verbs, VerbsSettings
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import node_document, pod_document
+from tests.protocol.extender_rig import Replica, extender_settings, until
+from tests.protocol.inspect_rig import Cluster, cluster
+from tests.protocol.test_claims_in_one_view import claiming_pod, put_claim
+from tests.protocol.test_inspect_watch import following
+
+
+@pytest.fixture
+async def claims_only(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """One node that serves claims, with memory of its one card in use; two pods wait."""
+    async with cluster(tmp_path) as found:
+        found.put(node_document("serves-claims", 16, modes=(SERVES_CLAIMS,)))
+        found.put(claiming_pod("new", 4, "serves-claims"), claiming_pod("huge", 14), pod_document("big", None, whole=1))
+        put_claim(found, "new", "serves-claims", 0, 4)
+        yield found
+
+
+async def test_both_are_on_the_page_and_in_the_metrics_and_explained(claims_only: Cluster) -> None:
+    verbs, page = VerbsSettings(verbs=Verbs.OFF), DashboardSettings(dashboard=Access.OPEN)
+    replica = Replica(replace(extender_settings(), verbs=verbs, dashboard=page), claims_only.api.url)
+    await replica.start()
+    try:
+        await until(lambda: len(replica.extender.states[0].claiming) == 2)
+        async with aiohttp.ClientSession() as http:
+
+            async def get(path: str) -> str:
+                async with http.get(f"{replica.url}{path}") as answer:
+                    assert answer.status == 200, await answer.text()
+                    return await answer.text()
+
+            shown = json.loads(await get("/dashboard/api/cluster"))["waiting"]
+            assert {(each["name"], each.get("units", 0), each.get("whole", False)) for each in shown} == {
+                ("huge", 14, False),
+                ("big", 0, True),
+            }
+            assert 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 2.0' in await get("/metrics")
+            summary = json.loads(await get(f"{ENFLAME.url_prefix}/explain/default/big"))["summary"]
+            assert summary.startswith("by a claim, needs 1 whole card")
+
+            claims_only.put(node_document("serves-whole", 16, modes=("whole",)))
+            state = replica.extender.states[0]
+            await until(lambda: len(state.claiming) == len(state.waiting) == 1)
+            assert {each["name"] for each in json.loads(await get("/dashboard/api/cluster"))["waiting"]} == {
+                "huge",
+                "big",
+            }
+    finally:
+        await replica.stop()
+
+
+async def test_inspect_follows_claims_as_it_follows_records(claims_only: Cluster) -> None:
+    async with following(claims_only, "-w") as ran:
+        await ran.until(lambda it: "4/16 (25%)" in it.out)
+        await ran.until(lambda it: "pending: 2 pods" in it.out)
+        claims_only.put(claiming_pod("next", 8, "serves-claims"))
+        put_claim(claims_only, "next", "serves-claims", 0, 8)
+        await ran.until(lambda it: "12/16 (75%)" in it.out)
+        claims_only.delete("huge")
+        await ran.until(lambda it: "pending: 1 pod" in it.out)

@@ -44,7 +44,7 @@ from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
-from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
+from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
 from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
@@ -85,6 +85,19 @@ A_POD = {
 A_NODE = {
     "metadata": {"name": "n", "uid": "u", "annotations": {ENFLAME.inventory_annotation: json.dumps(CARDS)}},
     "status": {"capacity": {"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}},
+}
+A_DRIVERS_PART = {
+    "order": [1, 0],
+    "claims": [
+        {
+            "claim": "d/c",
+            "uid": "u",
+            "isComplete": True,
+            "devices": [{"device": "card-0", "memoryBytes": 4 << 30, "whole": False}],
+        }
+    ],
+    "slices": {"published": 1, "isCurrent": True},
+    "isRegistered": True,
 }
 A_STATUS = FIRST | {
     "cards": [FIRST["cards"][0] | {"numaNode": 0}],
@@ -262,6 +275,7 @@ def _refused_by_api_server(body: bytes) -> object:
 JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     INVENTORY: encoded(CARDS),
     PLUGIN_STATUS: encoded(A_STATUS),
+    DRIVER_STATUS: encoded(A_STATUS | A_DRIVERS_PART),
     CLAIMS_CHECKPOINT: encoded(A_CLAIMS_CHECKPOINT),
     RESOURCE_CLAIM: encoded(A_CLAIM),
     RESOURCE_SLICE: encoded(A_SLICE),

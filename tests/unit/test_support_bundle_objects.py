@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gcushare.claims_controller.claims_controller_settings import ControllerSettings
+from gcushare.claims_driver.claims_driver_settings import ClaimsDriverSettings
 from gcushare.cli.support_bundle.kept_fields import OUR_FLAGS
 from gcushare.cli.support_bundle.object_sanitizer import (
     last_seen,
@@ -285,7 +287,8 @@ def test_objects_of_unexpected_shape_are_slimmed_to_nothing() -> None:
 
 def test_the_flags_that_are_shown_are_those_that_our_programs_declare() -> None:
     declared = set(COMMON_FLAGS)
-    for settings in (CommandSettings, RunSettings, UninstallSettings, PluginSettings, ExtenderSettings):
+    programs = (CommandSettings, RunSettings, UninstallSettings, PluginSettings, ExtenderSettings)
+    for settings in (*programs, ClaimsDriverSettings, ControllerSettings):
         specs = [spec for spec in list_specs(settings) if not spec.is_argument and not spec.is_secret]
         declared |= {word.lstrip("-") for spec in specs for word in spec.words}
     assert declared == OUR_FLAGS

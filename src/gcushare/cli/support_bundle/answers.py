@@ -29,7 +29,7 @@ from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import decode_document
-from gcushare.wire.documents.plugin_status import PLUGIN_STATUS
+from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 
 Cut = Callable[[bytes, Collection[str]], "str | dict[str, Any]"]
 """Takes a program's answer and the names of the cluster, and returns the text or the document of it that goes in;
@@ -109,6 +109,11 @@ def _extender(found: ConfiguredExtender) -> dict[str, Any]:
 def cut_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
     """A plugin's /status."""
     return dict(own_document(msgspec.to_builtins(PLUGIN_STATUS.read(body)), names))
+
+
+def cut_driver_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
+    """A claims driver's /status."""
+    return dict(own_document(msgspec.to_builtins(DRIVER_STATUS.read(body)), names))
 
 
 def cut_inspect(body: bytes, names: Collection[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.cli.support_bundle.answers import (
     Cut,
+    cut_driver_status,
     cut_explanation,
     cut_figures,
     cut_findings,
@@ -124,8 +125,22 @@ class Collector:
         self._add_items("cluster/nodes.json", [slim_node(node) for node in nodes], "nodes")
         await self._add_events()
 
-        plugins = [page for pod in facts.running(Program.PLUGIN) for page in self._plugin_pages(pod)]
-        await self._add_sources("asking device plugins", plugins, AT_ONCE)
+        plugins = [
+            page for pod in facts.running(Program.PLUGIN) for page in self._node_pages(pod, "plugins", cut_status)
+        ]
+        for pod in facts.running(Program.CLAIMS_DRIVER):
+            plugins += self._node_pages(pod, "claims-drivers", cut_driver_status)
+        await self._add_sources("asking device plugins and claims drivers", plugins, AT_ONCE)
+        controllers = [
+            self._page(
+                proxied_pod(self.reader.client, pod),
+                "/metrics",
+                f"claims-controller/{pod.metadata.name}/metrics.txt",
+                cut_figures,
+            )
+            for pod in facts.running(Program.CLAIMS_CONTROLLER)
+        ]
+        await self._add_sources("asking the claims controller", controllers, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
         if log_lines:
@@ -153,10 +168,10 @@ class Collector:
         slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items(path, slim, "events of these nodes and pods, newest first")
 
-    def _plugin_pages(self, pod: SeenPod) -> Iterator[_Source]:
+    def _node_pages(self, pod: SeenPod, kind: str, cut: Cut) -> Iterator[_Source]:
         endpoint = proxied_pod(self.reader.client, pod)
-        folder = f"plugins/{pod.spec.node_name}/{pod.metadata.name}"
-        yield self._page(endpoint, "/status", f"{folder}/status.json", cut_status)
+        folder = f"{kind}/{pod.spec.node_name}/{pod.metadata.name}"
+        yield self._page(endpoint, "/status", f"{folder}/status.json", cut)
         yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
 
     def _extender_pages(self, name: str, endpoint: Endpoint) -> Iterator[_Source]:

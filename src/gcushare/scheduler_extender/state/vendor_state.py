@@ -154,7 +154,7 @@ class VendorState:
 
     @property
     def _wholes(self) -> dict[str, WaitingPod]:
-        """Where pods that ask for whole cards wait: for us if a plugin serves them, else for a node's claims, if any."""
+        """Where pods that ask for whole cards wait: for us if a plugin serves them, else for claims nodes, if any."""
         return self.waiting if self._whole_nodes else self.claiming if self._claims_nodes else self.parked
 
     def _record_modes(self, name: str, modes: Sequence[str] = ()) -> None:

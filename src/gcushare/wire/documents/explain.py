@@ -205,7 +205,7 @@ def explain_waiting(
 
 
 def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation) -> ExplainDocument:
-    """Describe a pod that waits for memory or a whole card by a claim; ``found`` is of the nodes that serve claims alone."""
+    """Describe a pod that waits for a claim of memory or whole cards; ``found`` is of the nodes that serve claims."""
     request = RequestDocument(cards.units, cards.cards, whole=cards.whole, node_policy="", card_policy="")
     document = explain_waiting(pod, request, found, {})
     if not found.classes:

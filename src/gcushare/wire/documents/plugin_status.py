@@ -178,5 +178,6 @@ class DriverStatus(PluginStatus, frozen=True, kw_only=True):
     is_registered: bool = False
 
 
+DRIVER_STATUS = BoundedJsonDecoder(DriverStatus, "a status of gcushare-claims-driver", limit_bytes=MAX_STATUS_BYTES)
 PLUGIN_STATUS = BoundedJsonDecoder(PluginStatus, "a status of gcushare-device-plugin", limit_bytes=MAX_STATUS_BYTES)
 """Another program may have answered: its document is refused with ``RemoteContractError``."""

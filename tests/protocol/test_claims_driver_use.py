@@ -145,7 +145,7 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         assert top.code == 0, top.err
         assert top.lines[1].split()[:5] == ["node-1", "0", "0.0", "5.0", "16.0"]
         (row,) = [line for line in top.lines if "default/greedy" in line]
-        assert row.split()[2:7] == ["default/greedy", "4.0", "5.0", "10%", "over"]
+        assert row.split()[2:8] == ["default/greedy", "4.0", "-", "5.0", "10%", "over"]
         assert "not reported" not in top.err
 
         here = await ask_addresses((silent_url(),), others=(rig.app.server.url,))

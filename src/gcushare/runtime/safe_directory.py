@@ -1,15 +1,15 @@
-"""The one way into a directory that a program writes in: no one else may be able to write there, and no link leads out.
+"""Directories in which a program writes. Other users can neither write there nor redirect the path.
 
-A privileged program that opens a file by its path writes wherever someone who can change one directory of that path
-lets it point. So the path is walked component by component, each opened below the one before it (``openat`` with
-``O_NOFOLLOW``) and checked as what was really opened:
+If a privileged program opens a file by its path, a user who can change one directory of that path decides where it
+writes. So the path is walked component by component. Each is opened below the one before it (``openat`` with
+``O_NOFOLLOW``), and the opened directory is checked:
 
-- every directory belongs to root or to the program's own user;
-- none can be written by others; one with the sticky bit (/tmp) may stand on the way, not at the end;
-- a link on the way is followed only where those who may write there made it, and as a chroot would (/var/run is one).
+- It belongs to root or to the program's own user.
+- Others cannot write to it. A parent may have the sticky bit instead (/tmp), but not the last directory.
+- A link is followed only if root or the program's own user owns it, and as in a chroot (/var/run is a link).
 
-Files are then opened, renamed and removed by their name below that descriptor: what happens to the path afterwards
-changes nothing. A file is never opened through a link.
+Files are then opened, renamed and removed by name below that descriptor, so later changes of the path have no effect. A
+file is never opened through a link.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from pathlib import Path, PurePosixPath
 from gcushare.core.errors import ConfigError
 
 _MAX_LINKS = 40
-"""As the kernel's own limit on following symbolic links."""
+"""The kernel's own limit on symbolic links in a path."""
 _BY_OTHERS = 0o022
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""O_PATH, where there is one: a directory on the way need not be readable."""
+"""With O_PATH, if the system has it, a parent directory need not be readable."""
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""O_NONBLOCK opens a pipe without waiting for its other end."""
 _SELINUX = "security.selinux"
 
 
 class UnsafePathError(ConfigError):
-    """Someone else could say where a file is written, so it is not written; the message says who and what to do."""
+    """Another user could redirect a file, so it is not written. The message names the user and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a new file gets besides its content; None leaves the owner and the SELinux label as the system sets them."""
+    """Attributes of a new file. None leaves the owner or the SELinux label as the system sets it."""
 
     mode: int = 0o644
     owner: tuple[int, int] | None = None
@@ -46,24 +48,23 @@ class Attributes:
 
 
 class SafeDirectory:
-    """An open directory. Files in it are named by their bare name; ``path`` is only for messages."""
+    """An open directory. Files in it are given by name, without a directory; ``path`` is only for messages."""
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
         self.path = path
 
     def open_to_read(self, name: str) -> int:
-        """Open a file without waiting for a pipe's other end. Raises ``OSError`` with ELOOP for a link."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return os.open(_bare(name), flags, dir_fd=self._descriptor)
+        """Open a file for reading. Raises ``OSError`` with ELOOP for a link."""
+        return os.open(_bare(name), os.O_RDONLY | _FILE, dir_fd=self._descriptor)
 
     def open_to_append(self, name: str) -> int:
-        """Open a file at its end, made where there is none.
+        """Open a file at its end; create it if it does not exist.
 
         Raises:
-            UnsafePathError: it is a link, no regular file, has a second name elsewhere, or belongs to someone else.
+            UnsafePathError: it is a link, is not a regular file, has a hard link, or belongs to another user.
         """
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags, shown = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FILE, self.shown(name)
         try:
             descriptor = os.open(_bare(name), flags, 0o644, dir_fd=self._descriptor)
         except OSError as error:
@@ -71,18 +72,26 @@ class SafeDirectory:
                 raise
             target = os.readlink(name, dir_fd=self._descriptor)
             raise UnsafePathError(
-                f"{self.shown(name)!r} is a symbolic link to {target!r}, and files are never written through one: "
-                "remove it"
+                f"{shown!r} is a symbolic link to {target!r}, and files are never written through one: remove it"
             ) from error
         try:
-            _check_own_file(descriptor, self.shown(name))
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnsafePathError(f"{shown!r} is not a regular file: remove it")
+            if status.st_nlink != 1:
+                raise UnsafePathError(
+                    f"{shown!r} has another name elsewhere (a hard link), which would be written too: remove it"
+                )
+            _check_owner(status, repr(shown), "remove it")
+            if status.st_mode & _BY_OTHERS and status.st_uid == os.geteuid():
+                os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & ~_BY_OTHERS)
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
 
     def holds(self, name: str, content: bytes) -> bool:
-        """Whether a regular file of this name has exactly this content."""
+        """Whether a regular file with this name has exactly this content."""
         status = self.status(name)
         if status is None or not stat.S_ISREG(status.st_mode) or status.st_size != len(content):
             return False
@@ -92,24 +101,34 @@ class SafeDirectory:
     def write(self, name: str, content: bytes, attributes: Attributes, temporary: str) -> None:
         """Write a file atomically: write ``temporary`` in the same directory, fsync, rename, fsync of the directory.
 
-        A link of this name is replaced, not what it names. When it fails the old file is as it was.
+        A link with this name is replaced, not its target. If writing fails, the old file is unchanged.
         """
         self.remove(temporary)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            self._write_new(temporary, content, attributes)
+            with os.fdopen(os.open(_bare(temporary), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
+                status = os.fstat(file.fileno())
+                if attributes.owner not in (None, (status.st_uid, status.st_gid)):
+                    os.fchown(file.fileno(), *attributes.owner)
+                os.fchmod(file.fileno(), attributes.mode)
+                if attributes.label is not None:
+                    _write_label(file.fileno(), attributes.label)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             self.rename(temporary, self, name)
         except BaseException:
             self.remove(temporary)
             raise
 
     def rename(self, name: str, target: SafeDirectory, new_name: str, *, is_lasting: bool = True) -> None:
-        """Rename a file over ``new_name``; ``is_lasting`` has it survive a loss of power."""
+        """Rename a file over ``new_name``. With ``is_lasting`` the rename survives a power failure."""
         os.rename(_bare(name), _bare(new_name), src_dir_fd=self._descriptor, dst_dir_fd=target._descriptor)
         for changed in {target, self} if is_lasting else ():
             changed.sync()
 
     def remove(self, name: str) -> bool:
-        """Remove a file or link; False where there was none."""
+        """Remove a file or link; False if it does not exist."""
         try:
             os.unlink(_bare(name), dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -117,36 +136,33 @@ class SafeDirectory:
         return True
 
     def status(self, name: str) -> os.stat_result | None:
-        """Look at an entry, not at what a link names; None where there is none."""
+        """Return the status of an entry, of a link itself; None if it does not exist."""
         try:
             return os.stat(_bare(name), dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def is_file_of_another(self, name: str) -> bool:
-        """Whether a regular file without a second name is there, and belongs to a user who may not write here."""
+        """Whether this is a regular file without a hard link that belongs to neither root nor the program's user."""
         status = self.status(name)
         if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             return False
         return status.st_uid not in _trusted()
 
     def read_link(self, name: str) -> str:
-        """Say what a link names."""
         return os.readlink(_bare(name), dir_fd=self._descriptor)
 
     def make_directory(self, name: str) -> None:
-        """Make a directory for its owner to write in and everybody to read."""
         os.mkdir(_bare(name), 0o755, dir_fd=self._descriptor)
 
     def give(self, name: str, uid: int, mode: int) -> None:
-        """Give an entry of ours to a user and set who may write it; nothing where it is so already.
+        """Give an entry of ours to a user and set its mode. Repeatable.
 
         Raises:
-            UnsafePathError: it is a link, a file with a second name, or neither ours nor that user's.
+            UnsafePathError: it is a link, a file with a hard link, or belongs to a third user.
         """
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(_bare(name), flags, dir_fd=self._descriptor)
+            descriptor = self.open_to_read(name)
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
@@ -158,7 +174,7 @@ class SafeDirectory:
                     f"{self.shown(name)!r} belongs to uid {status.st_uid} or has a second name, expected is an entry "
                     f"of uid {os.geteuid()} or {uid}: remove it"
                 )
-            # The mode first: once it is another user's, only a capability could change it.
+            # The mode first: after the change of owner, only a capability could change it.
             if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) != mode:
                 os.fchmod(descriptor, mode)
             if status.st_uid != uid:
@@ -167,11 +183,10 @@ class SafeDirectory:
             os.close(descriptor)
 
     def link(self, name: str, target: str) -> None:
-        """Make a symbolic link, for people and programs that read."""
+        """Create a symbolic link, for people and programs that read."""
         os.symlink(target, _bare(name), dir_fd=self._descriptor)
 
     def names(self) -> tuple[str, ...]:
-        """List the entries, sorted."""
         with self._readable() as descriptor:
             return tuple(sorted(os.listdir(descriptor)))  # noqa: PTH208 - pathlib knows no descriptors
 
@@ -181,7 +196,7 @@ class SafeDirectory:
             os.fsync(descriptor)
 
     def shown(self, name: str) -> str:
-        """Write a file's whole path, for messages."""
+        """Return a file's whole path, for messages."""
         return f"{self.path.rstrip('/')}/{name}"
 
     @contextmanager
@@ -192,42 +207,31 @@ class SafeDirectory:
         finally:
             os.close(descriptor)
 
-    def _write_new(self, name: str, content: bytes, attributes: Attributes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(_bare(name), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
-            status = os.fstat(file.fileno())
-            if attributes.owner not in (None, (status.st_uid, status.st_gid)):
-                os.fchown(file.fileno(), *attributes.owner)
-            os.fchmod(file.fileno(), attributes.mode)
-            _write_label(file.fileno(), attributes.label)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
 
 @contextmanager
 def open_directory(path: Path | str, *, root: Path = Path("/"), make: bool = False) -> Iterator[SafeDirectory]:
-    """Open a directory to write in; ``root`` is where another filesystem's ``/`` is mounted, whose links stay below it.
+    """Open a directory to write in.
 
-    ``make`` creates what is missing of it, for its owner to write and everybody to read.
+    ``root`` is where the host's filesystem is mounted; links stay below it. ``make`` creates missing directories with
+    mode 0755.
 
     Raises:
-        UnsafePathError: someone else can write in one of its directories, or owns it.
-        OSError: it cannot be opened; FileNotFoundError where it is missing.
+        UnsafePathError: another user can write to one of the path's directories, or owns it.
+        OSError: it cannot be opened; FileNotFoundError if it does not exist.
     """
-    with _opened(path, root, _Checked(make=make)) as descriptor:
+    with _opened(path, root, is_checked=True, make=make) as descriptor:
         yield SafeDirectory(descriptor, str(path))
 
 
 @contextmanager
-def open_to_look(path: Path | str, *, root: Path = Path("/")) -> Iterator[SafeDirectory]:
+def open_unchecked(path: Path | str, *, root: Path = Path("/")) -> Iterator[SafeDirectory]:
     """Open a directory only for reading, even if other users can write to it. Raises ``OSError``."""
-    with _opened(path, root, None) as descriptor:
+    with _opened(path, root, is_checked=False, make=False) as descriptor:
         yield SafeDirectory(descriptor, str(path))
 
 
 def remove_file(path: Path) -> bool:
-    """Remove a file, link or socket; False where there was none. Raises as ``open_directory`` does."""
+    """Remove a file, link or socket; False if it does not exist. Raises as ``open_directory`` does."""
     try:
         with open_directory(path.parent) as directory:
             return directory.remove(path.name)
@@ -235,49 +239,21 @@ def remove_file(path: Path) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """The rule for directories on the way and at the end."""
-
-    make: bool = False
-
-    def check_directory(self, status: os.stat_result, shown: str, *, is_last: bool) -> None:
-        if status.st_uid not in _trusted():
-            raise UnsafePathError(
-                f"directory {shown!r} belongs to uid {status.st_uid}, expected is {_words()}: give it to that user "
-                "(chown), or name another directory"
-            )
-        open_to_others = status.st_mode & _BY_OTHERS
-        if open_to_others and (is_last or not status.st_mode & stat.S_ISVTX):
-            raise UnsafePathError(
-                f"directory {shown!r} can be written by others (mode {stat.S_IMODE(status.st_mode):04o}, group "
-                f"{status.st_gid}), who could send what is written there elsewhere: chmod go-w, or name another "
-                "directory"
-            )
-
-    def check_link(self, status: os.stat_result, shown: str) -> None:
-        """Check a link's owner: with the sticky bit any user may have created it, without it only trusted users."""
-        if status.st_uid not in _trusted():
-            raise UnsafePathError(
-                f"{shown!r} is a symbolic link that belongs to uid {status.st_uid}, expected is {_words()}: remove it"
-            )
-
-
 @contextmanager
-def _opened(path: Path | str, root: Path, rule: _Checked | None) -> Iterator[int]:
+def _opened(path: Path | str, root: Path, *, is_checked: bool, make: bool) -> Iterator[int]:
     with ExitStack() as held:
         base = os.open("/", _SEARCH)
         held.callback(os.close, base)
         if root != Path("/"):
-            base = _descend(base, PurePosixPath(root.absolute()), rule, is_end=False)
+            base = _descend(base, PurePosixPath(root.absolute()), is_checked=is_checked, make=make, is_end=False)
             held.callback(os.close, base)
-        found = _descend(base, PurePosixPath("/", path), rule, is_end=True)
+        found = _descend(base, PurePosixPath("/", path), is_checked=is_checked, make=make, is_end=True)
         held.callback(os.close, found)
         yield found
 
 
-def _descend(base: int, path: PurePosixPath, rule: _Checked | None, *, is_end: bool) -> int:
-    """Walk from ``base``, which is what ``/`` and ``..`` above it mean; returns a descriptor of its own."""
+def _descend(base: int, path: PurePosixPath, *, is_checked: bool, make: bool, is_end: bool) -> int:
+    """Walk from ``base``, which is also what ``/`` and a ``..`` above it mean; returns a new descriptor."""
     walked = [(os.dup(base), "/")]
     todo = list(reversed(path.parts))
     links = 0
@@ -291,32 +267,43 @@ def _descend(base: int, path: PurePosixPath, rule: _Checked | None, *, is_end: b
                 _close(walked, max(1, len(walked) - 1))
             else:
                 where = f"{shown.rstrip('/')}/{part}"
-                status = _look(here, part, rule)
+                try:
+                    status = os.stat(part, dir_fd=here, follow_symlinks=False)
+                except FileNotFoundError:
+                    if not make:
+                        raise
+                    os.mkdir(part, 0o755, dir_fd=here)
+                    status = os.stat(part, dir_fd=here, follow_symlinks=False)
                 if stat.S_ISLNK(status.st_mode):
                     links += 1
                     if links > _MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), where)
-                    if rule is not None:
-                        rule.check_link(status, where)
+                    if is_checked:  # with the sticky bit any user may have created it
+                        _check_owner(status, f"{where!r} is a symbolic link that", "remove it")
                     todo.extend(reversed(PurePosixPath(os.readlink(part, dir_fd=here)).parts))
                     continue
                 walked.append((os.open(part, _SEARCH, dir_fd=here), where))
-                if rule is not None:
-                    # What was opened is checked, not what was looked at: it may have been replaced in between.
-                    rule.check_directory(os.fstat(walked[-1][0]), where, is_last=is_end and not todo)
+                if is_checked:
+                    # The opened directory is checked, because the entry may have been replaced in between.
+                    _check_directory(os.fstat(walked[-1][0]), where, is_last=is_end and not todo)
         return walked.pop()[0]
     finally:
         _close(walked, 0)
 
 
-def _look(here: int, name: str, rule: _Checked | None) -> os.stat_result:
-    try:
-        return os.stat(name, dir_fd=here, follow_symlinks=False)
-    except FileNotFoundError:
-        if rule is None or not rule.make:
-            raise
-    os.mkdir(name, 0o755, dir_fd=here)
-    return os.stat(name, dir_fd=here, follow_symlinks=False)
+def _check_directory(status: os.stat_result, shown: str, *, is_last: bool) -> None:
+    _check_owner(status, f"directory {shown!r}", "give it to that user (chown), or name another directory")
+    if status.st_mode & _BY_OTHERS and (is_last or not status.st_mode & stat.S_ISVTX):
+        raise UnsafePathError(
+            f"directory {shown!r} can be written by others (mode {stat.S_IMODE(status.st_mode):04o}, group "
+            f"{status.st_gid}), who could redirect what is written there: chmod go-w, or name another directory"
+        )
+
+
+def _check_owner(status: os.stat_result, what: str, advice: str) -> None:
+    if status.st_uid not in _trusted():
+        expected = "root" if os.geteuid() == 0 else f"root or uid {os.geteuid()}"
+        raise UnsafePathError(f"{what} belongs to uid {status.st_uid}, expected is {expected}: {advice}")
 
 
 def _close(walked: list[tuple[int, str]], keep: int) -> None:
@@ -328,45 +315,24 @@ def _trusted() -> tuple[int, ...]:
     return (0, os.geteuid())
 
 
-def _words() -> str:
-    return "root" if os.geteuid() == 0 else f"root or uid {os.geteuid()}"
-
-
 def _bare(name: str) -> str:
     if name in ("", ".", "..") or "/" in name:
         raise ValueError(f"{name!r} must be the name of a file, without a directory")
     return name
 
 
-def _check_own_file(descriptor: int, shown: str) -> None:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise UnsafePathError(f"{shown!r} is not a regular file: remove it")
-    if status.st_nlink != 1:
-        raise UnsafePathError(
-            f"{shown!r} has another name elsewhere (a hard link), which would be written too: remove it"
-        )
-    if status.st_uid not in _trusted():
-        raise UnsafePathError(f"{shown!r} belongs to uid {status.st_uid}, expected is {_words()}: remove it")
-    if status.st_mode & _BY_OTHERS and status.st_uid == os.geteuid():
-        os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & ~_BY_OTHERS)
-
-
 def read_label(descriptor: int) -> bytes | None:
-    """Read the SELinux label of an open file; None where there is none."""
+    """Read the SELinux label of an open file; None without SELinux or a label."""
     try:
         return os.getxattr(descriptor, _SELINUX)
     except OSError:
-        # No SELinux here, or no label on this file: there is nothing to keep.
         return None
 
 
-def _write_label(descriptor: int, label: bytes | None) -> None:
-    if label is None:
-        return
+def _write_label(descriptor: int, label: bytes) -> None:
     try:
         os.setxattr(descriptor, _SELINUX, label)
     except OSError as error:
+        # Otherwise the file has the policy's default label for this directory, as a file that an admin creates.
         if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EINVAL):
             raise
-        # The policy's default label for this place stands then, which is what a file made by hand has.

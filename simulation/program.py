@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 from gcushare.runtime.shutdown import Shutdown

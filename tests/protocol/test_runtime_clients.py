@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 import uvloop
 
-from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.answers import Cause
 from tests.protocol.runtime_bench import DEADLINE_S, IMPATIENT, SETTINGS, Client, Work, connected, serving, until
 
 

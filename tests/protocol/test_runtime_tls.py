@@ -19,7 +19,7 @@ from cryptography import x509
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.health import Health
-from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.scheduler_fast_path import VERBS, Verb
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.http.tls import FollowedTls, TlsFiles

@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from gcushare.core.errors import Refused, RetryableError
-from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathHandler, Verb, read_head
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.settings.serving import ServeSettings

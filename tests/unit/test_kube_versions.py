@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.kube.resource_versions import is_at_least
+from gcushare.kube.resources import is_at_least
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind, Precondition
-from gcushare.kube.resource_versions import is_at_least
-from gcushare.kube.resources import RESOURCE_SLICES
+from gcushare.kube.resources import RESOURCE_SLICES, is_at_least
 from gcushare.wire.dra.slices import ResourceSlice, SliceSpec, new_slice
 from gcushare.wire.objects import ObjectMeta, OwnerReference
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import setting, settings
+from gcushare.runtime.settings.parsers import is_http_address
 from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
 
 PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's"

@@ -33,8 +33,7 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.collections import CollectionApi, WatchHandler
 from gcushare.kube.connection.watch_lines import RawWatchEvent
 from gcushare.kube.errors import GoneError
-from gcushare.kube.resource_versions import is_at_least
-from gcushare.kube.resources import EVERYTHING, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, Resource, Selector, is_at_least
 from gcushare.wire.objects import HEAD, ObjectMeta
 
 logger = logging.getLogger(__name__)

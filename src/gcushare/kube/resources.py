@@ -1,4 +1,4 @@
-"""The API server's resources: their paths, and the type each decodes to."""
+"""The API server's resources: their paths, the type each decodes to, and how their versions compare."""
 
 from __future__ import annotations
 
@@ -94,3 +94,15 @@ def _segment(what: str, text: str) -> str:
             f"{text[:80]!r} is not a name of {what}: expected 1 to {_MAX_SEGMENT_CHARS} characters without '/' and '%'"
         )
     return quote(text, safe="")
+
+
+def is_at_least(seen: str, wanted: str) -> bool:
+    """Whether a state at resourceVersion ``seen`` includes everything up to ``wanted``; False if that is unknown.
+
+    Both are of one collection. Source: the API's conventions make versions opaque, but all etcd-backed servers use
+    decimal numbers, and Kubernetes documents them as comparable within a resource from 1.35 on. Other versions are only
+    compared for equality.
+    """
+    if all(version.isascii() and version.isdigit() for version in (seen, wanted)):
+        return int(seen) >= int(wanted)
+    return bool(seen) and seen == wanted

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from gcushare.runtime.http.rejected import Cause
+from gcushare.runtime.http.answers import Cause
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 

@@ -1,7 +1,7 @@
 """The file that describes simulated cards, JSON or YAML, read strictly.
 
 Either ``{count: 8, memory: 16GiB}`` or ``{cards: [{memory: 16GiB, health: unhealthy, reason: ...}, ...]}``; the keys
-of a card stand in ``_CARD_KEYS``. Sizes are bytes or carry a suffix; GB, as in the manual, is 2**30 bytes.
+of a card are those of ``_CARD_KEYS``. Sizes are bytes or have a suffix; GB is 2**30 bytes, as in the manual.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gcushare.cards.plausible import MAX_BYTES, MAX_INDEX, MAX_STATE
 from gcushare.cards.ports import CardReport, HealthReading
@@ -60,7 +60,7 @@ class SimulatedCards:
         )
 
     def find(self, uuid: str) -> SimulatedCard | None:
-        """The shared card of this uuid; None when the file has none (any more)."""
+        """The shared card with this uuid; None if the file has none."""
         return next((entry for entry in self.cards if entry.card.uuid == uuid and not entry.left_out), None)
 
 
@@ -92,7 +92,7 @@ def parse_simulated_cards(text: str, name: str) -> SimulatedCards:
         document = load_yaml(text, name, limit_bytes=MAX_FILE_BYTES)
     except RemoteContractError as error:
         raise ConfigError(str(error)) from error
-    reader = _Reader(name)
+    reader = _DocumentReader(name)
     cards = reader.read_document(document)
     if reader.problems:
         raise ConfigError(*reader.problems)
@@ -150,37 +150,45 @@ def _by_process(read_value: Callable[[object], T], what: str) -> Callable[[objec
     return read
 
 
-_CARD_KEYS: dict[str, Callable[[object], Any]] = {
-    "index": _index,
-    "uuid": _text,
-    "memory": parse_size,
-    "model": _text,
-    "serial": _text,
-    "pci": _text,
-    "numa": _index,
+_Reader: TypeAlias = Callable[[object], Any]
+_CARD: dict[str, tuple[str, _Reader]] = {
+    "index": ("index", _index),
+    "uuid": ("uuid", _text),
+    "memory": ("memory_bytes", parse_size),
+    "model": ("model", _text),
+    "serial": ("serial", _text),
+    "pci": ("pci_address", _text),
+    "numa": ("numa_node", _index),
+    "link_group": ("link_group", _text),
+    "limit_problem": ("limit_problem", _text),
+}
+"""The keys with the fields of ``Card`` that they set."""
+_USE: dict[str, tuple[str, _Reader]] = {
+    "used": ("memory_used_bytes", parse_size),
+    "temperature": ("temperature_celsius", _number),
+    "power": ("power_watts", _number),
+    "utilization": ("utilization_percent", _number),
+    "fan": ("fan_percent", _number),
+    "performance_state": ("performance_state", _state),
+    "compute_mode": ("compute_mode", _text),
+    "ecc": ("ecc", _switch),
+    "mig": ("mig", _switch),
+    "persistence": ("persistence", _switch),
+    "power_limit": ("power_limit_watts", _number),
+    "cuda": ("cuda_version", _text),
+    "processes": ("processes", _by_process(parse_size, "sizes")),
+    "peaks": ("peaks", _by_process(parse_size, "sizes")),
+    "process_utilization": ("process_utilization", _by_process(_number, "percents")),
+    "process_names": ("process_names", _by_process(_text, "names")),
+}
+"""The keys with the fields of ``CardUse`` that they set."""
+_CARD_KEYS: dict[str, _Reader] = {
+    **{key: read for key, (_, read) in (_CARD | _USE).items()},
     "health": _health,
     "reason": _text,
     "left_out": _text,
-    "link_group": _text,
-    "limit_problem": _text,
-    "used": parse_size,
-    "temperature": _number,
-    "power": _number,
-    "utilization": _number,
-    "fan": _number,
-    "performance_state": _state,
-    "compute_mode": _text,
-    "ecc": _switch,
-    "mig": _switch,
-    "persistence": _switch,
-    "power_limit": _number,
-    "cuda": _text,
-    "processes": _by_process(parse_size, "sizes"),
-    "peaks": _by_process(parse_size, "sizes"),
-    "process_utilization": _by_process(_number, "percents"),
-    "process_names": _by_process(_text, "names"),
 }
-_FILE_KEYS: dict[str, Callable[[object], Any]] = {
+_FILE_KEYS: dict[str, _Reader] = {
     "driver": _text,
     "count": _count,
     "memory": parse_size,
@@ -188,7 +196,7 @@ _FILE_KEYS: dict[str, Callable[[object], Any]] = {
 }
 
 
-class _Reader:
+class _DocumentReader:
     """Reads one document and collects every problem in it."""
 
     def __init__(self, name: str) -> None:
@@ -232,46 +240,18 @@ class _Reader:
         if "memory" not in fields and "memory" not in entry:
             self._complain(f"{where}.memory", None, _SIZE_FORMS)
         index = fields.get("index", place)
+        card: dict[str, Any] = {"index": index, "uuid": f"simulated-{index}", "memory_bytes": 0, "model": "Simulated"}
         healthy = fields.get("health", True)
         reason = fields.get("reason", "" if healthy else "simulated failure")
         return SimulatedCard(
-            card=Card(
-                index=index,
-                uuid=fields.get("uuid", f"simulated-{index}"),
-                memory_bytes=fields.get("memory", 0),
-                model=fields.get("model", "Simulated"),
-                serial=fields.get("serial", ""),
-                pci_address=fields.get("pci", ""),
-                numa_node=fields.get("numa"),
-                link_group=fields.get("link_group", ""),
-                limit_problem=fields.get("limit_problem", ""),
-            ),
+            card=Card(**(card | {name: fields[key] for key, (name, _) in _CARD.items() if key in fields})),
             # The file states what its author wants, so that one reading decides.
             reading=HealthReading(healthy=healthy, reason="" if healthy else reason, conclusive=True),
-            use=CardUse(
-                memory_used_bytes=fields.get("used"),
-                temperature_celsius=fields.get("temperature"),
-                power_watts=fields.get("power"),
-                utilization_percent=fields.get("utilization"),
-                fan_percent=fields.get("fan"),
-                performance_state=fields.get("performance_state"),
-                compute_mode=fields.get("compute_mode"),
-                ecc=fields.get("ecc"),
-                mig=fields.get("mig"),
-                persistence=fields.get("persistence"),
-                power_limit_watts=fields.get("power_limit"),
-                cuda_version=fields.get("cuda"),
-                processes=fields.get("processes"),
-                peaks=fields.get("peaks"),
-                process_utilization=fields.get("process_utilization"),
-                process_names=fields.get("process_names"),
-            ),
+            use=CardUse(**{name: fields[key] for key, (name, _) in _USE.items() if key in fields}),
             left_out=fields.get("left_out", ""),
         )
 
-    def _read(
-        self, document: Mapping[Any, object], keys: Mapping[str, Callable[[object], Any]], where: str
-    ) -> dict[str, Any]:
+    def _read(self, document: Mapping[Any, object], keys: Mapping[str, _Reader], where: str) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         for key, value in document.items():
             if key not in keys:

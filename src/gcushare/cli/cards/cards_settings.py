@@ -9,9 +9,9 @@ from gcushare._version import __version__
 from gcushare.cli.terminal import output_flags
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.addresses import is_http_address
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.runtime.settings.parsers import is_http_address
 from gcushare.wire.contracts import CLAIMS_DRIVER_PORT, PLUGIN_PORT
 
 CARDS = "gcushare cards"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gcushare.config_manager.scheduler_config.old_schedulers import in_old_spelling
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.settings.addresses import is_http_address
+from gcushare.runtime.settings.parsers import is_http_address
 from gcushare.vendors.vendor import Vendor
 
 if TYPE_CHECKING:  # the settings need no YAML

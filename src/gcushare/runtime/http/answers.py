@@ -1,7 +1,7 @@
-"""Every HTTP answer that the server itself gives: to errors, to what it turns away, and the log lines about both.
+"""Every HTTP answer that the server itself gives, to errors and to requests that it rejects, with their log lines.
 
-Both ways that a request may take (``request_gate`` and ``scheduler_fast_path``) and the connections below them use
-these, so that no client can tell which way its request took.
+``request_gate``, ``scheduler_fast_path`` and the connections below them use these, so that no client can tell which of
+them handled its request.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
+from enum import Enum
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -22,11 +25,10 @@ from gcushare.core.errors import (
     RetryableError,
 )
 from gcushare.core.log_fields import fields
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
 
 logger = logging.getLogger(__name__)
 
-# First match wins, so a family stands before its root. What is not listed is our own fault: 500, without details.
+# The first match wins, so a subclass comes before its base class. Any other error is a defect of ours: 500.
 STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
     (RemoteContractError, 400),
     (ForbiddenError, 403),
@@ -39,18 +41,38 @@ STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
 _LONGEST_TEXT = 2000
 
 
+class Cause(Enum):
+    """Why a request or a connection got no further; the values are the metric's label."""
+
+    CONNECTIONS = "connections"
+    """The maximum of connections is open, and none of them is idle."""
+    MEMORY = "memory"
+    """The memory for bodies was used up, or went to another body."""
+    SLOW = "slow"
+    """The body did not arrive in time."""
+    SIZE = "size"
+    """The body is larger than allowed."""
+    MALFORMED = "malformed"
+    CERTIFICATE = "certificate"
+    """The client presented none although it must, or that of another client."""
+    HANDSHAKE = "handshake"
+    """The TLS handshake failed: unknown authority, no certificate although one is required, or no TLS at all. Or it was
+    the oldest one when the limit of handshakes was reached."""
+
+
+RejectedCounts: TypeAlias = Counter[Cause]
+"""The counts of one server since its start."""
+
+
 def status_for(error: GcushareError) -> int:
-    """Return the HTTP status of an error that a handler let through."""
+    """Return the HTTP status for an error that a handler raised."""
     return next((status for family, status in STATUS_BY_ERROR if isinstance(error, family)), 500)
 
 
 def error_response(status: int, text: str, *, close: bool = False) -> web.Response:
-    """Build the one shape of every error: ``{"error": ..., "status": ...}``.
+    """Build the answer to an error: ``{"error": ..., "status": ...}``. ``text`` is one sentence, cut to a bound.
 
-    Args:
-        status: the HTTP status.
-        text: one sentence for people, cut to a bound; never a stack.
-        close: end the connection after the answer, for requests that were not read to their end.
+    ``close`` ends the connection after the answer. Use it if the request was not read to its end.
     """
     response = web.json_response({"error": text[:_LONGEST_TEXT], "status": status}, status=status)
     if close:
@@ -59,9 +81,9 @@ def error_response(status: int, text: str, *, close: bool = False) -> web.Respon
 
 
 class TurnedAway(Exception):
-    """A request or a connection that no handler gets: the status and text of its answer, and the cause for metrics.
+    """A request or connection is rejected before a handler: its answer's status and text, and the cause for metrics.
 
-    ``level`` and ``event``: its log line.
+    ``level`` and ``event`` are for its log line.
     """
 
     def __init__(
@@ -90,13 +112,13 @@ def no_memory() -> TurnedAway:
 
 
 def body_cut() -> TurnedAway:
-    """The memory of a body that was still arriving went to others."""
+    """The memory of an incomplete body was given to other bodies."""
     text = "the request's body came slower than others that needed its memory, try again later"
     return TurnedAway(503, Cause.MEMORY, text)
 
 
 def turn_away(away: TurnedAway, counts: RejectedCounts, **facts: object) -> web.Response:
-    """Count and log what no handler gets, and build its answer, after which the connection ends."""
+    """Count and log a rejection, and build its answer, after which the connection is closed."""
     counts[away.cause] += 1
     logger.log(away.level, "%s %s", away.event, fields(**facts, reason=away))
     response = error_response(away.status, str(away), close=True)
@@ -106,13 +128,13 @@ def turn_away(away: TurnedAway, counts: RejectedCounts, **facts: object) -> web.
 
 
 def log_answered(started: float, **facts: object) -> None:
-    """Write the line of a request that was answered, at debug. ``started``: `time.perf_counter` at its start."""
+    """Log an answered request at debug. ``started`` is `time.perf_counter` at its start."""
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("answered %s", fields(**facts, ms=round((time.perf_counter() - started) * 1000, 1)))
 
 
 def write_response(response: web.Response, *more: str) -> bytes:
-    """Write an answer as bytes, for a connection that aiohttp does not answer. ``more``: further header lines."""
+    """Write an answer as bytes, for a connection that aiohttp does not answer. ``more`` are further header lines."""
     body = response.body if isinstance(response.body, bytes) else b""
     lines = [
         f"HTTP/1.1 {response.status} {response.reason}",
@@ -124,7 +146,7 @@ def write_response(response: web.Response, *more: str) -> bytes:
 
 
 def respond_to_failure(error: Exception, **facts: object) -> web.Response:
-    """Log what a handler raised and build its answer: a 500 for anything but an error of ours with another status."""
+    """Log a handler's exception and build its answer: 500, unless it is one of our errors with another status."""
     if isinstance(error, GcushareError) and (status := status_for(error)) != 500:
         logger.info("request failed %s", fields(**facts, reason=error))
         response = error_response(status, str(error))
@@ -136,9 +158,9 @@ def respond_to_failure(error: Exception, **facts: object) -> web.Response:
 
 
 def respond_to_http(error: web.HTTPException, path: str) -> web.Response:
-    """Bring aiohttp's own errors (no such path, wrong method) into our shape, keeping headers such as Allow."""
+    """Convert aiohttp's own errors (no such path, wrong method) to our form, with headers such as Allow."""
     text = error.text or error.reason
-    if text == f"{error.status}: {error.reason}":  # aiohttp's own text, because its raiser gave none
+    if text == f"{error.status}: {error.reason}":  # aiohttp's default text
         allowed = error.headers.get("Allow", "")
         ours = {404: f"no such path: {path[:200]!r}", 405: f"method not allowed; allowed: {allowed}"}
         text = ours.get(error.status, text)

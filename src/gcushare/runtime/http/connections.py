@@ -15,8 +15,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from gcushare.core.log_fields import fields
-from gcushare.runtime.http.answers import TurnedAway, turn_away, write_response
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
+from gcushare.runtime.http.answers import Cause, RejectedCounts, TurnedAway, turn_away, write_response
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 
 logger = logging.getLogger(__name__)

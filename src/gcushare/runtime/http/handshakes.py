@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gcushare.core.log_fields import fields
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
+from gcushare.runtime.http.answers import Cause, RejectedCounts
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from gcushare.runtime.http.answers import (
+    Cause,
+    RejectedCounts,
     TurnedAway,
     body_cut,
     body_too_large,
@@ -23,7 +25,6 @@ from gcushare.runtime.http.answers import (
 )
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.connections import GuardedConnection
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from aiohttp import web
 
 from gcushare.runtime.http.answers import (
+    RejectedCounts,
     TurnedAway,
     body_cut,
     body_too_slow,
@@ -32,7 +33,6 @@ from gcushare.runtime.http.answers import (
     write_response,
 )
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
-from gcushare.runtime.http.rejected import RejectedCounts
 from gcushare.runtime.http.turn_budget import TurnBudget
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
+from gcushare.runtime.http.answers import Cause, RejectedCounts
 from gcushare.runtime.http.body_limits import BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
 from gcushare.runtime.http.handshakes import HandshakeLimits, TlsListener
-from gcushare.runtime.http.rejected import Cause, RejectedCounts
 from gcushare.runtime.http.request_gate import body_of, make_gate
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
@@ -130,6 +131,15 @@ def path(metavar: str = "PATH") -> Parser[Path]:
         return Path(raw)
 
     return Parser(metavar, "a path", parse)
+
+
+def is_http_address(text: str) -> bool:
+    """Whether a text is ``http://HOST[:PORT]`` or ``https://HOST[:PORT]``, with any path."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # unbalanced brackets, or an invalid port
+        return False
 
 
 # Seconds per suffix, as in Kubernetes' own flags.

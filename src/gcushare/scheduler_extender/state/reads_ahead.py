@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gcushare.core.nodes import PodRef
-from gcushare.kube.resource_versions import is_at_least
+from gcushare.kube.resources import is_at_least
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_ref
 

@@ -21,7 +21,7 @@ from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.packing.spare import SpareResources
-from gcushare.kube.resource_versions import is_at_least
+from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames

@@ -16,8 +16,6 @@ PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it o
 
 
 class SourceChoice(enum.Enum):
-    """Whose figures are shown."""
-
     AUTO = "auto"
     EXTENDER = "extender"
     API = "api"

@@ -175,8 +175,6 @@ class _NodeHandler:
 
 
 class _PodHandler:
-    """Keeps the snapshot's pods."""
-
     def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._snapshot = snapshot
         self._changed = changed
@@ -200,8 +198,6 @@ class _PodHandler:
 
 
 class _ClaimHandler:
-    """Keeps the snapshot's claims."""
-
     def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._snapshot = snapshot
         self._changed = changed

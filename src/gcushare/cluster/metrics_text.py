@@ -13,8 +13,6 @@ from gcushare.wire.untrusted_json import reason_of
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One figure."""
-
     name: str
     labels: tuple[tuple[str, str], ...]
     value: float

@@ -93,8 +93,6 @@ class SeenStatus(PodStatus, frozen=True, gc=False, kw_only=True, rename="camel")
 
 
 class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """A pod."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: SeenSpec = SeenSpec()
     status: SeenStatus = SeenStatus()
@@ -111,8 +109,6 @@ class SeenPod(Pod, frozen=True, gc=False, kw_only=True, rename="camel"):
 
 
 class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
-    """A port of a Service."""
-
     port: Int = 0
     name: str = ""
     node_port: Int = 0

@@ -137,11 +137,9 @@ class ClusterSnapshot:
         self._count_claims(self.claims.update(claim))
 
     def remove_claim(self, uid: str) -> None:
-        """Remove a claim that is gone."""
         self._count_claims(self.claims.remove(uid))
 
     def retain_claims(self, uids: frozenset[str]) -> None:
-        """Remove every claim but these."""
         self._count_claims(self.claims.retain(uids))
 
     def _count_claims(self, holders: Iterable[str]) -> None:

@@ -44,7 +44,6 @@ class NameLog:
 
     @property
     def position(self) -> int:
-        """The end of the log."""
         return self._dropped + len(self._names)
 
     def since(self, position: int) -> set[str] | None:
@@ -54,7 +53,6 @@ class NameLog:
         return set(self._names[position - self._dropped :])
 
     def record(self, name: str) -> None:
-        """Append a name."""
         self._names.append(name)
         if len(self._names) > MAX_LOGGED_CHANGES:
             del self._names[: MAX_LOGGED_CHANGES // 2]

@@ -91,8 +91,6 @@ class _FilterArguments(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 @dataclass(frozen=True, slots=True)
 class BindArguments:
-    """A bind request."""
-
     pod: PodRef
     node: str
 

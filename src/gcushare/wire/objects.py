@@ -96,8 +96,6 @@ class PodSpec(_Object, frozen=True):
 
 
 class ContainerTerminated(_Object, frozen=True):
-    """How a container ended."""
-
     exit_code: Int = 0
 
 
@@ -128,8 +126,6 @@ class PodStatus(_Object, frozen=True):
 
 
 class Pod(_Object, frozen=True):
-    """A pod."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -151,8 +147,6 @@ class Pod(_Object, frozen=True):
 
 
 class Taint(_Object, frozen=True):
-    """A node's taint."""
-
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -189,8 +183,6 @@ class NodeStatus(_Object, frozen=True):
 
 
 class Node(_Object, frozen=True):
-    """A node."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()

@@ -78,7 +78,6 @@ def resource_names(vendor: Vendor) -> ResourceNames:
 
 
 def pod_ref(pod: Pod) -> PodRef:
-    """A pod's identity."""
     meta = pod.metadata
     return PodRef(meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", pod.spec.priority or 0)
 

@@ -22,8 +22,6 @@ HERE = tuple(
 
 
 class Output(enum.Enum):
-    """What is printed."""
-
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"

@@ -72,7 +72,6 @@ _SCRIPTS = {Shell.BASH: _BASH, Shell.ZSH: _ZSH, Shell.FISH: _FISH}
 
 
 def completion_script(names: Names, shell: Shell) -> str:
-    """Write a shell's script."""
     return _SCRIPTS[shell].substitute(
         executable=names.executable, completer=names.completer, function=names.executable.replace("-", "_")
     )

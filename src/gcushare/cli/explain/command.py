@@ -11,7 +11,6 @@ from gcushare.cluster.reader import Reader
 
 
 async def explain(session: Session, settings: ExplainSettings) -> int:
-    """Explain one pod."""
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
         namespace, _, name = settings.pod.rpartition("/")
         pod = (namespace or settings.namespace or api.config.namespace, name)

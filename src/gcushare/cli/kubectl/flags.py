@@ -13,8 +13,6 @@ from gcushare.runtime.settings.declare import group, setting, settings
 
 
 class Output(enum.Enum):
-    """What is printed."""
-
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
@@ -23,8 +21,6 @@ class Output(enum.Enum):
 
 
 class SortKey(enum.Enum):
-    """By what nodes are ordered."""
-
     NAME = "name"
     TOTAL = "total"
     ALLOCATED = "allocated"
@@ -34,8 +30,6 @@ class SortKey(enum.Enum):
 
 
 class Shell(enum.Enum):
-    """Shells with completion."""
-
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"

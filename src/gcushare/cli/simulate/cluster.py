@@ -58,7 +58,6 @@ class SimulatedCluster:
 
     @property
     def used_units(self) -> int:
-        """Units that pods hold."""
         return sum(node.state.used for node in self.nodes)
 
     @property

@@ -80,7 +80,6 @@ def render_churn(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]], width: in
 
 
 def churn_document(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]]) -> dict[str, Any]:
-    """Every run."""
     return {
         "load": churn.load,
         "lifetimes": churn.lifetimes,
@@ -101,7 +100,6 @@ def render_needs(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]], width: int
 
 
 def needs_document(plan: Plan, needs: Mapping[str, Sequence[NodeSpec]]) -> dict[str, Any]:
-    """The same for programs."""
     return {
         "given": {"nodes": len(plan.nodes), "cards": sum(node.cards for node in plan.nodes)},
         "needed": {

@@ -107,7 +107,6 @@ def _extender(found: ConfiguredExtender) -> dict[str, Any]:
 
 
 def cut_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    """A plugin's /status."""
     return dict(own_document(msgspec.to_builtins(PLUGIN_STATUS.read(body)), names))
 
 
@@ -117,18 +116,15 @@ def cut_driver_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
 
 
 def cut_inspect(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    """An extender's inspect document."""
     nodes = msgspec.to_builtins(decode_document(body))
     return {"nodes": own_document(nodes, names)}
 
 
 def cut_explanation(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    """An extender's explanation of a pod."""
     return dict(own_document(msgspec.to_builtins(EXPLANATION.read(body)), names))
 
 
 def cut_version(body: bytes, names: Collection[str]) -> str:
-    """A program's /version."""
     said = body.decode("utf-8", errors="replace").strip()
     if VERSION(said) is Left.OUT:
         raise RemoteContractError("this is no version")
@@ -136,5 +132,4 @@ def cut_version(body: bytes, names: Collection[str]) -> str:
 
 
 def cut_figures(body: bytes, names: Collection[str]) -> str:
-    """A program's /metrics."""
     return cut_metrics(body.decode("utf-8", errors="replace"))

@@ -44,7 +44,6 @@ class Archive:
         self.entries.append({"path": path, "bytes": len(content), "sha256": digest, "what": what})
 
     def leave_out(self, path: str, why: str) -> None:
-        """Say why something is missing."""
         self.left_out[path] = why
 
     def finish(self, about: dict[str, Any]) -> None:

@@ -63,7 +63,6 @@ def by_name(key: str, shape: Shape) -> Shape:
 
 
 def text(pattern: str) -> Shape:
-    """A text of this form."""
     known = re.compile(pattern, re.ASCII)
 
     def keep(value: Any) -> Any:
@@ -73,7 +72,6 @@ def text(pattern: str) -> Shape:
 
 
 def one_of(*words: str) -> Shape:
-    """One of these words."""
     return text("|".join(map(re.escape, words)))
 
 
@@ -87,7 +85,6 @@ def either(*shapes: Shape) -> Shape:
 
 
 def number(value: Any) -> Any:
-    """A number or a switch."""
     return value if isinstance(value, int | float) else Left.OUT
 
 

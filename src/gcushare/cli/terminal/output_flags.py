@@ -11,8 +11,6 @@ from gcushare.runtime.settings.declare import setting
 
 
 class TextOrJson(enum.Enum):
-    """What is printed."""
-
     TEXT = "text"
     JSON = "json"
 

@@ -20,7 +20,6 @@ def to_json(document: object) -> str:
 
 
 def to_yaml(document: object) -> str:
-    """Write a document as YAML."""
     # Imported where YAML is asked for: 40 ms that tables need not spend.
     from ruamel.yaml import YAML
 

@@ -97,7 +97,6 @@ class Screen:
 
     @property
     def height(self) -> int:
-        """Lines of the terminal."""
         return _size(self._process.stdout, self.environ)[1]
 
     def console(self) -> Console:
@@ -123,7 +122,6 @@ class Screen:
             console.print(harmless(line), soft_wrap=True)
 
     def print_text(self, text: str) -> None:
-        """Print text as it is."""
         self._process.stdout.write(text)
         self._process.stdout.flush()
 

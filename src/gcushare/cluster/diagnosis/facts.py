@@ -137,7 +137,6 @@ class Facts:
         return self.scope is None and self.knows(Area.NODES)
 
     def running(self, program: Program) -> tuple[SeenPod, ...]:
-        """The pods of a program."""
         return self.programs.get(program, ())
 
     def vendors(self) -> tuple[Vendor, ...]:

@@ -96,7 +96,6 @@ class NodeClass:
     closed: list[ClosedCard] = field(default_factory=list)
 
     def add(self, name: str, scan: _CardScan) -> None:
-        """Add one node."""
         if scan.closed:
             found = (ClosedCard(name, index, text) for index, text in scan.closed)
             self.closed = sorted([*self.closed, *found])[:MAX_EXAMPLES]

@@ -140,8 +140,6 @@ def _find_need(
 
 
 class _Search:
-    """The search on one node."""
-
     def __init__(
         self,
         node: NodeState,

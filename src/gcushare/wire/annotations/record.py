@@ -50,7 +50,6 @@ class PodRecord:
 
 
 def encode_record(vendor: Vendor, record: PodRecord) -> dict[str, str]:
-    """Encode a record as annotations."""
     keys = vendor.record
     annotations = {
         keys.card_index: ",".join(str(index) for index in record.card_indexes),

@@ -227,7 +227,6 @@ def name_pod(document: ExplainDocument) -> str:
 
 
 def encode_explanation(document: ExplainDocument) -> bytes:
-    """Write an explanation as JSON."""
     return _encoder.encode(document) + b"\n"
 
 

@@ -73,14 +73,10 @@ class DeviceRequest(DraObject, frozen=True):
 
 
 class DeviceRequests(DraObject, frozen=True):
-    """The requests of a claim."""
-
     requests: tuple[DeviceRequest, ...] = ()
 
 
 class ClaimSpec(DraObject, frozen=True):
-    """What a claim asks for."""
-
     devices: DeviceRequests = DeviceRequests()
 
 
@@ -92,8 +88,6 @@ class ClaimStatus(DraObject, frozen=True):
 
 
 class ResourceClaim(DraObject, frozen=True):
-    """A claim."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()

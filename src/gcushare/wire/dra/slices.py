@@ -107,7 +107,6 @@ RESOURCE_SLICE = BoundedJsonDecoder(ResourceSlice, "a ResourceSlice", limit_byte
 
 
 def new_slice(metadata: ObjectMeta, spec: SliceSpec) -> ResourceSlice:
-    """Build a slice to create."""
     return ResourceSlice(metadata=metadata, spec=spec, api_version=API_VERSION, kind="ResourceSlice")
 
 

@@ -41,8 +41,6 @@ class ExactRequest(DraObject, frozen=True):
 
 
 class DeviceRequest(DraObject, frozen=True):
-    """One request of a claim."""
-
     name: str
     exactly: ExactRequest = ExactRequest()
 
@@ -63,8 +61,6 @@ class DeviceClaim(DraObject, frozen=True):
 
 
 class ClaimSpec(DraObject, frozen=True):
-    """A claim's spec."""
-
     devices: DeviceClaim = DeviceClaim()
 
 
@@ -85,8 +81,6 @@ class ResourceClaimTemplate(DraObject, frozen=True):
 
 
 class ClaimingPodSpec(DraObject, frozen=True):
-    """Which claims a pod needs."""
-
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
@@ -118,6 +112,5 @@ def template_spec(size: ClaimSize, vendor: Vendor, unit: MemoryUnit) -> Template
 
 
 def new_template(name: str, namespace: str, labels: Mapping[str, str], spec: TemplateSpec) -> ResourceClaimTemplate:
-    """Build a template to create."""
     metadata = ObjectMeta(name=name, namespace=namespace, labels=dict(labels))
     return ResourceClaimTemplate(metadata=metadata, spec=spec, api_version=API_VERSION, kind="ResourceClaimTemplate")

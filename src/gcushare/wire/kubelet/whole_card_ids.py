@@ -19,7 +19,6 @@ _IDS = frozenset(f"{_PREFIX}{index}" for index in range(MAX_CARDS))
 
 
 def encode_whole_card_id(index: int) -> str:
-    """Name a whole card."""
     return f"{_PREFIX}{index}"
 
 

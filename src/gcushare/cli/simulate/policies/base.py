@@ -39,7 +39,6 @@ class KnowsEnough:
     """A policy that learns nothing from arrivals."""
 
     def observe(self, demand: Demand) -> bool:
-        """See ``Policy``."""
         return False
 
 
@@ -49,7 +48,6 @@ class FirstOfTheBest(KnowsEnough):
     by_room = True
 
     def choose(self, scores: Sequence[float]) -> int:
-        """See ``Policy``."""
         return list(scores).index(max(scores))
 
 

@@ -29,5 +29,4 @@ class BesideKubeScheduler:
         return least_allocated(node, demand), None
 
     def choose(self, scores: Sequence[float]) -> int:
-        """See ``Policy``."""
         return self._policy.choose(scores)

@@ -35,7 +35,6 @@ class LearnedLeastLoss(FirstOfTheBest):
         self._fill: ExpectedFill | None = None
 
     def observe(self, demand: Demand) -> bool:
-        """Count the pod."""
         self._seen[demand] += 1
         self._arrived += 1
         if self._arrived <= self._next:

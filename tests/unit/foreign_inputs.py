@@ -19,7 +19,7 @@ from gcushare.cli.support_bundle.collect import OBJECT
 from gcushare.cli.support_bundle.kept_fields import PLAIN_INVENTORY, PLAIN_OVER_USE
 from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.top.rows import parse_metrics
-from gcushare.cluster.diagnosis.gather import SEEN_POD, VERSION
+from gcushare.cluster.diagnosis.gather_facts import SEEN_POD, VERSION
 from gcushare.cluster.diagnosis.schedulers import parse_extenders
 from gcushare.config_manager.host.record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText

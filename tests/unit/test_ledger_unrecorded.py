@@ -9,8 +9,8 @@ import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.errors import Refused
+from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.reasons import Explainer, Verdict, evaluate
-from gcushare.core.explain.text import summarise
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.placement import POLICIES

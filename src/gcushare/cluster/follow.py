@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
-from gcushare.cluster.gather import SnapshotRequest, gather
+from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.listing import asking_words, may_ask
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot, Source

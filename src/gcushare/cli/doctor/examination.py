@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from gcushare.cli.doctor.doctor_settings import EXIT_OF, DoctorSettings
-from gcushare.cli.terminal.findings import document, render_text
+from gcushare.cli.terminal.findings_text import document, render_text
 from gcushare.cli.terminal.output_flags import TextOrJson
 from gcushare.cli.terminal.output_formats import to_json
 from gcushare.cli.terminal.screen import Screen, is_agreed
@@ -17,7 +17,7 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, worst
-from gcushare.cluster.diagnosis.gather import gather
+from gcushare.cluster.diagnosis.gather_facts import gather
 from gcushare.cluster.reader import Reader
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused
 from gcushare.core.wording import one_line

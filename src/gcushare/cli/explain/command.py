@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gcushare.cli.explain.explain import explain_pod
-from gcushare.cli.explain.text import explain_document, explain_text
+from gcushare.cli.explain.explanation_text import explain_document, explain_text
 from gcushare.cli.kubectl.flags import ExplainSettings, Output
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.terminal.output_formats import to_json, to_yaml

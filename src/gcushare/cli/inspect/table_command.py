@@ -11,7 +11,7 @@ from gcushare.cli.kubectl.session import Session
 from gcushare.cli.kubectl.summary import summarise
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.follow import Connection
-from gcushare.cluster.gather import SnapshotRequest, gather
+from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.listing import Scope
 from gcushare.cluster.reader import Reader
 

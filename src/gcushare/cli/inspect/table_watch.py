@@ -18,7 +18,7 @@ from gcushare.cli.kubectl.flags import Output, TableSettings
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
-from gcushare.cluster.gather import SnapshotRequest
+from gcushare.cluster.gather_snapshot import SnapshotRequest
 from gcushare.core.log_fields import escape
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE

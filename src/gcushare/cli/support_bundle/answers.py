@@ -20,7 +20,7 @@ from gcushare.cli.support_bundle.shapes import (
     fields,
     text,
 )
-from gcushare.cli.terminal.findings import document, versions
+from gcushare.cli.terminal.findings_text import document, versions
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts

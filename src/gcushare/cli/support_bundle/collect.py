@@ -40,7 +40,7 @@ from gcushare.cli.support_bundle.object_sanitizer import (
 )
 from gcushare.cli.support_bundle.own_text import own_words
 from gcushare.cli.support_bundle.redact import Redactor
-from gcushare.cli.terminal.findings import render_text
+from gcushare.cli.terminal.findings_text import render_text
 from gcushare.cli.terminal.output_formats import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
@@ -48,7 +48,7 @@ from gcushare.cluster.diagnosis.checks.registry import examine
 from gcushare.cluster.diagnosis.checks.views import requesting_pods
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
-from gcushare.cluster.diagnosis.gather import gather
+from gcushare.cluster.diagnosis.gather_facts import gather
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.listing import list_objects
 from gcushare.cluster.programs import Program, SeenPod, main_container

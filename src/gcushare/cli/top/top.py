@@ -18,7 +18,7 @@ from gcushare.cli.top.rows import (
 )
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
 from gcushare.cluster.cluster_flags import PluginPodSettings
-from gcushare.cluster.gather import SnapshotRequest, gather
+from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.listing import Scope
 from gcushare.cluster.reader import Dated, Reader
 from gcushare.core.errors import GcushareError

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Protocol
 
-from gcushare.core.explain.text import summarise
+from gcushare.core.explain.reason_text import summarise
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.write_rate import TokenBucket

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gcushare.core.explain.reason_text import describe_asked, describe_help, describe_request, describe_room
 from gcushare.core.explain.reasons import Explanation, Verdict
-from gcushare.core.explain.text import describe_asked, describe_help, describe_request, describe_room
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted

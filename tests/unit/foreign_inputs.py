@@ -40,7 +40,6 @@ from gcushare.wire.annotations.inventory import INVENTORY, decode_inventory
 from gcushare.wire.annotations.over_use import OVER_USE_NOTE, decode_over_use
 from gcushare.wire.annotations.record import decode_record
 from gcushare.wire.certificates import first_end
-from gcushare.wire.demands import POD_DEMAND
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
@@ -57,6 +56,7 @@ from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
+from gcushare.wire.other_resources import POD_DEMAND
 from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 from gcushare.wire.protos.dra_pb2 import Claim as PrepareClaim

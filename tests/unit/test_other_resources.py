@@ -7,7 +7,7 @@ import pytest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.other_resources import Shortage, find_shortages, show_amount
-from gcushare.wire.demands import POD_DEMAND
+from gcushare.wire.other_resources import POD_DEMAND
 
 
 def requests(**spec: object) -> dict[str, int]:

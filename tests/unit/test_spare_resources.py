@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gcushare.core.packing.spare import Amounts, SpareResources, Taken
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
-from gcushare.wire.spare import node_amounts, pod_amounts
+from gcushare.wire.other_resources import node_amounts, pod_amounts
 
 NAMES = st.sampled_from("ab")
 amounts = st.builds(Amounts, st.integers(0, 9), st.integers(0, 9))

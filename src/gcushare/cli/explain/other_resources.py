@@ -10,9 +10,9 @@ from gcushare.core.explain.reasons import MAX_EXAMPLES, Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Resource, Selector
-from gcushare.wire.demands import POD_DEMAND, PodDemand
 from gcushare.wire.documents.explain import ExplainDocument
 from gcushare.wire.objects import Pod
+from gcushare.wire.other_resources import POD_DEMAND, PodDemand
 
 _DEMANDS = Resource("api/v1", "pods", PodDemand)
 

@@ -17,8 +17,8 @@ from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
 from gcushare.wire.nodes import NodeCards, node_cards
 from gcushare.wire.objects import NODE, POD, Node, Pod
+from gcushare.wire.other_resources import node_amounts, pod_amounts
 from gcushare.wire.pods import pod_request
-from gcushare.wire.spare import node_amounts, pod_amounts
 
 
 async def read_live(

@@ -141,12 +141,12 @@ class Facts:
 
     def vendors(self) -> tuple[Vendor, ...]:
         """The vendors that have left a trace in this cluster."""
-        return tuple(vendor for vendor in VENDORS if self._is_in_use(vendor))
-
-    def _is_in_use(self, vendor: Vendor) -> bool:
-        if any(each.vendor == vendor for each in self.plugins):
-            return True
-        return any(has_label(node, vendor) or has_trace(node, vendor) for node in self.nodes)
+        return tuple(
+            vendor
+            for vendor in VENDORS
+            if any(each.vendor == vendor for each in self.plugins)
+            or any(has_label(node, vendor) or has_trace(node, vendor) for node in self.nodes)
+        )
 
     def age_s(self, written: str | None) -> float | None:
         """Seconds since the API server wrote a time; None if there is none, or it cannot be read."""

@@ -23,8 +23,8 @@ from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.wire.documents.explain import ChoiceDocument
 from gcushare.wire.objects import Node, Pod
+from gcushare.wire.other_resources import node_amounts, pod_amounts
 from gcushare.wire.pods import is_finished
-from gcushare.wire.spare import node_amounts, pod_amounts
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.objects import Pod
+from gcushare.wire.other_resources import pod_amounts
 from gcushare.wire.pods import pod_ref, pod_request_and_options
-from gcushare.wire.spare import pod_amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,13 @@ from gcushare.cluster.diagnosis.checks.views import (
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, parse_time
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
+from gcushare.wire.kubernetes_versions import find_release
 from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
@@ -28,6 +30,8 @@ STALE_AFTER_S = 120.0
 SETTLED_AFTER_S = 15.0
 """A record is corrected within a second of the pod's start."""
 CLOCK_TOLERANCE_S = 60.0
+FIRST_WITH_POLICIES = (1, 30)
+"""ValidatingAdmissionPolicy is generally available from here on."""
 
 _POLICY = "have records protected (chart value admission.protectRecords), and delete the pod if it is not known"
 
@@ -122,6 +126,32 @@ def _suspicions(
         yield (
             warning,
             f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for {request.total_units}",
+        )
+
+
+def check_policy(facts: Facts) -> Iterator[Finding]:
+    """Pods' authors must not be able to write records."""
+    release = find_release(facts.server_version)
+    if release is None or release < FIRST_WITH_POLICIES or not facts.knows(Area.POLICIES) or facts.scope is not None:
+        return
+    for vendor in facts.vendors():
+        key = vendor.record.card_index
+        naming = [policy for policy in facts.policies if key in policy.text]
+        if any(policy.denies for policy in naming):
+            continue
+        if naming:
+            found = f"policy {naming[0].name} has no binding that denies"
+        elif facts.policies:
+            count = len(facts.policies)
+            found = "the one that exists does not name it" if count == 1 else f"none of the {count} that exist name it"
+        else:
+            found = "no policy exists"
+        yield warning(
+            "policy-missing",
+            f"vendor {vendor.name}",
+            f"no ValidatingAdmissionPolicy keeps pods' authors from writing {key}: {found}; a "
+            "forged record has memory counted that is not used, or hides memory that is",
+            "install the extender's chart with admission.enabled=auto and admission.protectRecords=true",
         )
 
 

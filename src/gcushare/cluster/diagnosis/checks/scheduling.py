@@ -8,12 +8,11 @@ from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_p
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
-from gcushare.cluster.programs import Service, port_of
+from gcushare.cluster.programs import port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.contracts import VERBS_PORT
-from gcushare.wire.objects import Condition
 
 WAITED_S = 30.0
 """A pod younger than this may not have had its turn."""
@@ -87,7 +86,8 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
         for each in requesting_pods(facts, vendor):
             age_s = facts.age_s(each.pod.metadata.creation_timestamp) or 0.0
             is_later = facts.now.timestamp() - age_s >= started
-            if not each.pod.is_bound and age_s >= WAITED_S and is_later and not _is_gated(each.pod.status.conditions):
+            is_gated = any(condition.reason == "SchedulingGated" for condition in each.pod.status.conditions)
+            if not each.pod.is_bound and age_s >= WAITED_S and is_later and not is_gated:
                 waiting[each.pod.key] = age_s
     if waiting:
         yield error(
@@ -205,11 +205,18 @@ def extenders_of(scheduler: SchedulerFacts) -> list[ConfiguredExtender]:
 def _addresses(facts: Facts) -> set[tuple[str, int]]:
     """Every address at which a scheduler may rightly call the extender."""
     found: set[tuple[str, int]] = set()
-    if facts.extender.service is not None:
-        found |= _service_addresses(facts, facts.extender.service)
+    service = facts.extender.service
+    if service is not None:
+        name, namespace = service.metadata.name, service.metadata.namespace
+        local = f"{name}.{namespace}.svc"
+        hosts = [service.spec.cluster_ip, name, f"{name}.{namespace}", local, f"{local}.cluster.local"]
+        nodes = [each.address for node in facts.nodes for each in node.status.addresses]
+        for port in service.spec.ports:
+            found |= {(host, port.port) for host in hosts if host not in ("", "None")}
+            found |= {(host, port.node_port) for host in nodes if port.node_port}
     for replica in facts.extender.replicas:
         if replica.pod is not None and (address := replica.pod.status.pod_ip):
-            found |= {(address, port) for port in (port_of(replica.pod), VERBS_PORT)}
+            found |= {(address, port_of(replica.pod)), (address, VERBS_PORT)}
     return found
 
 
@@ -218,18 +225,3 @@ def _may_be_another_node(facts: Facts, entry: ConfiguredExtender) -> bool:
     service = facts.extender.service
     ports = {each.node_port for each in service.spec.ports if each.node_port} if service is not None else set()
     return not facts.has_every_node and entry.port in ports
-
-
-def _service_addresses(facts: Facts, service: Service) -> set[tuple[str, int]]:
-    name, namespace = service.metadata.name, service.metadata.namespace
-    local = f"{name}.{namespace}.svc"
-    hosts = [service.spec.cluster_ip, name, f"{name}.{namespace}", local, f"{local}.cluster.local"]
-    nodes = [each.address for node in facts.nodes for each in node.status.addresses]
-    return {
-        *((host, port.port) for port in service.spec.ports for host in hosts if host not in ("", "None")),
-        *((host, port.node_port) for port in service.spec.ports if port.node_port for host in nodes),
-    }
-
-
-def _is_gated(conditions: tuple[Condition, ...]) -> bool:
-    return any(each.reason == "SchedulingGated" for each in conditions)

@@ -22,8 +22,8 @@ from gcushare.cli.top.rows import (
 from gcushare.cli.top.table import pod_use_lines
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.explain.reason_text import summarise as summarise_explanation
 from gcushare.core.explain.reasons import Explainer, Verdict
-from gcushare.core.explain.text import summarise as summarise_explanation
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardLook, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker

@@ -27,9 +27,6 @@ from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerF
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
-from gcushare.wire.documents.explain import EXPLANATION
-from gcushare.wire.documents.inspect import decode_document
-from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 
 Cut = Callable[[bytes, Collection[str]], "str | dict[str, Any]"]
 """Takes a program's answer and the names of the cluster, and returns the text or the document of it that goes in;
@@ -106,22 +103,14 @@ def _extender(found: ConfiguredExtender) -> dict[str, Any]:
     }
 
 
-def cut_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    return dict(own_document(msgspec.to_builtins(PLUGIN_STATUS.read(body)), names))
+def cut_document(read: Callable[[bytes], Any]) -> Cut:
+    """Decode an answer by its declared fields and cut every text of it; a list becomes the member ``nodes``."""
 
+    def cut(body: bytes, names: Collection[str]) -> dict[str, Any]:
+        document = own_document(msgspec.to_builtins(read(body)), names)
+        return {"nodes": document} if isinstance(document, list) else dict(document)
 
-def cut_driver_status(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    """A claims driver's /status."""
-    return dict(own_document(msgspec.to_builtins(DRIVER_STATUS.read(body)), names))
-
-
-def cut_inspect(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    nodes = msgspec.to_builtins(decode_document(body))
-    return {"nodes": own_document(nodes, names)}
-
-
-def cut_explanation(body: bytes, names: Collection[str]) -> dict[str, Any]:
-    return dict(own_document(msgspec.to_builtins(EXPLANATION.read(body)), names))
+    return cut
 
 
 def cut_version(body: bytes, names: Collection[str]) -> str:

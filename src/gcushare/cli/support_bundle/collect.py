@@ -16,12 +16,9 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.cli.support_bundle.answers import (
     Cut,
-    cut_driver_status,
-    cut_explanation,
+    cut_document,
     cut_figures,
     cut_findings,
-    cut_inspect,
-    cut_status,
     cut_version,
     findings_document,
     known_names,
@@ -60,6 +57,9 @@ from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import EVERYTHING, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
+from gcushare.wire.documents.explain import EXPLANATION
+from gcushare.wire.documents.inspect import decode_document
+from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 from gcushare.wire.objects import Node
 
 OBJECT = object_decoder(dict)
@@ -126,10 +126,12 @@ class Collector:
         await self._add_events()
 
         plugins = [
-            page for pod in facts.running(Program.PLUGIN) for page in self._node_pages(pod, "plugins", cut_status)
+            page
+            for pod in facts.running(Program.PLUGIN)
+            for page in self._node_pages(pod, "plugins", cut_document(PLUGIN_STATUS.read))
         ]
         for pod in facts.running(Program.CLAIMS_DRIVER):
-            plugins += self._node_pages(pod, "claims-drivers", cut_driver_status)
+            plugins += self._node_pages(pod, "claims-drivers", cut_document(DRIVER_STATUS.read))
         await self._add_sources("asking device plugins and claims drivers", plugins, AT_ONCE)
         controllers = [
             self._page(
@@ -180,13 +182,13 @@ class Collector:
         yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
-            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_inspect)
+            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_document(decode_document))
             waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
-                yield self._page(endpoint, page, file, cut_explanation)
+                yield self._page(endpoint, page, file, cut_document(EXPLANATION.read))
 
     def _page(self, endpoint: Endpoint, path: str, file: str, cut: Cut) -> _Source:
         """A program's answer to ``path``, of which ``cut`` returns what goes in."""

@@ -150,7 +150,7 @@ class _WatchedPod:
 
 
 class _NodeHandler:
-    """Keeps the snapshot's nodes; see ``kube.reflector`` for what each call means."""
+    """Updates the snapshot's nodes; see ``kube.reflector`` for what each call means."""
 
     def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
         self._snapshot = snapshot

@@ -1,4 +1,4 @@
-"""Gathers a snapshot from the extender if it answers, else from the API server alone, and says which."""
+"""Gathers a snapshot from the extender if it answers, else from the API server alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest:
-    """What a snapshot has to show, and whose figures."""
+    """What a snapshot must show, and from which source."""
 
     vendor: Vendor
     scope: Scope = field(default_factory=Scope)
@@ -27,7 +27,7 @@ class SnapshotRequest:
 
 
 async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
-    """Read what is asked for: the extender's figures, and from nodes and pods all that it does not say.
+    """Read a snapshot: figures from the extender, all other details from nodes and pods.
 
     Raises:
         GcushareError: neither source can be read; with a source chosen, that one cannot.
@@ -68,7 +68,7 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
 
 
 async def _count_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
-    """Count what claims hold, if any node serves claims; a cluster without such nodes is not asked for them."""
+    """Count what claims hold. Claims are listed only if a node serves claims."""
     if not snapshot.needs_claims:
         return
     try:

@@ -1,4 +1,4 @@
-"""Lists objects from the API server, page by page: only those that were asked for, and each once."""
+"""Lists objects from the API server page by page, each once, and decodes only those that are needed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def list_objects(
 
 
 def asking_words(vendor: Vendor) -> tuple[bytes, ...]:
-    """What stands in the JSON of every pod that asks for cards of this vendor: its resources, after the slash.
+    """Text that occurs in the JSON of every pod that requests cards of this vendor: its resources, after the slash.
 
     The slash itself may be escaped in JSON.
     """
@@ -89,7 +89,7 @@ def asking_words(vendor: Vendor) -> tuple[bytes, ...]:
 
 
 def may_ask(raw: msgspec.Raw, words: tuple[bytes, ...]) -> bool:
-    """Whether a pod is worth decoding: most of a cluster's are not, and a search is many times faster."""
+    """Whether a pod must be decoded. Most pods need not, and a text search is many times faster."""
     text = bytes(raw)
     return any(word in text for word in words)
 

@@ -50,7 +50,7 @@ def parse_figures(text: str) -> Figures:
     """Read the text that Prometheus scrapes.
 
     Raises:
-        RemoteContractError: it is no such text.
+        RemoteContractError: it is another text.
     """
     try:
         families = [family for family in text_string_to_metric_families(text) if family.name.startswith("gcushare")]

@@ -51,7 +51,7 @@ class PodFacts:
 
     ``state`` is the word of ``kubectl get pods``; ``units`` what it asks for in all, ``whole_cards`` where it asks for
     whole ones; ``corrected`` is ``0->1`` if the kubelet gave it another card than was recorded. ``over_use``: what
-    it uses of which ``over_used_cards`` beyond its grant, as its node noted on it; ``request`` is None for a pod whose
+    it uses of which ``over_used_cards`` beyond its grant, by its annotation; ``request`` is None for a pod whose
     cards are known, or whose request cannot be read. ``is_unconfirmed``: its record names cards, and its node has not
     confirmed them yet; ``unplaced``: see ``Assignment``.
     """

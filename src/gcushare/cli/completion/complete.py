@@ -1,4 +1,4 @@
-"""Shell completion: what may stand next on the command line, asked by kubectl's own completion or a shell's.
+"""Shell completion: candidates for the next word, for kubectl's own completion or a shell's.
 
 Source of the protocol: kubectl runs ``kubectl_complete-<plugin>`` with the words after the plugin's, the last one
 unfinished, and reads one candidate per line (a tab before its description), then a line ``:`` with cobra's directive.
@@ -41,7 +41,7 @@ _FILE_FLAGS = frozenset(
 
 
 def complete(names: Names, process: ProcessContext) -> int:
-    """Print what may stand next; an error goes to stderr, which shells hide, and completes nothing."""
+    """Print the candidates. An error goes to stderr, which shells hide, and completes nothing."""
     *before, begun = process.argv or ("",)
     flag, equals, _ = begun.partition("=")
     is_joined = bool(equals) and begun.startswith("--")
@@ -93,7 +93,7 @@ class _Line:
             self.awaited = name
 
     def candidates(self, flag: Sequence[str], begun: str) -> tuple[Words, int]:
-        """What may stand next, and the directive; ``flag`` is the one whose value is being typed in the same word."""
+        """The candidates and the directive; ``flag`` is the flag whose value is in the same word."""
         awaited = self.awaited or next(iter(flag), "")
         if awaited in _FILE_FLAGS:
             return [], FILES

@@ -1,4 +1,4 @@
-"""Which card is meant, and what the Node's annotation must say afterwards. Pure."""
+"""Finds the card to cordon, and decides the Node's annotation. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gcushare.wire.nodes import is_named, parse_card_names
 
 @dataclass(frozen=True, slots=True)
 class CordonRequest:
-    """What the admin asked for: ``card`` is an index or a uuid, ``vendor`` None if any may be meant."""
+    """What the admin asked for: ``card`` is an index or a uuid, ``vendor`` None means any."""
 
     node: str
     card: str
@@ -23,9 +23,9 @@ class CordonRequest:
 
 
 def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[dict[str, str | None], str]:
-    """Decide what to write on a Node with these annotations, and say what is so then.
+    """Decide what to write on a Node with these annotations; returns the change and the resulting state as text.
 
-    Written is one annotation, None to remove it; nothing if all is as asked for already.
+    The change is one annotation, None to remove it; empty if the state is as requested already.
 
     Raises:
         Refused: the node shares no cards, has no such card, or two vendors have one; names what there is.
@@ -45,7 +45,7 @@ def decide_annotation(request: CordonRequest, annotations: Mapping[str, str]) ->
 
 
 def _find(request: CordonRequest, annotations: Mapping[str, str]) -> tuple[Vendor, Card | None]:
-    """The card that is meant, None if only the annotation still names it, and its vendor."""
+    """Find the card and its vendor; the card is None if only the annotation still names it."""
     vendors = [request.vendor] if request.vendor is not None else list(VENDORS)
     offered = {vendor.name: _inventory(vendor, annotations, request.node) for vendor in vendors}
     found = [

@@ -1,4 +1,4 @@
-"""Reads the Node, decides, and writes the annotation, provided that no one wrote the Node meanwhile."""
+"""Reads the Node, decides, and writes the annotation if the Node has not changed meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeClient(Protocol):
 
 
 async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
-    """Carry a request out; returns the resulting state in words. Repeatable.
+    """Carry a request out; returns the resulting state as text. Repeatable.
 
     Raises:
         Refused, RemoteContractError: as ``decide_annotation``; or there is no such node.

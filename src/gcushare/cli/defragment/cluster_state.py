@@ -23,7 +23,7 @@ class ClusterState:
     """The cluster as it was read once. ``pods`` are the unfinished ones by uid, ``opened`` the nodes that take pods.
 
     ``problems``: objects that could not be read, and so count nowhere. ``moving``: pods that end, and those that wait
-    for a node although their cards are free, as one does that was just made in the place of another.
+    for a node although their cards are free, such as the replacement of an evicted pod.
     """
 
     ledger: Ledger
@@ -39,10 +39,10 @@ class ClusterState:
         return Counter(uid for pod in placed if (uid := controller_of(pod)))
 
     def check(self, plan: RoomPlan) -> None:
-        """See whether a plan, or what is left of one, still comes true.
+        """Check that a plan, or the rest of one, still works.
 
         Raises:
-            Refused: it does not; the message says why.
+            Refused: it does not work; the message says why.
         """
         for name in (plan.node, *(move.target for move in plan.moves)):
             if name not in self.opened:

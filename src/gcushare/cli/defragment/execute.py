@@ -34,7 +34,7 @@ ReadState = Callable[[], Awaitable[ClusterState]]
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What became of a plan: the pods that moved, why it stopped before its end, and whether there is room now.
+    """The outcome of a plan: the pods that moved, why it stopped early, and whether there is room now.
 
     ``newcomers`` came to the plan's node meanwhile; ``served`` are those of them that hold what room was made for.
     """
@@ -63,8 +63,8 @@ class Executor:
     async def read_when_settled(self) -> ClusterState:
         """Read the cluster for a plan, once no pod is being moved any more or patience has run out.
 
-        The run before this one may have been cut off with a pod evicted; a plan that is made while that pod ends, or
-        before it runs again, has a second one go, perhaps of another node.
+        The previous run may have been cut off after an eviction. A plan that is made before that pod runs again would
+        evict a second pod, perhaps on another node.
         """
         deadline_s = asyncio.get_running_loop().time() + self._patience_s
         reported: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Executor:
             await asyncio.sleep(READ_EVERY_S)
 
     async def carry_out(self, plan: RoomPlan) -> Executed:
-        """Evict the plan's pods in order, and stop as soon as that is no longer right.
+        """Evict the plan's pods in order; stop as soon as the rest of the plan no longer works.
 
         Raises:
             ForbiddenError: the caller may not evict pods.
@@ -97,7 +97,7 @@ class Executor:
         now = await self._read()
         node = now.ledger.nodes.get(plan.node)
         before = first.ledger.nodes.get(plan.node)
-        # What the node held before, and not which pods existed: a pod that waited for this room existed already.
+        # Compare with what the node held before: a pod that waited for this room existed already.
         held = before.assignments if before is not None else {}
         new = [each for uid, each in node.assignments.items() if uid not in held] if node is not None else []
         wanted = plan.request
@@ -134,10 +134,10 @@ class Executor:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _evict(self, move: Move) -> None:
-        """Ask until a budget allows it, as long as there is patience.
+        """Request the eviction until a budget allows it or patience runs out.
 
         Raises:
-            Refused: it was refused to the end, or the pod is gone.
+            Refused: the budget never allowed it, or the pod is gone.
         """
         pod = PodRef(move.pod.uid, move.pod.namespace, move.pod.name)
         deadline_s = asyncio.get_running_loop().time() + self._patience_s

@@ -178,7 +178,7 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) 
 def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
     """Count what pods ahead of this one will hold of the nodes on which others are being ended for them.
 
-    The most important first; of one priority the oldest, for who was nominated first only the extender knows.
+    By priority, then by age: only the extender knows which pod was nominated first.
     """
 
     def rank(pod: PodRef) -> tuple[int, str, str]:

@@ -127,7 +127,7 @@ def _held_words(assignment: Assignment) -> str:
 
 
 def _neighbours(explained: Explained, assignment: Assignment) -> list[Assignment]:
-    """Who else holds memory of the pod's cards."""
+    """Other pods that hold memory of the pod's cards."""
     cards = {grant.index for grant in assignment.grants}
     node = explained.snapshot.ledger.nodes[assignment.node]
     others = (
@@ -144,7 +144,7 @@ def _scheduler_says(explained: Explained) -> str:
 
 
 def _outside_words(explained: Explained) -> Iterator[str]:
-    """What keeps a pod besides card memory, as far as the pod says."""
+    """Reasons other than card memory why a pod waits, as far as the pod says."""
     pod = explained.pod
     says = _scheduler_says(explained)
     if says:

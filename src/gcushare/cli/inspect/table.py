@@ -70,7 +70,7 @@ def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Ce
 
 
 def marks_of_use(node: NodeSummary, state: CardState) -> tuple[Mark, ...]:
-    """What is out of the ordinary with the pods of a card."""
+    """Marks for unusual states of the pods on a card."""
     found = {Mark.OVER_USE: node.over_used_cards, Mark.CORRECTED: node.corrected_cards}
     return tuple(mark for mark, cards in found.items() if state.index in cards)
 
@@ -154,7 +154,7 @@ def _waiting_line(summary: Summary) -> str:
 
 
 def ask_words(facts: PodFacts) -> str:
-    """What a pod asks for, short."""
+    """What a pod requests, in short."""
     if facts.whole_cards:
         return counted(facts.whole_cards, "whole card")
     return str(facts.units) if facts.units else "unreadable request"

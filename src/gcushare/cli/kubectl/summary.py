@@ -1,4 +1,4 @@
-"""A snapshot reduced to what the tables and documents show: nodes in order, sums in one unit, what is out of order."""
+"""Reduces a snapshot to what tables and documents show: nodes in their sort order, sums in one unit, marks."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def marks_of_card(state: CardState) -> tuple[Mark, ...]:
-    """What is out of the ordinary with a card."""
+    """Marks for unusual states of a card."""
     card = state.card
     found = {
         Mark.GONE: card is None,

@@ -63,7 +63,7 @@ def _fractional(pods: Sequence[tuple[int, int]], supply: int) -> float:
 
 
 def _accepted(bounds: Sequence[AcceptanceBound], total: int) -> int:
-    """The least of the bounds, of which the one that is least already is worth improving."""
+    """The least of the bounds. Only the least one is worth improving."""
     least = min(bounds, key=lambda each: each.units, default=None)
     if least is None:
         return total

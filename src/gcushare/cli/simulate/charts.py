@@ -1,6 +1,6 @@
 """The curves of a comparison as pictures: allocated and fragmented share over the pods that arrived.
 
-SVG is written here, for it is text. PNG needs Pillow, an optional extra (``pip install gcushare[pictures]``).
+SVG is text, so it is written here. PNG needs Pillow, an optional extra (``pip install gcushare[pictures]``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLORS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", "#666666", "#7b3294", "#1b7837",
     "#000000",
 )  # fmt: skip
-"""Distinct for people who confuse red and green as well (after Okabe and Ito)."""
+"""Also distinct with red-green colour blindness (after Okabe and Ito)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What to draw, whatever draws it."""
+    """What to draw, independent of the format."""
 
     lines: tuple[Line, ...]
     labels: tuple[Label, ...]

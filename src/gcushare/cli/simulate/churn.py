@@ -2,7 +2,7 @@
 
 Time counts in mean lifetimes. Pods live exponentially long, so a running pod's remaining time is distributed as a new
 one's, and a cluster that is filled at the start is in its steady state from then on. Arrivals are a Poisson process.
-Whatever does not fit waits; when a pod ends, everything that waits is tried in the order of arrival.
+A pod that does not fit waits. When a pod ends, all waiting pods are tried in the order of arrival.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Churn:
 
 @dataclass(frozen=True, slots=True)
 class ChurnRun:
-    """What happened. Waits are in mean lifetimes, a pod that never started counts with its time until the end.
+    """The result. Waits are in mean lifetimes; a pod that never started counts with its time until the end.
 
     ``largest_piece``: idle cards of the node that has most of them, mean over time.
     """
@@ -80,7 +80,7 @@ class _World:
         self._now = 0.0
 
     def arrive(self, pod: _Waiting, *, is_counted: bool) -> None:
-        """A new pod: it starts, or waits."""
+        """Start a new pod, or let it wait."""
         if self._start(pod, is_new=True):
             if is_counted:
                 self._count(pod, 0.0)
@@ -89,7 +89,7 @@ class _World:
             self.totals.large_delayed += self._is_large(pod.demand)
 
     def advance(self, until: float) -> None:
-        """Let time pass: pods end, and who waits is tried again."""
+        """Let time pass: pods end, and waiting pods are tried again."""
         while self._ends and self._ends[0][0] <= until:
             time, uid = heapq.heappop(self._ends)
             self._pass_to(time)
@@ -98,7 +98,7 @@ class _World:
         self._pass_to(until)
 
     def finish(self) -> None:
-        """Count those that still wait."""
+        """Count the pods that still wait."""
         for pod in self._queue:
             self._count(pod, self._now - pod.since)
 

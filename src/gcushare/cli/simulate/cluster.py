@@ -1,4 +1,4 @@
-"""The simulated cluster: the ledger with its cards, and beside it each node's CPU and memory."""
+"""The simulated cluster: the ledger with its cards, and each node's CPU and memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SimulatedCluster:
             node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, {})
             self.index_of[spec.name] = len(self.nodes)
             self.nodes.append(node)
-            self._note(node)
+            self._record_change(node)
         self.total_units = sum(node.state.total for node in self.nodes)
 
     @property
@@ -85,7 +85,7 @@ class SimulatedCluster:
         node.cpu_milli -= demand.cpu_milli
         node.memory_mib -= demand.memory_mib
         self._held[uid] = (index, demand)
-        self._note(node)
+        self._record_change(node)
 
     def end(self, uid: str) -> Demand:
         """A pod ends: everything it held is free again."""
@@ -99,15 +99,15 @@ class SimulatedCluster:
                 del node.kinds[kind]
         node.cpu_milli += demand.cpu_milli
         node.memory_mib += demand.memory_mib
-        self._note(node)
+        self._record_change(node)
         return demand
 
-    def _note(self, node: SimulatedNode) -> None:
+    def _record_change(self, node: SimulatedNode) -> None:
         room = room_of(node.state, node.cpu_milli, node.memory_mib, node.spec.model)
         node.room = self._rooms.setdefault(room, room)
         self.changes.record(node.spec.name)
 
 
 def request_of(demand: Demand) -> CardRequest:
-    """The demand in the extender's words."""
+    """The demand as a request to the ledger."""
     return CardRequest(units=demand.units, cards=demand.cards, whole=demand.whole)

@@ -1,4 +1,4 @@
-"""Several policies on several workloads, one process per core, in an order that does not depend on which ends first."""
+"""Runs several policies on several workloads, one process per core. The order of results does not depend on timing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Done = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is compared: nodes, the trace, how much of the cluster's cards is asked for, and which seeds.
+    """What is compared: nodes, the trace, how much of the cluster's cards is requested, and the seeds.
 
     ``load`` None takes the trace's pods as they are, once each. ``cards_alone``: see ``policies.Given``.
     """
@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All runs by policy, in order of seed, and the bounds by seed; bounds are None where cards differ in size."""
+    """All runs by policy, in order of seed, and the bounds by seed; bounds are None if cards differ in size."""
 
     runs: Mapping[str, Sequence[Run]]
     bounds: tuple[Bounds, ...] | None
@@ -77,7 +77,7 @@ def compare(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> C
 def compare_churn(
     plan: Plan, churn: Churn, workers: int, done: Done = lambda _done, _of: None
 ) -> dict[str, list[ChurnRun]]:
-    """Let pods come and go by every policy on every seed; the runs by policy, in order of seed."""
+    """Let pods come and go under every policy and seed; the runs by policy, in order of seed."""
     return run_all(partial(_churn, plan, churn), plan.policies, plan.seeds, workers, done)
 
 
@@ -96,7 +96,7 @@ def run_all(
 ) -> dict[str, list[T]]:
     """Do the work for each policy and seed, ``workers`` at a time; the results by policy, in order of seed.
 
-    What a job or ``done`` raises ends it: jobs that have not begun are dropped.
+    If a job or ``done`` raises, jobs that have not begun are dropped.
     """
     jobs = [(policy, seed) for seed in seeds for policy in policies]
     found: dict[tuple[str, int], T] = {}

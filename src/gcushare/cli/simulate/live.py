@@ -93,7 +93,7 @@ def reduce_cluster(
 
 
 def read_demand(pod: Pod, vendor: Vendor) -> Demand:
-    """What a pod takes of a node.
+    """Read what a pod takes of a node.
 
     Raises:
         RemoteContractError, Refused: its request cannot be read, or is none that is granted.
@@ -108,7 +108,7 @@ def read_demand(pod: Pod, vendor: Vendor) -> Demand:
 def _is_served(pod: Pod, demand: Demand, modes: Mapping[str, Collection[str]]) -> bool:
     """Whether a pod holds or wants cards of these nodes, by what each hands out.
 
-    Other plugins may serve the same resources: on other nodes, and whole cards where these serve none.
+    Other plugins may serve the same resources on other nodes, and whole cards on nodes of ours that serve none.
     """
     if demand.whole:
         served = modes.values() if not pod.is_bound else [modes.get(pod.spec.node_name, ())]

@@ -1,4 +1,4 @@
-"""One run: pods placed one after another on an empty cluster by one policy, with what it left and how it got there."""
+"""One run: one policy places pods one after another on an empty cluster; its result and its curve."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one policy made of one workload. ``partial`` and ``idle``: units free on cards in use and on others."""
+    """The result of one policy on one workload. ``partial`` and ``idle``: units free on cards in use and on others."""
 
     policy: str
     seed: int
@@ -97,7 +97,7 @@ def run_policy(policy: str, experiment: Experiment) -> Run:
 
 
 def kind_of(demand: Demand) -> str:
-    """The kind of a pod in words: what it wants of cards."""
+    """The kind of a pod as text: what it requests of cards."""
     if not demand.cards:
         return "no card"
     cards = "1 card" if demand.cards == 1 else f"{demand.cards} cards"
@@ -115,7 +115,7 @@ class _Table:
 
 
 class Placer:
-    """Asks a policy for each pod, and places it; scores only those nodes again that changed since the last such pod."""
+    """Places pods as a policy chooses. Scores a node again only if it changed since the last pod of equal demand."""
 
     def __init__(self, cluster: SimulatedCluster, policy: Policy) -> None:
         self._cluster = cluster
@@ -123,9 +123,9 @@ class Placer:
         self._tables: dict[Demand, _Table] = {}
 
     def place(self, uid: str, demand: Demand, *, is_new: bool = True) -> int | None:
-        """Place a pod; returns the node's position, None where it fits nowhere.
+        """Place a pod; returns the node's position, or None if it fits nowhere.
 
-        ``is_new`` is False for a pod that is tried again after it had to wait: it is no further arrival.
+        ``is_new`` is False for a pod that is tried again after it had to wait: it does not count as an arrival.
         """
         if is_new and self._policy.observe(demand):
             self._tables.clear()

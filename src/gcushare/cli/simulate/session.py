@@ -33,7 +33,7 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 
 _MOST_WARNINGS = 10
-"""Nodes and pods that cannot be read are named up to so many."""
+"""How many nodes and pods that cannot be read are named."""
 
 
 def run(settings: SimulateSettings, process: ProcessContext) -> int:

@@ -18,10 +18,10 @@ MAX_TIMES = 64
 
 
 def with_mix(nodes: Sequence[NodeSpec], mix: Mapping[str, int]) -> list[NodeSpec]:
-    """So many nodes of each model, each like the model's most frequent one.
+    """Take a number of nodes of each model, each like the model's most frequent one.
 
     Raises:
-        ConfigError: a model is not there, or no node is left.
+        ConfigError: no node has a model, or no node is left.
     """
     kinds = {model: _most_frequent([node for node in nodes if node.model == model]) for model in mix}
     unknown = sorted(model for model, kind in kinds.items() if kind is None)
@@ -40,7 +40,7 @@ def with_mix(nodes: Sequence[NodeSpec], mix: Mapping[str, int]) -> list[NodeSpec
 
 
 def with_granularity(pods: Sequence[Demand], units: int, card_units: int) -> list[Demand]:
-    """Every share rounded up to a multiple of ``units``; what reaches a whole card is one."""
+    """Round every share up to a multiple of ``units``. A share that reaches a whole card becomes one."""
     rounded = {pod: _rounded(pod, units, card_units) for pod in set(pods)}
     return [rounded[pod] for pod in pods]
 
@@ -55,8 +55,8 @@ def nodes_needed(
 ) -> list[NodeSpec]:
     """The fewest nodes of the given mix on which the policy places every pod, by bisection.
 
-    Nodes are taken from the mix evenly, so that any number of them is like it. Bisection assumes that more nodes never
-    place fewer pods, which a heuristic does not promise: the answer is one that works, and one less does not.
+    Nodes are taken from the mix evenly, so that any number of them resembles it. Bisection assumes that more nodes
+    never place fewer pods. A heuristic does not promise that, but the result suffices and one node fewer does not.
     ``cards_alone``: see ``policies.Given``.
 
     Raises:

@@ -1,10 +1,10 @@
-"""Nodes and pods as CSV, and the arrivals made of them by a seed.
+"""Reads nodes and pods from CSV, and builds arrivals from them with a seed.
 
-The columns are those of Alibaba's cluster-trace-gpu-v2023, further columns are ignored.
+The columns are those of Alibaba's cluster-trace-gpu-v2023; other columns are ignored.
 
-Nodes: ``sn,cpu_milli,memory_mib,gpu,model``. Pods: ``name,cpu_milli,memory_mib,num_gpu,gpu_milli``, and where they are
-there ``gpu_spec`` (models that will do, separated by ``|``). ``gpu_milli`` is a share of one card in thousandths, 1000
-is the card whole.
+Nodes: ``sn,cpu_milli,memory_mib,gpu,model``. Pods: ``name,cpu_milli,memory_mib,num_gpu,gpu_milli`` and, optionally,
+``gpu_spec`` (accepted models, separated by ``|``). ``gpu_milli`` is a share of one card in thousandths; 1000 is the
+whole card.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CARD_UNITS = 1000
 """Units of one card: the trace counts thousandths."""
 
 _MOST_DIGITS = 15
-"""Of a number: more MiB than all memory there is."""
+"""Of a number: more MiB than any cluster has."""
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -49,7 +49,7 @@ def read_nodes(path: Path) -> list[NodeSpec]:
     """Read the nodes that have cards, in order of name.
 
     Raises:
-        ConfigError: the file cannot be read, lacks a column, or a line holds no name or number where one belongs.
+        ConfigError: the file cannot be read, lacks a column, or a line lacks a name or a number.
     """
     nodes = [
         NodeSpec(
@@ -114,7 +114,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
 
 
 def _name(path: Path, line: int, row: Mapping[str, str]) -> str:
-    """A node's name; a line that ends before it has none."""
+    """A node's name; a line that is too short has none."""
     name = row["sn"] or ""
     if not name.strip():
         raise ConfigError(f"{str(path)!r} line {line}: sn {name!r} is empty; every node needs a name of its own")
@@ -142,10 +142,10 @@ def arrange(trace: Sequence[Demand], seed: int, order: Order) -> list[Demand]:
 def build_workload(
     trace: Sequence[Demand], limit_units: int, card_units: int, seed: int, order: Order = Order.SHUFFLED
 ) -> list[Demand]:
-    """Build the arrivals whose demand is as near to ``limit_units`` as it gets without exceeding it.
+    """Build arrivals whose demand is as near to ``limit_units`` as possible without exceeding it.
 
     The published way ("tuning" to 130 %): the trace's pods in random order, then pods sampled from it with replacement
-    until the next one would exceed the limit. A trace that asks for more loses random pods instead.
+    until the next one would exceed the limit. If the trace requests more, random pods are removed instead.
     """
     draw = random.Random(seed)
     pods = _arrange(trace, draw, order)

@@ -1,4 +1,4 @@
-"""What goes into a bundle of what the doctor saw and the programs answered: known fields; pure."""
+"""Cuts findings and programs' answers down to known fields; pure."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 
 Cut = Callable[[bytes, Collection[str]], "str | dict[str, Any]"]
-"""Takes a program's answer and the names of the cluster, and returns the text or the document of it that goes in;
-raises RemoteContractError where it is none of ours.
+"""Takes a program's answer and the names of the cluster; returns the text or the document that goes in. Raises
+RemoteContractError if another program answered.
 """
 
 
 def known_names(facts: Facts) -> frozenset[str]:
-    """What programs may quote: names of nodes and pods that are in the bundle anyway, and our own words."""
+    """What programs may quote: names of nodes and pods that are in the bundle anyway, and our own keys."""
     pods = [name for pod in facts.pods for name in (pod.key, pod.metadata.name, pod.metadata.namespace)]
     words = [
         word
@@ -50,7 +50,7 @@ def known_names(facts: Facts) -> frozenset[str]:
 
 
 def cut_findings(findings: Sequence[Finding], names: Collection[str]) -> list[Finding]:
-    """Findings without what they quote. A change that is offered has the value that it replaces: it stays behind."""
+    """Remove quotations from findings, and fixes, because a fix contains the value that it replaces."""
     return [
         replace(item, subject=own_words(item.subject, names), problem=own_words(item.problem, names), fix=None)
         for item in findings
@@ -91,7 +91,7 @@ def _scheduler(found: SchedulerFacts, names: Collection[str]) -> dict[str, Any]:
 
 
 def _extender(found: ConfiguredExtender) -> dict[str, Any]:
-    """An extender of a scheduler: of others' addresses the host alone, as paths and queries have carried tokens."""
+    """An extender of a scheduler. Of a foreign address only the host: paths and queries have carried tokens."""
     host, port = found.host, found.port
     is_ours = found.path in {vendor.url_prefix for vendor in VENDORS}
     path = found.path if is_ours else ""

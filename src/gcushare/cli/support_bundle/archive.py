@@ -1,4 +1,4 @@
-"""The archive: one tar.gz of bounded size, complete or not there, with a manifest of what is in it and what is not."""
+"""Writes the archive: one tar.gz of bounded size, whole or not at all, with a manifest of its files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gcushare.core.errors import ConfigError
 MANIFEST = "MANIFEST.json"
 _MANIFEST_VERSION = 1
 _MODE = 0o600
-"""For its owner alone: names of machines, namespaces and images are in it."""
+"""Only for its owner: it has names of machines, namespaces and images."""
 
 
 @dataclass(slots=True)
 class Archive:
-    """Files by path, written as they come; ``left_out`` says of every other one why it is not there."""
+    """An archive being written; ``left_out`` has the reason for each missing file."""
 
     folder: str
     time: datetime
@@ -47,7 +47,7 @@ class Archive:
         self.left_out[path] = why
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Write the manifest, which is outside the bounds: without it nothing says what the other files are."""
+        """Write the manifest. It does not count against the size limit, because it explains all other files."""
         manifest = {
             "version": _MANIFEST_VERSION,
             "time": self.time.isoformat(),
@@ -65,10 +65,10 @@ class Archive:
 
 @contextmanager
 def new_archive(path: Path, time: datetime, budget_bytes: int) -> Iterator[Archive]:
-    """Yield an archive that stands at ``path`` once the block has ended without an error; otherwise no file is left.
+    """Yield an archive, and create ``path`` if the block ends without an error; otherwise no file is left.
 
     Raises:
-        ConfigError: there is a file already, or none can be written there.
+        ConfigError: the file exists, or cannot be written.
     """
     if path.exists():
         raise ConfigError(f"{str(path)!r} exists already: name another file, it is never overwritten")

@@ -1,5 +1,5 @@
-"""``gcushare support-bundle``: findings and versions first, then objects, what the programs know, and logs, as far as
-it fits.
+"""``gcushare support-bundle``: collects findings and versions, then objects, the programs' answers, and logs, until the
+size limit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _LOG_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file that one request fills: its path in the archive, what it is, and what reads it."""
+    """A file whose content is one request: its path in the archive, a description, and the function that reads it."""
 
     file: str
     what: str
@@ -86,10 +86,10 @@ class _Source:
 
 @dataclass(slots=True)
 class Collector:
-    """Collects about one snapshot. What cannot be read is left out with its reason; nothing stops the rest.
+    """Fills an archive from one snapshot. What cannot be read is left out with its reason; the rest is collected.
 
-    Two things keep secrets out: of everything only what is known by name and form goes in, and what of it still looks
-    like a secret, or is known to be one, is masked.
+    Two things keep secrets out. Only fields that are known by name and form go in. Text in them that looks like a
+    secret, or is known to be one, is masked.
     """
 
     reader: Reader
@@ -191,7 +191,7 @@ class Collector:
                 yield self._page(endpoint, page, file, cut_document(EXPLANATION.read))
 
     def _page(self, endpoint: Endpoint, path: str, file: str, cut: Cut) -> _Source:
-        """A program's answer to ``path``, of which ``cut`` returns what goes in."""
+        """A program's answer to ``path``; ``cut`` returns the part that goes in."""
 
         async def read() -> bytes:
             answer = await self.reader.ask(endpoint, path)
@@ -209,7 +209,7 @@ class Collector:
         return found
 
     async def _add_sources(self, doing: str, sources: Sequence[_Source], at_once: int) -> None:
-        """Read and add files in batches: of dead nodes each takes the whole time that an answer may take."""
+        """Read and add files in batches, because each dead node takes the whole timeout."""
         for start in range(0, len(sources), at_once):
             self.reader.progress(f"{doing}: {start} of {len(sources)}")
             batch = sources[start : start + at_once]
@@ -220,7 +220,7 @@ class Collector:
                     self.archive.add(source.file, content, source.what)
 
     def _logs(self, lines: int) -> Iterator[_Source]:
-        """The containers that run our programs or kube-scheduler, now and before their last restart; no sidecars."""
+        """The logs of our programs' and kube-scheduler's containers, now and before the last restart; no sidecars."""
         for program in Program:
             for pod in self.facts.running(program):
                 container = main_container(pod)

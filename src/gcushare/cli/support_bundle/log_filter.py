@@ -1,6 +1,6 @@
-"""Filters what programs print: log lines and metrics of ours, and of kube-scheduler what names this cluster; pure.
+"""Filters log lines and metrics of our programs, and kube-scheduler's log lines; pure.
 
-A line is cut whatever it looks like: also lines of older releases, which wrote ``error=`` values without quotes.
+Lines of older releases, which wrote ``error=`` values without quotes, are cut too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RAISED = re.compile(r"( +((?:[A-Za-z_]\w{0,60}\.){0,6})[A-Z]\w{0,60}(?:Error|Ex
 _SCHEDULER = re.compile(
     r"([IWEF]\d{4} [\d:.]{8,18} +\d{1,10} [\w.-]{1,80}\.go:\d{1,6}\] )(\"(?:[^\"\\]|\\.){1,512}\")?(.*)"
 )
-"""kube-scheduler's: what it quotes first is a phrase of its source, everything else may be of others."""
+"""A line of kube-scheduler: the first quotation is a phrase of its source, everything else may be foreign."""
 _SCHEDULER_FACT = re.compile(r"(?<![^ ])(\w{1,40})=(?:\"((?:[^\"\\]|\\.){0,4096})\"|([^ ]{1,2048}))")
 
 _FACT_NAMES = """
@@ -40,9 +40,9 @@ target task tasks template uid unit units url uuid vendor version waited_s whole
 FACTS = frozenset(_FACT_NAMES.split())
 """Facts of log lines that are kept."""
 MASKED_FACTS = frozenset({"user", "path", "ids", "old_status", "new_status", "old_annotations", "new_annotations"})
-"""Facts that are not: callers choose ``user`` and ``path``, and at debug pods say the others of themselves."""
+"""Facts whose values are masked: callers choose ``user`` and ``path``; pods' authors the others (debug level)."""
 _SENTENCES = frozenset({"detail", "error", "hint", "problem", "reason", "wrong"})
-"""Facts that are text. A program quotes them, so a bare one of several words is of an older release and not kept."""
+"""Facts that are text. Programs quote them; unquoted text of several words is from an older release and masked."""
 _BARE_WORD = re.compile(r"[A-Z][A-Za-z]{1,60}|\d{1,9}|True|False|None")
 _ANY_KEY = re.compile(r"(?<![^ ])\w{1,40}=")
 _KNOWN_KEY = re.compile(rf"(?<![^ ])(?:{'|'.join(sorted(FACTS | MASKED_FACTS))})=")
@@ -57,7 +57,7 @@ _FIGURE = re.compile(
 
 
 def cut_log(text: str, names: Collection[str] = ()) -> str:
-    """Return the lines that our programs or kube-scheduler wrote; what a library or a shell printed is counted."""
+    """Return the lines of our programs and kube-scheduler. Lines of libraries and shells are only counted."""
     lines: list[str] = []
     left_out = 0
     for line in text.splitlines():
@@ -106,7 +106,7 @@ def _log_message(message: str, names: Collection[str]) -> str:
 
 
 def _facts(message: str, position: int, names: Collection[str]) -> Iterator[str]:
-    """Yield the facts from a position on, each with the space after it.
+    """Yield the facts after a position, each with the space after it.
 
     A value in quotes ends at its closing quote. A bare one ends at the next known key, or with the message: it may hold
     spaces and equals signs. After one that does, ``key=`` may be part of the same text, so only names are kept.
@@ -139,5 +139,5 @@ def _facts(message: str, position: int, names: Collection[str]) -> Iterator[str]
 
 
 def cut_metrics(text: str) -> str:
-    """Return the figures that programs of this project serve, without comments."""
+    """Return the metrics that programs of this project serve, without comments."""
     return "".join(f"{line}\n" for line in text.splitlines() if _FIGURE.fullmatch(line))

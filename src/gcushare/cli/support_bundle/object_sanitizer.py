@@ -1,7 +1,7 @@
-"""Kubernetes objects as they go into a bundle: each kind's fields by name, and the form that each text may have; pure.
+"""Reduces Kubernetes objects to the fields of ``kept_fields``; pure.
 
-Nothing that people write freely is among them: no annotations but ours, no values of environment variables, no command
-lines but the settings of our programs, no messages. How many annotations, labels and variables there were is counted.
+Free text of people is removed: annotations except ours, values of environment variables, command lines except known
+flags of our programs, messages. The numbers of removed annotations, labels and variables are kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def slim_pod(pod: JsonObject, *, is_ours: bool) -> JsonObject:
 
 
 def slim_event(event: JsonObject) -> JsonObject:
-    """An event: what happened to which object, how often and when."""
+    """An event: what happened to which object, how often, when."""
     return _kept(EVENT, event)
 
 
@@ -57,7 +57,7 @@ def last_seen(event: JsonObject) -> str:
 
 
 def secrets_of(pod: JsonObject) -> Iterator[str]:
-    """Values in a pod's environment that are secret by their names; they may stand in its log too."""
+    """Values in a pod's environment that are secret by their names; its log may contain them too."""
     for container in _containers(_part(pod, "spec")):
         for variable in container.get("env") or []:
             value = variable.get("value")
@@ -66,7 +66,7 @@ def secrets_of(pod: JsonObject) -> Iterator[str]:
 
 
 def slim_words(words: Sequence[Any]) -> list[str]:
-    """A command line: the programs' names, and the flags that are known to hold no secret."""
+    """Reduce a command line to program names and to flags that are known to hold no secret."""
     kept = [str(word) for word, before in zip(words, ["", *words], strict=False) if _is_known(str(word), str(before))]
     left_out = len(words) - len(kept)
     return [*kept, f"({left_out} left out)"] if left_out else kept
@@ -82,7 +82,7 @@ def _is_known(word: str, before: str) -> bool:
 
 
 def _counted(found: JsonObject, slim: JsonObject) -> JsonObject:
-    """Say how many labels and annotations of others there were: that there are some explains much."""
+    """Add how many labels and annotations were removed; their existence explains much."""
     before, after = _part(found, "metadata"), _part(slim, "metadata")
     left_out = {name: len(_part(before, name)) - len(_part(after, name)) for name in ("labels", "annotations")}
     counts = {f"{name}LeftOut": count for name, count in left_out.items() if count}

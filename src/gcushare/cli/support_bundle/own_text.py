@@ -1,7 +1,7 @@
-"""Removes from the sentences of our programs what they quote of others; pure.
+"""Removes foreign text from our programs' messages; pure.
 
-Our errors quote the value at fault. A quotation stays only if it is a name of this cluster. Text that others wrote and
-that stands unquoted (an API server's message, an exec plugin's stderr, a library's exception) does not stay at all.
+Our errors quote the invalid value. A quotation stays only if it is a name of this cluster. Unquoted foreign text (an
+API server's message, an exec plugin's stderr, a library's exception) is always removed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _FOREIGN_TAIL = re.compile(
     r"(?!Client|Connection|Timeout|OSError|SSL|Server)[A-Z]\w{0,60}(?:Error|Exception)): (.*)\Z",
     re.DOTALL,
 )
-"""How our errors introduce text of others: ``kube.errors``, ``kube.connection.exec_plugin``, and a library's exception
-by its class. What network libraries say of a connection is kept: it is what a reader needs most.
+"""How our errors introduce foreign text: ``kube.errors``, ``kube.connection.exec_plugin``, and a library's exception by
+its class. Errors of network libraries about a connection are kept, because a reader needs them most.
 """
 _FORBIDDEN = re.compile(
     r"[\w./-]{1,200}(?: \"[^\"]{0,300}\")? is forbidden: User \"[^\"]{1,500}\" cannot "
@@ -42,7 +42,7 @@ _LEAST_MIXED_CHARS, _LEAST_LETTERS = 20, 32
 
 
 def own_words(text: str, names: Collection[str] = ()) -> str:
-    """Return a sentence of ours without what it quotes of others; ``names`` stay, as do known refusals by RBAC."""
+    """Remove foreign quotations from a message of ours; ``names`` and known RBAC refusals stay."""
     short = text[:_MAX_CHARS]
     tail = ""
     if found := _FOREIGN_TAIL.search(short):
@@ -66,12 +66,12 @@ def own_words(text: str, names: Collection[str] = ()) -> str:
 
 
 def has_foreign_tail(text: str) -> bool:
-    """Whether text of others begins in this text, so that whatever follows it may be theirs too."""
+    """Whether foreign text begins in this text, so that the text after it may be foreign too."""
     return _FOREIGN_TAIL.search(text) is not None
 
 
 def _is_opaque(word: str) -> bool:
-    """Whether a word looks like a token: long, and of mixed characters, as no name that people choose is."""
+    """Whether a word looks like a token: long and of mixed characters, unlike names that people choose."""
     word = _UUID.sub("", word)
     has_digit = any(char.isdecimal() for char in word)
     has_both_cases = word != word.lower() and word != word.upper()
@@ -84,7 +84,7 @@ def _is_opaque(word: str) -> bool:
 
 
 def own_document(value: Any, names: Collection[str] = ()) -> Any:
-    """Return a JSON value all of whose texts are ours, each cut by ``own_words``."""
+    """Cut every text of a JSON value of ours with ``own_words``."""
     match value:
         case str():
             return own_words(value, names)

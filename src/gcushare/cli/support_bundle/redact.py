@@ -1,4 +1,4 @@
-"""Masks secrets in texts and documents; pure. In doubt it masks too much."""
+"""Masks secrets in texts and documents; pure. If unsure, it masks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 MASK = "********"
 LEAST_KNOWN_CHARS = 4
-"""Known values shorter than this are words like ``on``, which stand everywhere."""
+"""Shorter known values are words such as ``on`` that occur everywhere."""
 
 _CERTAIN_WORD = (
     r"passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key|key[-_]?data|credential|"
@@ -46,7 +46,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what stands under a name is likely to be secret."""
+    """Whether the value of a field with this name is probably secret."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -79,7 +79,7 @@ class Redactor:
         return text
 
     def document(self, value: Any) -> Any:
-        """Redact a JSON value: every text, and whatever stands under a secret's name, numbers and switches aside."""
+        """Redact a JSON value: every text, and each non-empty text in a field with a secret's name."""
         match value:
             case str():
                 return self.text(value)

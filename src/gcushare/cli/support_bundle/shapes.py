@@ -1,6 +1,6 @@
-"""Which parts of a JSON value may go on: shapes that name every field, and say of every text what it may look like.
+"""Filters of JSON values: a shape names every field that is kept, and the form of every text. Pure.
 
-Pure. What no shape names is left out, so that a field that a later Kubernetes adds gives nothing away.
+Fields that no shape names are removed, so that a field that a later Kubernetes adds reveals nothing.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any, TypeAlias
 
 
 class Left(enum.Enum):
-    """What a shape returns for a value that stays behind."""
+    """What a shape returns for a value that is removed."""
 
     OUT = "out"
 
 
 Shape: TypeAlias = Callable[[Any], Any]
-"""Returns the part of a value that may go on, or ``Left.OUT``."""
+"""Returns the part of a value that is kept, or ``Left.OUT``."""
 
 
 def fields(**allowed: Shape) -> Shape:
-    """An object: these fields and no others, each cut to its own shape; one that is called like a keyword ends in _."""
+    """An object: only these fields, each filtered by its shape. A field named like a keyword ends in _."""
     return members({name.rstrip("_"): shape for name, shape in allowed.items()})
 
 
 def members(allowed: Mapping[str, Shape]) -> Shape:
-    """An object with fields whose names are no words of Python."""
+    """An object with fields whose names are not Python identifiers."""
 
     def keep(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -39,7 +39,7 @@ def members(allowed: Mapping[str, Shape]) -> Shape:
 
 
 def each(shape: Shape) -> Shape:
-    """A list, of whose members those are left out that have another shape."""
+    """A list; members of another shape are removed."""
 
     def keep(value: Any) -> Any:
         if not isinstance(value, list):
@@ -50,7 +50,7 @@ def each(shape: Shape) -> Shape:
 
 
 def by_name(key: str, shape: Shape) -> Shape:
-    """An object whose fields others name, such as amounts of resources; ``key`` is the pattern of those names."""
+    """An object with any field names that match the pattern ``key``, such as amounts of resources."""
     known = re.compile(key)
 
     def keep(value: Any) -> Any:

@@ -88,14 +88,14 @@ def _fold(rows: Sequence[Row], width: int) -> list[Text]:
     count = len(rows[0].cards)
     card_width = max((cell.width for row in rows for cell in row.cards), default=0)
     sides = sum(size + len(GAP) for size in _widths([(*row.first, *row.last) for row in rows]))
-    beside = (width - sides + len(GAP)) // (card_width + len(GAP))
+    next_to = (width - sides + len(GAP)) // (card_width + len(GAP))
     below = max(1, (width - len(GAP)) // (card_width + len(GAP)))
-    if beside < 1 or -(-count // beside) > 1 + -(-count // below):
+    if next_to < 1 or -(-count // next_to) > 1 + -(-count // below):
         return _fold_below(rows, width, (card_width, below))
-    return _set_rows([line for row in rows for line in _lines_beside(row, beside)])
+    return _set_rows([line for row in rows for line in _split_row(row, next_to)])
 
 
-def _lines_beside(row: Row, per_line: int) -> list[Row]:
+def _split_row(row: Row, per_line: int) -> list[Row]:
     """Split a row: its first and last cells go on the first line; lines without cards are left out."""
     lines = []
     for start in range(0, max(1, len(row.cards)), per_line):

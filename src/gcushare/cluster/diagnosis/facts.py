@@ -1,4 +1,4 @@
-"""One snapshot of a cluster: everything that the checks may know, as values. What could not be read is part of it."""
+"""One snapshot of a cluster: all input of the checks, as values, including what could not be read."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Facts:
         }
 
     def knows(self, *parts: Area) -> bool:
-        """Whether these parts were read, so that what is not in them does not exist."""
+        """Whether these parts were read completely, so that an object that is not in them does not exist."""
         return not any(each.part in parts for each in self.unread)
 
     @property
@@ -171,7 +171,7 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def has_label(node: Node, vendor: Vendor) -> bool:
-    """Whether a node is meant to share cards of this vendor."""
+    """Whether a node's label selects it to share cards of this vendor."""
     key, _, value = vendor.node_label.partition("=")
     return node.metadata.labels.get(key) == value
 

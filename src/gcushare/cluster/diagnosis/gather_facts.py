@@ -1,4 +1,4 @@
-"""Gathers what the checks look at: everything through the API server, what is independent at once."""
+"""Gathers the input of all checks through the API server; independent parts concurrently."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def _read_nodes(reader: Reader, name: str | None, decode: Callable[[msgspe
 
 
 async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec.Raw], SeenPod]) -> tuple[SeenPod, ...]:
-    """Read the pods that concern us; if a node is asked for, its pods and our programs wherever they run."""
+    """Read the pods that concern us. With a ``node``: its pods, and our programs on any node."""
     found = await reader.list_part(Area.PODS, PODS, decode, CONCERNED)
     kept = (
         pod
@@ -121,7 +121,7 @@ async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec
 
 
 async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginFacts, ...]:
-    """Ask every plugin that runs what it counts and what its kubelet gave out; the others are described as they are."""
+    """Ask every running plugin for its status; the facts of the others have the state of their pods."""
     asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
 
     def read(answer: Dated) -> tuple[PluginStatus, Dated]:
@@ -154,7 +154,7 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
         try:
             await proxied_service(reader.client, service).get("/version", timeout_s=ANSWER_S)
         except ForbiddenError:
-            pass  # that a program answers there is not known, and no finding
+            pass  # whether a program answers is unknown, which is not a finding
         except GcushareError as failure:
             problem = str(failure)
     electing = next((pod for pod in pods if flag(pod, "no-leader-elect") is None), None)
@@ -180,7 +180,7 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
 
 
 async def _ask_replicas(reader: Reader, pods: Sequence[SeenPod]) -> list[ReplicaFacts]:
-    """Ask every extender's pod that runs; the others are described as they are."""
+    """Ask every running pod of the extender; the facts of the others have the state of their pods."""
     if not reader.may_read(Area.PLUGINS):  # the same right, pods/proxy
         return [ReplicaFacts(name=pod.key, pod=pod) for pod in pods]
 

@@ -53,7 +53,7 @@ class SpareResources:
             del self._offered[node]
         else:
             self._offered[node] = amounts
-        self._tell(node)
+        self._notify(node)
 
     def take(self, uid: str, taken: Taken) -> None:
         """Count a bound pod, in place of its previous amounts. Repeatable."""
@@ -100,8 +100,8 @@ class SpareResources:
         else:
             self._taken[node] = now
         if now != before:
-            self._tell(node)
+            self._notify(node)
 
-    def _tell(self, node: str) -> None:
+    def _notify(self, node: str) -> None:
         for listener in self._listeners:
             listener(node)

@@ -119,7 +119,7 @@ def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
     try:
         counted, offered = parse_count(capacity), parse_count(allocatable)
     except RemoteContractError:
-        return  # the API server keeps no such thing
+        return  # the API server stores valid quantities only
     if counted == 0:
         return  # it has a finding of its own
     total = inventory.total_units
@@ -176,7 +176,7 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
 
 
 def check_cordons(facts: Facts) -> Iterator[Finding]:
-    """A cordon that names no card has no effect, and nothing else reports it."""
+    """A cordon that names an unknown card has no effect, and nothing else reports it."""
     for each, inventory in sharing_nodes(facts):
         key = each.vendor.cordon_annotation
         text = each.node.metadata.annotations.get(key, "")

@@ -1,4 +1,4 @@
-"""What several checks ask of a snapshot: who asks for cards, what a node offers, when a pod was bound."""
+"""What several checks read from a snapshot: pods that request cards, what a node offers, when a pod was bound."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class VendorNode:
 
     @property
     def is_labelled(self) -> bool:
-        """Whether it is meant to share cards of this vendor."""
+        """Whether its label selects it to share cards of this vendor."""
         return has_label(self.node, self.vendor)
 
     @property
@@ -84,7 +84,7 @@ def vendor_nodes(facts: Facts, vendors: Iterable[Vendor] | None = None) -> Itera
 
 
 def sharing_nodes(facts: Facts) -> Iterator[tuple[VendorNode, Inventory]]:
-    """Those of them with a readable inventory that are meant to share cards, or whose plugin runs."""
+    """The nodes with a readable inventory that are labelled, or whose plugin runs."""
     for each in vendor_nodes(facts):
         if each.inventory is not None and (each.is_labelled or each.plugin is not None):
             yield each, each.inventory

@@ -10,7 +10,7 @@ import pytest
 from gcushare.cli.simulate.bound import compute_bounds
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies import POLICIES, Given, make_policy
-from gcushare.cli.simulate.policies.expected import LearnedLeastLoss, LeastLoss
+from gcushare.cli.simulate.policies.expected import LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
 from gcushare.cli.simulate.runs import Experiment, Placer, run_policy
 from gcushare.cli.simulate.simulate_settings import POLICIES as NAMED
@@ -115,7 +115,7 @@ def test_a_fragment_is_what_a_typical_pod_cannot_use() -> None:
 
 def test_the_learning_policy_scores_by_the_pods_that_arrived_until_it_last_counted_them() -> None:
     node = SimulatedCluster(NODES).nodes[0]
-    policy = LearnedLeastLoss()
+    policy = LeastLoss()
     seen: Counter[Demand] = Counter()
     recounts = 0
     for demand in TRACE * 20:

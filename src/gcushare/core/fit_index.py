@@ -264,12 +264,7 @@ class FitIndexes:
     """The indexes of the shapes used lately, one per shape. ``slow``: scores in place of a policy's function."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        changes: ChangeLog,
-        *,
-        limit: int = MAX_SHAPES,
-        slow: Mapping[str, SlowScore] = ALL_QUICK,
+        self, ledger: Ledger, changes: ChangeLog, *, limit: int = MAX_SHAPES, slow: Mapping[str, SlowScore] = ALL_QUICK
     ) -> None:
         self._ledger = ledger
         self._changes = changes

@@ -102,13 +102,7 @@ class Ledger:
     # Grants
 
     def reserve(
-        self,
-        pod: PodRef,
-        node_name: str,
-        request: CardRequest,
-        rank: CardRank,
-        *,
-        left: RoomLeft = NOTHING_KEPT,
+        self, pod: PodRef, node_name: str, request: CardRequest, rank: CardRank, *, left: RoomLeft = NOTHING_KEPT
     ) -> Assignment:
         """Choose cards for the request and reserve them until ``apply`` confirms or ``roll_back`` returns them.
 

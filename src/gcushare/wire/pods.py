@@ -53,14 +53,7 @@ class PodOptions:
 
 NO_OPTIONS = PodOptions()
 _RARE_KEYS = frozenset(
-    (
-        keys.NODE_POLICY,
-        keys.CARD_POLICY,
-        keys.WHOLE_CARD_POLICY,
-        keys.USE_CARDS,
-        keys.AVOID_CARDS,
-        keys.MEMORY_LIMIT,
-    )
+    (keys.NODE_POLICY, keys.CARD_POLICY, keys.WHOLE_CARD_POLICY, keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT)
 )
 
 

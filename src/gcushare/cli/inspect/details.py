@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from gcushare.cli.inspect.table import (
-    SHORT_CARDS,
-    Page,
-    ask_words,
-    card_cell,
-    cluster_lines,
-    name_cell,
-    remarks,
-)
+from gcushare.cli.inspect.table import SHORT_CARDS, Page, ask_words, card_cell, cluster_lines, name_cell, remarks
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary
 from gcushare.cli.terminal.amounts import percent_of, show_amount

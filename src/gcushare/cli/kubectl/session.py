@@ -98,11 +98,7 @@ class Session:
 
 
 def run(
-    names: Names,
-    act: Callable[[Session, T], Awaitable[int]],
-    settings: T,
-    process: ProcessContext,
-    hints: list[str],
+    names: Names, act: Callable[[Session, T], Awaitable[int]], settings: T, process: ProcessContext, hints: list[str]
 ) -> int:
     """Run a command and return its exit code; if it fails, what to do about it is added to ``hints``.
 

@@ -147,11 +147,7 @@ def marks_of_card(state: CardState) -> tuple[Mark, ...]:
 
 
 def _summarise_node(
-    snapshot: ClusterSnapshot,
-    state: NodeState,
-    scale: Scale,
-    pending: Sequence[PodFacts],
-    unplaced: Sequence[PodFacts],
+    snapshot: ClusterSnapshot, state: NodeState, scale: Scale, pending: Sequence[PodFacts], unplaced: Sequence[PodFacts]
 ) -> NodeSummary:
     corrected = (
         grant.index

@@ -123,11 +123,4 @@ def _spec_of(node: Node, found: NodeCards) -> NodeSpec | None:
     units, _ = Counter(card.units for card in usable).most_common(1)[0]
     alike = [card for card in usable if card.units == units]
     offered = node_amounts(node)
-    return NodeSpec(
-        node.metadata.name,
-        offered.cpu_milli,
-        offered.memory_mib,
-        len(alike),
-        alike[0].model,
-        units,
-    )
+    return NodeSpec(node.metadata.name, offered.cpu_milli, offered.memory_mib, len(alike), alike[0].model, units)

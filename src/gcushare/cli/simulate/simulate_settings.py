@@ -26,10 +26,7 @@ POLICIES: tuple[tuple[str, str], ...] = (
     ("fgd", "fragmentation gradient descent, given the typical pods"),
     (placement.EXPECTED_FILL, "the extender's: the node that loses least of what typical pods would still use"),
     ("expected-fill-learned", "the same, learning the typical pods from arrivals"),
-    (
-        "dra-first-fit",
-        "what kube-scheduler does with claims by itself: most CPU and memory left, first card that fits",
-    ),
+    ("dra-first-fit", "what kube-scheduler does with claims by itself: most CPU and memory left, first card that fits"),
     *(
         (policy.name, f"the extender's, which sees cards alone: {policy.nodes}")
         for policy in placement.POLICIES.values()
@@ -190,12 +187,7 @@ SIMULATE_PROGRAM = Program(
         (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --cards-needed", "how many cards these pods need"),
         (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --load 90% --churn 2", "how long large pods wait"),
     ),
-    legends=(
-        (
-            "Policies",
-            POLICIES,
-        ),
-    ),
+    legends=(("Policies", POLICIES),),
     notes="Percentages are of all card units: allocated is what pods hold at the end, partial what is free on cards in "
     "use, idle on others. docs/packing.md says what was measured and how.",
 )

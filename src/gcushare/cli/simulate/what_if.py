@@ -46,12 +46,7 @@ def with_granularity(pods: Sequence[Demand], units: int, card_units: int) -> lis
 
 
 def nodes_needed(
-    policy: str,
-    nodes: Sequence[NodeSpec],
-    pods: Sequence[Demand],
-    seed: int,
-    *,
-    cards_alone: bool = False,
+    policy: str, nodes: Sequence[NodeSpec], pods: Sequence[Demand], seed: int, *, cards_alone: bool = False
 ) -> list[NodeSpec]:
     """The fewest nodes of the given mix on which the policy places every pod, by bisection.
 

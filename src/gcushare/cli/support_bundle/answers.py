@@ -11,15 +11,7 @@ import msgspec
 
 from gcushare.cli.support_bundle.log_filter import cut_metrics
 from gcushare.cli.support_bundle.own_text import own_document, own_words
-from gcushare.cli.support_bundle.shapes import (
-    RESOURCE,
-    VERSION,
-    Left,
-    by_name,
-    either,
-    fields,
-    text,
-)
+from gcushare.cli.support_bundle.shapes import RESOURCE, VERSION, Left, by_name, either, fields, text
 from gcushare.cli.terminal.findings_text import document, versions
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding

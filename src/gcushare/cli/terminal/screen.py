@@ -173,12 +173,7 @@ def wrapped(text: str, width: int | None, *, first: str = "", following: str = "
     if width is None or len(first) + len(text) <= width:
         return [first + text]
     return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=following,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, width, initial_indent=first, subsequent_indent=following, break_long_words=False, break_on_hyphens=False
     )
 
 

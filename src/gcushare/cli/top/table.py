@@ -130,24 +130,9 @@ def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
         amounts = (row.total_bytes, row.granted_bytes, row.reserved_bytes, row.used_bytes, row.unattributed_bytes)
         readings = (row.readings.get(name) for name in (UTILIZATION, TEMPERATURE, POWER))
         lines.append((node, card, "", *amounts, *readings, row.is_over, ""))
-        lines += [
-            (
-                node,
-                card,
-                pod.pod,
-                "",
-                pod.granted_bytes,
-                "",
-                pod.used_bytes,
-                "",
-                pod.utilization_percent,
-                "",
-                "",
-                pod.is_over,
-                pod.limit_bytes,
-            )
-            for pod in on_card[node, card]
-        ]
+        for pod in on_card[node, card]:
+            used = (pod.granted_bytes, "", pod.used_bytes, "", pod.utilization_percent, "", "")
+            lines.append((node, card, pod.pod, "", *used, pod.is_over, pod.limit_bytes))
     return to_csv(columns, lines)
 
 

@@ -8,14 +8,7 @@ from gcushare.cli.kubectl.flags import Output, TopSettings
 from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
-from gcushare.cli.top.rows import (
-    CardKey,
-    CardReadings,
-    parse_metrics,
-    pod_use_hint,
-    pod_use_rows,
-    use_rows,
-)
+from gcushare.cli.top.rows import CardKey, CardReadings, parse_metrics, pod_use_hint, pod_use_rows, use_rows
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather

@@ -48,10 +48,7 @@ class UninstallSettings:
         "other vendor.",
     )
     remove_node_label: bool = setting(
-        parsers.boolean(),
-        default=False,
-        typed=True,
-        help="Remove the label that selects the plugin's nodes, too.",
+        parsers.boolean(), default=False, typed=True, help="Remove the label that selects the plugin's nodes, too."
     )
     wait_for_kubelet: float = setting(
         parsers.duration_s(0, 3600),

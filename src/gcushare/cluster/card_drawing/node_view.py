@@ -11,12 +11,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.nodes import CardMode
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit, parse_memory_unit
-from gcushare.wire.documents.plugin_status import (
-    CardStatus,
-    PluginStatus,
-    PodOnNode,
-    UseStatus,
-)
+from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus
 
 DOCUMENT_VERSION = 1
 """Of ``-o json``: fields are only added; anything else is a new version."""

@@ -61,11 +61,7 @@ def _types(word: str, cards: str, is_detailed: bool) -> _Types:
     amounts = [("total_device", int), ("used_device", int), *([("available_device", int)] if is_detailed else [])]
     ours = [("whole", bool, False), ("unrecorded", bool, False), ("limit", int, 0)]
     pod = struct("Pod", *text, *identity, ("used_device", int), *ours)
-    health = [
-        ("health", str, Health.HEALTHY.value),
-        ("cordoned", bool, False),
-        ("closed", tuple[Closure, ...], ()),
-    ]
+    health = [("health", str, Health.HEALTHY.value), ("cordoned", bool, False), ("closed", tuple[Closure, ...], ())]
     card = struct("Card", ("id", int), *amounts, ("pods", list), *health)
     unknown = ("unknownCards", tuple[UnknownCardPod, ...], ())
     return _Types(struct("Node", ("name", str), *amounts, (cards, list), unknown), card, pod)

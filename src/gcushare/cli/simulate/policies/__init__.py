@@ -19,7 +19,7 @@ from gcushare.cli.simulate.policies.baselines import (
     Random,
 )
 from gcushare.cli.simulate.policies.beside_kube_scheduler import BesideKubeScheduler
-from gcushare.cli.simulate.policies.expected import LearnedLeastLoss, LeastLoss
+from gcushare.cli.simulate.policies.expected import LeastLoss
 from gcushare.cli.simulate.policies.frag_gradient import FragGradient, typical_pods
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
@@ -50,7 +50,7 @@ POLICIES: Mapping[str, Callable[[Given], Policy]] = {
     "best-fit": lambda given: BestFit(given.cluster),
     "fgd": lambda given: FragGradient(typical_pods(given.trace), given.cluster.card_units),
     "expected-fill": lambda given: LeastLoss(Counter(given.trace)),
-    "expected-fill-learned": lambda _given: LearnedLeastLoss(),
+    "expected-fill-learned": lambda _given: LeastLoss(),
     "dra-first-fit": lambda _given: DraFirstFit(),
     **{name: partial(_of_the_extender, name) for name in placement.POLICIES if name != placement.EXPECTED_FILL},
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from gcushare.cli.simulate.cluster import SimulatedNode
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
@@ -16,39 +16,26 @@ Scored = tuple[float, Spot | None]
 """A node's score, the greater the better, and the card for a share; None leaves it to the fullest card that fits."""
 
 
-class Policy(Protocol):
-    """Chooses a node by scores. Policies that learn see each arrival before they are asked."""
-
-    by_room: bool
-    """Whether the score follows from the node's room alone, so that nodes with equal rooms share it."""
-
-    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
-        """How good the node is; asked only where the pod fits, and again only after the node changed."""
-        ...
-
-    def choose(self, scores: Sequence[float]) -> int:
-        """The position of the node to take; at least one score is not ``NO_FIT``."""
-        ...
-
-    def observe(self, demand: Demand) -> bool:
-        """A pod arrives, and will be asked about; True where every score given so far is out of date."""
-        ...
-
-
-class KnowsEnough:
-    """A policy that learns nothing from arrivals."""
-
-    def observe(self, demand: Demand) -> bool:
-        return False
-
-
-class FirstOfTheBest(KnowsEnough):
-    """The node with the greatest score; the first by name among equals, as the published simulator chooses."""
+class Policy(ABC):
+    """Chooses a node by scores. Policies that learn get each arrival by ``observe`` before they are asked."""
 
     by_room = True
+    """Whether the score follows from the node's room alone, so that nodes with equal rooms share it."""
+
+    @abstractmethod
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """How good the node is; asked only if the pod fits, and again only after the node changed."""
 
     def choose(self, scores: Sequence[float]) -> int:
+        """The position of the node to take, if at least one score is not ``NO_FIT``.
+
+        By default the greatest score, the first by name among equals, as the published simulator chooses.
+        """
         return list(scores).index(max(scores))
+
+    def observe(self, demand: Demand) -> bool:
+        """A pod arrives, and will be asked about; True if every score given so far is out of date."""
+        return False
 
 
 def tightest_spot(room: Room, demand: Demand) -> Spot | None:

@@ -10,15 +10,15 @@ import random
 from collections.abc import Sequence
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode, request_of
-from gcushare.cli.simulate.policies.base import NO_FIT, FirstOfTheBest, KnowsEnough, Scored, tightest_spot
+from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored, tightest_spot
 from gcushare.cli.simulate.workload import units_of
+from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand, Spot
-from gcushare.core.placement import Policy, choose_cards
 
 TOP = 100
 
 
-class Random(KnowsEnough):
+class Random(Policy):
     """Any node that fits, and any card of it."""
 
     by_room = False
@@ -38,7 +38,7 @@ class Random(KnowsEnough):
         return self._draw.choice([index for index, score in enumerate(scores) if score != NO_FIT])
 
 
-class _Sized(FirstOfTheBest):
+class _Sized(Policy):
     """Scores against the largest node of the cluster."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -111,7 +111,7 @@ class Packing(_Sized):
         return demand.cards - len(joined), sum(free * 100 // self.card_units for free in joined)
 
 
-class DraFirstFit(FirstOfTheBest):
+class DraFirstFit(Policy):
     """What kube-scheduler does with claims by itself: it scores nodes by CPU and memory, and takes the first card.
 
     Of its default scores this is NodeResourcesFit's, LeastAllocated; claims have none.
@@ -137,12 +137,12 @@ def least_allocated(node: SimulatedNode, demand: Demand) -> float:
     return (cpu + memory) / 2
 
 
-class OfTheExtender(FirstOfTheBest):
+class OfTheExtender(Policy):
     """A node policy of the extender with its card policy, which see cards alone."""
 
     by_room = False
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: placement.Policy) -> None:
         self._policy = policy
 
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
@@ -153,7 +153,7 @@ class OfTheExtender(FirstOfTheBest):
         if (
             demand.cards == 1
             and not demand.whole
-            and (chosen := choose_cards(node.state, request, self._policy.rank_card))
+            and (chosen := placement.choose_cards(node.state, request, self._policy.rank_card))
         ):
             spot = Spot(chosen[0].grantable, chosen[0].is_empty)
         return self._policy.score_node(node.state, request), spot

@@ -10,7 +10,7 @@ from gcushare.cli.simulate.policies.baselines import least_allocated
 from gcushare.core.packing.expected_fill import Demand
 
 
-class BesideKubeScheduler:
+class BesideKubeScheduler(Policy):
     """Pods without cards go where most of CPU and memory is left: NodeResourcesFit's default, LeastAllocated."""
 
     by_room = False

@@ -6,35 +6,26 @@ from collections import Counter
 from collections.abc import Mapping
 
 from gcushare.cli.simulate.cluster import SimulatedNode
-from gcushare.cli.simulate.policies.base import FirstOfTheBest, Scored
+from gcushare.cli.simulate.policies.base import Policy, Scored
 from gcushare.core.packing.expected_fill import Demand, ExpectedFill
 
 
-class LeastLoss(FirstOfTheBest):
-    """Typical pods are given, as fragmentation gradient descent is given them."""
+class LeastLoss(Policy):
+    """``typical`` pods are given, as fragmentation gradient descent is given them; None learns them from arrivals.
 
-    def __init__(self, typical: Mapping[Demand, float]) -> None:
-        self._fill = ExpectedFill(typical)
-
-    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
-        """The loss, negated."""
-        loss, spot = self._fill.best_spot(node.room, demand)
-        return -loss, spot
-
-
-class LearnedLeastLoss(FirstOfTheBest):
-    """Typical pods are those that arrived so far: nothing is known at the start.
-
-    They are counted again when there are half as many more, so that the work of scoring all nodes again does not grow
-    with the number of arrivals.
+    Learned pods are counted again when there are half as many more, so that the work of scoring all nodes again does
+    not grow with the number of arrivals.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
+        self._fill = ExpectedFill(typical) if typical is not None else None
+        self._learns = typical is None
         self._seen: Counter[Demand] = Counter()
         self._arrived = self._next = 0
-        self._fill: ExpectedFill | None = None
 
     def observe(self, demand: Demand) -> bool:
+        if not self._learns:
+            return False
         self._seen[demand] += 1
         self._arrived += 1
         if self._arrived <= self._next:

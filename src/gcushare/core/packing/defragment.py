@@ -6,7 +6,7 @@ cards only. kube-scheduler may reject a place because of CPU, taints or affinity
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -107,47 +107,43 @@ def copy_ledger(ledger: Ledger) -> Ledger:
 
 
 def _cheapest(ledger: Ledger, name: str, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Candidate | None:
+    """The cards of a node that can be cleared with the fewest pods and units; None if it has too few such cards."""
     node = ledger.nodes.get(name)
     if node is None or not node.known or not node.serves(request):
         return None
-    costs = [(cost, state.index) for state in node.cards.values() if (cost := _cost(node, state, request, movable))]
+    costs = []
+    for state in node.cards.values():
+        pods = _pods_to_move(node, state, request, movable)
+        if pods is not None:
+            costs.append((len(pods), _freed(pods, state), state.index, _uids(pods)))
     if len(costs) < request.cards:
         return None
-    chosen = sorted(costs, key=lambda pair: (len(pair[0].uids), pair[0].units, pair[1]))[: request.cards]
-    uids = tuple(uid for cost, _ in chosen for uid in cost.uids)
-    return _Candidate(name, tuple(sorted(i for _, i in chosen)), uids, sum(cost.units for cost, _ in chosen))
+    chosen = sorted(costs)[: request.cards]
+    cards = tuple(sorted(index for _, _, index, _ in chosen))
+    uids = tuple(uid for *_, moved in chosen for uid in moved)
+    return _Candidate(name, cards, uids, sum(units for _, units, _, _ in chosen))
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    uids: tuple[str, ...]
-    units: int
-
-
-def _cost(node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]) -> _Cost | None:
+def _pods_to_move(
+    node: NodeState, state: CardState, request: CardRequest, movable: Mapping[str, CardRequest]
+) -> Sequence[Assignment] | None:
     """The fewest, then smallest pods of one card that would have to move; None if moving all is not enough."""
     if node.is_unconfirmed or not (state.takes(request) and state.could_hold(request)):
         return None
     if state.can_hold(request):
-        return _Cost((), 0)
+        return ()
     held = [each for each in node.assignments.values() if any(grant.index == state.index for grant in each.grants)]
     loose = [each for each in held if len(each.grants) == 1 and each.pod.uid in movable]
     if request.whole:
         # Units kept for a pod whose card is unknown stay kept, even if all other pods move.
-        return _cost_of(loose, state) if len(loose) == len(held) and not state.kept else None
+        return loose if len(loose) == len(held) and not state.kept else None
     missing = request.units - state.total + state.held + state.kept
-    for sets in _sets(loose, state):
-        enough = [found for found in sets if _freed(found, state) >= missing]
+    largest = sorted(loose, key=lambda each: (-_freed((each,), state), each.pod.uid))[:MAX_COMBINED]
+    for count in range(1, len(largest) + 1):
+        enough = [found for found in combinations(largest, count) if _freed(found, state) >= missing]
         if enough:
-            return _cost_of(min(enough, key=lambda found: (_freed(found, state), _uids(found))), state)
+            return min(enough, key=lambda found: (_freed(found, state), _uids(found)))
     return None
-
-
-def _sets(loose: Sequence[Assignment], state: CardState) -> Iterator[Iterator[tuple[Assignment, ...]]]:
-    """Sets of one pod, of two, and so on, of the ``MAX_COMBINED`` largest pods."""
-    ranked = sorted(loose, key=lambda each: (-_freed((each,), state), each.pod.uid))[:MAX_COMBINED]
-    for count in range(1, len(ranked) + 1):
-        yield combinations(ranked, count)
 
 
 def _freed(pods: Sequence[Assignment], state: CardState) -> int:
@@ -156,10 +152,6 @@ def _freed(pods: Sequence[Assignment], state: CardState) -> int:
 
 def _uids(pods: Sequence[Assignment]) -> tuple[str, ...]:
     return tuple(each.pod.uid for each in pods)
-
-
-def _cost_of(pods: Sequence[Assignment], state: CardState) -> _Cost:
-    return _Cost(_uids(pods), _freed(pods, state))
 
 
 def _try(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
-from gcushare.runtime.settings.parsers import is_http_address
+from gcushare.runtime.settings.parsers import is_http_address, optional_file, optional_text
 from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
 
 PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's"
@@ -21,39 +21,34 @@ class SourceChoice(enum.Enum):
     API = "api"
 
 
-def _text(metavar: str, unset: str) -> parsers.Parser[str | None]:
-    return parsers.optional(parsers.text(metavar, accepted="any text that is not empty"), unset)
-
-
-def _file(unset: str) -> parsers.Parser[Path | None]:
-    return parsers.optional(parsers.path("FILE"), unset)
-
-
 @settings
 class ClusterFlags:
     """Which cluster, and who asks."""
 
     kubeconfig: str | None = setting(
-        parsers.optional(parsers.text("FILE", accepted="a kubeconfig file, or several joined by colons"), "as kubectl"),
+        optional_text("FILE", "as kubectl", "a kubeconfig file, or several joined by colons"),
         default=None,
         env="KUBECONFIG",
         help="How to reach the API server; without it ~/.kube/config, or in a pod its service account.",
     )
     context: str | None = setting(
-        _text("NAME", "the current context"), default=None, help="Which of the kubeconfig's contexts to use."
+        optional_text("NAME", "the current context"), default=None, help="Which of the kubeconfig's contexts to use."
     )
     cluster: str | None = setting(
-        _text("NAME", "the context's"), default=None, help="Which of the kubeconfig's clusters to use."
+        optional_text("NAME", "the context's"), default=None, help="Which of the kubeconfig's clusters to use."
     )
-    user: str | None = setting(_text("NAME", "the context's"), default=None, help="Which of its users to use.")
+    user: str | None = setting(optional_text("NAME", "the context's"), default=None, help="Which of its users to use.")
     server: str | None = setting(
-        _text("URL", "the cluster's"), default=None, short="-s", help="The API server's address instead of the file's."
+        optional_text("URL", "the cluster's"),
+        default=None,
+        short="-s",
+        help="The API server's address instead of the file's.",
     )
     token: str | None = setting(
-        _text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
+        optional_text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
     )
     act_as: str | None = setting(
-        _text("USER", "no one else"), default=None, alias="--as", help="Act as this user: what would they see?"
+        optional_text("USER", "no one else"), default=None, alias="--as", help="Act as this user: what would they see?"
     )
     act_as_group: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("GROUP")),
@@ -61,11 +56,15 @@ class ClusterFlags:
         alias="--as-group",
         help="Groups to act in, with --act-as.",
     )
-    certificate_authority: Path | None = setting(_file("the cluster's"), default=None, help="Whom to trust, in PEM.")
-    client_certificate: Path | None = setting(_file("the user's"), default=None, help="Certificate to show, in PEM.")
-    client_key: Path | None = setting(_file("the user's"), default=None, help="Its private key, in PEM.")
+    certificate_authority: Path | None = setting(
+        optional_file("the cluster's"), default=None, help="Whom to trust, in PEM."
+    )
+    client_certificate: Path | None = setting(
+        optional_file("the user's"), default=None, help="Certificate to show, in PEM."
+    )
+    client_key: Path | None = setting(optional_file("the user's"), default=None, help="Its private key, in PEM.")
     tls_server_name: str | None = setting(
-        _text("NAME", "the address's"),
+        optional_text("NAME", "the address's"),
         default=None,
         env="GCUSHARE_KUBE_TLS_SERVER_NAME",
         help="Name to expect in the server's certificate.",
@@ -92,7 +91,7 @@ class SourceFlags:
         "by the same ledger. auto: the extender where it answers, else the API server; stderr says which.",
     )
     extender_url: str | None = setting(
-        _text("URL", "through the API server"),
+        optional_text("URL", "through the API server"),
         default=None,
         help="Ask the extender here, such as http://127.0.0.1:32766, instead of through the API server's proxy.",
     )
@@ -128,7 +127,7 @@ class PluginPodSettings:
         help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
     )
     plugin_selector: str | None = setting(
-        parsers.optional(parsers.text("LABELS", accepted="a label selector"), PLUGINS_BY_THEMSELVES),
+        optional_text("LABELS", PLUGINS_BY_THEMSELVES, "a label selector"),
         default=None,
         help="Labels of the device plugins' pods.",
     )

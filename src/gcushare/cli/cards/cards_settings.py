@@ -32,7 +32,7 @@ class CardsSettings:
     """Cards."""
 
     node: str | None = setting(
-        parsers.optional(parsers.text("NODE", accepted="a node's name"), "this machine"),
+        parsers.optional_text("NODE", "this machine", "a node's name"),
         default=None,
         argument=True,
         help="Ask the plugins of this node through the API server, which needs the right to get pods/proxy.",

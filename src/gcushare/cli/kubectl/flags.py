@@ -6,7 +6,6 @@ import enum
 from collections.abc import Iterator
 
 from gcushare.cli.terminal import output_flags
-from gcushare.cli.terminal.output_flags import optional_text
 from gcushare.cluster.cluster_flags import ClusterFlags, PluginPodSettings, SourceFlags
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -59,7 +58,7 @@ class TableSettings:
     """Nodes and cards."""
 
     node: str | None = setting(
-        optional_text("NODE", "every node with cards", "a node's name"),
+        parsers.optional_text("NODE", "every node with cards", "a node's name"),
         default=None,
         argument=True,
         help="Show this node only.",
@@ -82,7 +81,7 @@ class TableSettings:
         help="With --watch and the extender's figures: between two questions. The API server reports by itself.",
     )
     namespace: str | None = setting(
-        optional_text("NAME", "all namespaces"),
+        parsers.optional_text("NAME", "all namespaces"),
         default=None,
         short="-n",
         typed=True,
@@ -96,7 +95,7 @@ class TableSettings:
         help="All namespaces, which is the default; overrules -n.",
     )
     selector: str | None = setting(
-        optional_text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b"),
+        parsers.optional_text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b"),
         default=None,
         short="-l",
         help="Only nodes with these labels.",
@@ -130,7 +129,7 @@ class ExplainSettings:
         parsers.text("POD", accepted="a pod's name, or NAMESPACE/NAME"), argument=True, help="The pod to explain."
     )
     namespace: str | None = setting(
-        optional_text("NAME", "the context's namespace"),
+        parsers.optional_text("NAME", "the context's namespace"),
         default=None,
         short="-n",
         typed=True,
@@ -155,13 +154,13 @@ class TopSettings:
     """Granted and used."""
 
     node: str | None = setting(
-        optional_text("NODE", "every node with cards", "a node's name"),
+        parsers.optional_text("NODE", "every node with cards", "a node's name"),
         default=None,
         argument=True,
         help="Show this node only.",
     )
     selector: str | None = setting(
-        optional_text("LABELS", "all nodes", "a label selector"),
+        parsers.optional_text("LABELS", "all nodes", "a label selector"),
         default=None,
         short="-l",
         help="Only nodes with these labels.",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gcushare._version import __version__
 from gcushare.cli.terminal import output_flags
-from gcushare.cli.terminal.output_flags import TextOrJson, optional_file
+from gcushare.cli.terminal.output_flags import TextOrJson
 from gcushare.core import placement
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -58,13 +58,13 @@ class SourceSettings:
         parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="With --from-cluster: whose cards."
     )
     nodes: Path | None = setting(
-        optional_file("from the cluster"),
+        parsers.optional_file("from the cluster"),
         default=None,
         env="GCUSHARE_SIMULATE_NODES",  # GCUSHARE_NODES belongs to deploy.sh
         help="Nodes as CSV with the columns sn, cpu_milli, memory_mib, gpu and model.",
     )
     pods: Path | None = setting(
-        optional_file("from the cluster"),
+        parsers.optional_file("from the cluster"),
         default=None,
         help="Pods as CSV with the columns name, cpu_milli, memory_mib, num_gpu, gpu_milli and, if any, gpu_spec.",
     )
@@ -144,10 +144,10 @@ class SimulateSettings:
     )
     output: TextOrJson = output_flags.text_or_json("text for people, json with every run.")
     svg: Path | None = setting(
-        optional_file("none"), default=None, help="Draw the curves of the first seed into this SVG file."
+        parsers.optional_file("none"), default=None, help="Draw the curves of the first seed into this SVG file."
     )
     png: Path | None = setting(
-        optional_file("none"), default=None, help="The same as PNG; needs Pillow (gcushare[pictures])."
+        parsers.optional_file("none"), default=None, help="The same as PNG; needs Pillow (gcushare[pictures])."
     )
     source: SourceSettings = group(SourceSettings)
     what_if: WhatIfSettings = group(WhatIfSettings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from gcushare._version import __version__
-from gcushare.cli.terminal.output_flags import optional_file
 from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -19,7 +18,7 @@ class BundleSettings:
     """Bundle."""
 
     file: Path | None = setting(
-        optional_file("gcushare-support-TIME.tar.gz here"),
+        parsers.optional_file("gcushare-support-TIME.tar.gz here"),
         default=None,
         argument=True,
         help="The archive to write; it must not exist yet.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from pathlib import Path
 from typing import Any
 
 from gcushare.runtime.settings import parsers
@@ -27,13 +26,3 @@ def color() -> Any:
         default=None,
         help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
     )
-
-
-def optional_text(metavar: str, unset: str, accepted: str = parsers.ANY_TEXT) -> parsers.Parser[str | None]:
-    """Read text; ``unset`` is what holds without it."""
-    return parsers.optional(parsers.text(metavar, accepted=accepted), unset)
-
-
-def optional_file(unset: str) -> parsers.Parser[Path | None]:
-    """Read the path of a file; ``unset`` is what holds without it."""
-    return parsers.optional(parsers.path("FILE"), unset)

@@ -15,7 +15,7 @@ class WhereSettings:
     """Where to look."""
 
     node: str | None = setting(
-        parsers.optional(parsers.text("NAME", accepted="a node's name"), "the whole cluster"),
+        parsers.optional_text("NAME", "the whole cluster", "a node's name"),
         default=None,
         help="Examine this node, its plugin and its pods only; scheduler and extender are looked at all the same.",
     )
@@ -26,7 +26,7 @@ class WhereSettings:
         help="The extender's Service: its address is what the scheduler must call.",
     )
     scheduler_config: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "only what the API server knows"),
+        parsers.optional_file("only what the API server knows"),
         default=None,
         help="The configuration that kube-scheduler reads, where it lies on this machine: on a control-plane node "
         "/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",

@@ -252,3 +252,13 @@ def optional(inner: Parser[T], unset: str) -> Parser[T | None]:
 
     accepted = f"{inner.accepted}, or empty ({unset})"
     return Parser(inner.metavar, accepted, parse, show, choices=inner.choices, unset=unset, inner=inner.accepted)
+
+
+def optional_text(metavar: str, unset: str, accepted: str = ANY_TEXT) -> Parser[str | None]:
+    """Read text; ``unset`` describes the effect of none."""
+    return optional(text(metavar, accepted=accepted), unset)
+
+
+def optional_file(unset: str) -> Parser[Path | None]:
+    """Read the path of a file; ``unset`` describes the effect of none."""
+    return optional(path("FILE"), unset)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gcushare.cluster.listing import list_objects
+from gcushare.cluster.reader import NoProgress, Reader
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import EVERYTHING, PODS
+from gcushare.kube.resources import PODS
 from gcushare.wire.objects import POD
 from tests.protocol.kube_server import answer, scripted, status
 
@@ -13,17 +13,23 @@ def pod(name: str, **metadata: object) -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}}
 
 
+class Counted(NoProgress):
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def count(self, what: str, count: int) -> None:
+        self.counts.append(count)
+
+
 async def test_what_went_away_between_two_lists_is_not_among_what_is_found() -> None:
     unreadable = pod("odd", annotations="none")
     first = {"metadata": {"continue": "more"}, "items": [pod("stays"), pod("goes"), unreadable]}
     again = {"metadata": {}, "items": [pod("stays"), pod("comes"), unreadable]}
-    problems: list[str] = []
-    counted: list[int] = []
+    counted = Counted()
     async with scripted() as server, KubeClient(server.config()) as client:
         server.on("GET", "/api/v1/pods", answer(200, first), status(410, "Expired"), answer(200, again))
-        found = await list_objects(
-            client, PODS, EVERYTHING, POD.read, problems=problems, progress=lambda _, count: counted.append(count)
-        )
+        reader = Reader(client, counted)
+        found = await reader.list_objects(PODS, POD.read)
     assert [each.key for each in found] == ["ns/stays", "ns/comes"]
-    assert len(problems) == 1
-    assert counted == [1, 2, 3, 1, 2, 3]
+    assert len(reader.problems) == 1
+    assert counted.counts == [1, 2, 3, 1, 2, 3]

@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.endpoints import PLUGIN_PODS, Endpoint, is_plugin, proxied_pod
-from gcushare.cluster.listing import Scope, asking_words, list_objects
+from gcushare.cluster.listing import Scope, asking_words, list_items, may_ask
 from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.rights import Area, Right, Unread
-from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.core.errors import GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, RESOURCE_CLAIMS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
-from gcushare.wire.objects import NODE, POD, Node, Pod
+from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 T = TypeVar("T")
 
@@ -133,11 +135,39 @@ class Reader:
         *,
         selector: Selector = EVERYTHING,
         texts: tuple[bytes, ...] = (),
+        problems: list[str] | None = None,
     ) -> list[T]:
-        """List a collection; see ``cluster.listing``. Undecodable objects go to ``problems``."""
-        return await list_objects(
-            self.client, resource, selector, decode, texts=texts, problems=self.problems, progress=self.progress.count
-        )
+        """List a collection, each object once; those without any of ``texts`` in their JSON are not even decoded.
+
+        Objects that ``decode`` refuses with ``RemoteContractError`` go to ``problems``, by default the reader's own.
+
+        Raises:
+            GcushareError: the collection cannot be listed.
+        """
+        found: dict[str, T] = {}
+        unreadable: list[str] = []
+        count = 0
+        async with aclosing(list_items(self.client, resource, selector)) as items:
+            async for raw in items:
+                if raw is None:
+                    found, unreadable, count = {}, [], 0
+                    continue
+                count += 1
+                self.progress.count(resource.plural, count)
+                if texts and not may_ask(raw, texts):
+                    continue
+                try:
+                    meta = HEAD.read(raw).metadata
+                except RemoteContractError as error:
+                    unreadable.append(f"an object of {resource.plural} has no readable metadata: {error}")
+                    continue
+                name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+                try:
+                    found[meta.uid or name] = decode(raw)
+                except RemoteContractError as error:
+                    unreadable.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
+        (self.problems if problems is None else problems).extend(unreadable)
+        return list(found.values())
 
     async def list_part(
         self, part: Area, resource: Resource[Any], decode: Callable[[msgspec.Raw], T], texts: tuple[bytes, ...] = ()
@@ -145,13 +175,8 @@ class Reader:
         """List a part of an examination; what cannot be read goes to ``unread``."""
         problems: list[str] = []
         nothing: list[T] = []
-
-        async def read() -> list[T]:
-            return await list_objects(
-                self.client, resource, EVERYTHING, decode, texts=texts, problems=problems, progress=self.progress.count
-            )
-
-        found = await self.attempt(part, read, nothing)
+        listing = partial(self.list_objects, resource, decode, texts=texts, problems=problems)
+        found = await self.attempt(part, listing, nothing)
         self.unread.extend(Unread(part, problem) for problem in problems)
         return found
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gcushare.cluster.listing import UNFINISHED, list_objects
+from gcushare.cluster.listing import UNFINISHED
+from gcushare.cluster.reader import Reader
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
@@ -38,11 +39,10 @@ async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> 
         asked = (await api.get(_DEMANDS, pod.metadata.name, namespace=pod.metadata.namespace)).requests()
         for name in names:
             node = await api.get(NODES, name)
-            problems: list[str] = []
-            here = Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
-            pods = await list_objects(api, PODS, here, POD_DEMAND.read, problems=problems)
-            if problems:
-                raise RemoteContractError(problems[0])
+            reader, here = Reader(api), Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
+            pods = await reader.list_objects(PODS, POD_DEMAND.read, selector=here)
+            if reader.problems:
+                raise RemoteContractError(reader.problems[0])
             found.append(
                 LackingNode(name, find_shortages(asked, node.status.allocatable, [each.requests() for each in pods]))
             )

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.listing import UNFINISHED, list_objects
+from gcushare.cluster.listing import UNFINISHED
+from gcushare.cluster.reader import Reader
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import demand_of
-from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
 from gcushare.wire.nodes import NodeCards, node_cards
@@ -36,8 +37,9 @@ async def read_live(
     vendor = VENDORS_BY_NAME[vendor_name]
     async with open_cluster(kube, environ, program="gcushare-simulate") as client:
         # Pods without cards count too: they take CPU and memory.
-        nodes = await list_objects(client, NODES, EVERYTHING, NODE.read, problems=problems)
-        pods = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD.read, problems=problems)
+        reader = Reader(client, problems=problems)
+        nodes = await reader.list_objects(NODES, NODE.read)
+        pods = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
     return reduce_cluster(nodes, pods, vendor, problems)
 
 

@@ -47,14 +47,13 @@ from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.gather_facts import gather
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
-from gcushare.cluster.listing import list_objects
 from gcushare.cluster.programs import Program, SeenPod, main_container
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.resources import EVERYTHING, Resource
+from gcushare.kube.resources import Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.wire.documents.explain import EXPLANATION
@@ -161,7 +160,7 @@ class Collector:
         path, problems = "cluster/events.json", list[str]()
         events: list[JsonObject] = []
         try:
-            events = await list_objects(self.reader.client, _EVENTS, EVERYTHING, OBJECT.read, problems=problems)
+            events = await self.reader.list_objects(_EVENTS, OBJECT.read, problems=problems)
         except GcushareError as failure:
             problems.append(str(failure))
         for problem in problems:

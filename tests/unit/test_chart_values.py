@@ -72,6 +72,7 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "kubelet.rootDir": ("/data/kubelet", ""),
     "waitForPod": ("2s", ""),
     "longestWaitForContainers": ("1h", ""),
+    "otherSystems": ("allow", ""),
     "kubeletMessageLimit": ("16Mi", ""),
     "logs.hostPath": ('""', ""),
     "logs.level": ("debug", ""),

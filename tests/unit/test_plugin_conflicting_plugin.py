@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, Inventory
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
 from gcushare.device_plugin.node.publisher import ResourceCounts
@@ -40,8 +40,11 @@ class World:
         data = {"PodDeviceEntries": None, "RegisteredDevices": {resource: list(ids)}}
         self.path.write_text(json.dumps({"Data": data, "Checksum": 1}))
 
-    def watch(self) -> ConflictingPluginWatch:
-        return ConflictingPluginWatch(RESOURCE, self.path, self, self.reported.append)
+    def watch(self, part: str = SERVES_WHOLE, *, is_served: bool = True) -> ConflictingPluginWatch:
+        """Watch whole cards, or the memory units that have the same resource name here."""
+        return ConflictingPluginWatch(
+            RESOURCE, part, checkpoint=self.path, node=self, report=self.reported.append, is_served=is_served
+        )
 
 
 @pytest.fixture
@@ -128,3 +131,46 @@ async def test_one_that_comes_back_is_reported_again(world: World) -> None:
         found.append(bool(await watch.find()))
     assert found == [True, False, True]
     assert len(world.reported) == 2
+
+
+@pytest.mark.parametrize("counted", [pytest.param((8, 8), id="usable"), pytest.param(None, id="Node not seen")])
+async def test_foreign_ids_of_memory_that_the_kubelet_hands_out_are_another_plugin(
+    world: World, counted: tuple[int, int] | None
+) -> None:
+    world.counted = counted
+    world.register("mock-devices-id-0", "mock-devices-id-1")
+    found = await world.watch(SERVES_MEMORY).find()
+    assert "the kubelet was sent 2 device ids such as 'mock-devices-id-0'" in found
+    assert "Memory is not offered beside it: remove that plugin from this node" in found
+    assert world.reported == [found]
+
+
+@pytest.mark.parametrize("counted", [(8, 0), (0, 0)], ids=["its units are lost", "the kubelet has restarted"])
+async def test_a_plugin_of_memory_that_has_gone_is_no_conflict(world: World, counted: tuple[int, int]) -> None:
+    """As after Aliyun's gpushare or the Go gcushare was removed: their ids stay in the checkpoint."""
+    world.counted = counted
+    world.register("GPU-1-_-0")
+    assert await world.watch(SERVES_MEMORY).find() == ""
+
+
+async def test_units_of_ours_without_an_inventory_are_no_conflict_though_none_is_usable(world: World) -> None:
+    """As after an uninstall and an install within five minutes."""
+    world.register()
+    world.counted = (8, 0)
+    assert await world.watch(SERVES_MEMORY).find() == ""
+    world.register("000", "001")
+    world.counted = (8, 8)
+    assert await world.watch(SERVES_MEMORY).find() == ""
+
+
+async def test_whole_cards_beside_a_plugin_of_memory_count_only_while_they_can_be_handed_out(world: World) -> None:
+    watch = world.watch(is_served=False)
+    world.register("GPU-1")
+    found = await watch.find()
+    assert "another plugin serves nvidia.com/gpu" in found
+    assert "set --other-systems allow if the cards are divided between both" in found
+    world.counted = (8, 0)
+    assert await watch.find() == ""
+    world.register("card-0")
+    world.counted = (8, 8)
+    assert await watch.find() == "", "a plugin of ours has served them until now"

@@ -26,7 +26,7 @@ from gcushare.device_plugin.api_server import (
 )
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
 from gcushare.device_plugin.kubelet.claims_conflict import AllocatedClaims, ClaimsConflict
-from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
+from gcushare.device_plugin.kubelet.conflict_search import ConflictSearch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
@@ -48,6 +48,7 @@ from gcushare.node.monitor import open_monitor
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.other_systems import SliceDrivers
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.runtime.health import Heartbeat
@@ -153,17 +154,9 @@ class PluginApp:
         devices: DeviceList = parts.memory_devices
         allocator: CardAllocator = parts.allocator
         resource, socket = vendor.memory_resource, vendor.plugin_socket
-        conflicts: ConflictingPluginWatch | None = None
         if part == SERVES_WHOLE:
             devices, allocator = parts.whole_devices, parts.whole_allocator
             resource, socket = vendor.whole_card_resource, vendor.whole_card_socket
-            # Only this resource has other plugins: the memory resource is ours alone.
-            conflicts = ConflictingPluginWatch(
-                resource,
-                directory / CHECKPOINT_NAME,
-                parts.publisher,
-                lambda words: parts.announcer.about_node("SecondPluginServes", words, warning=True),
-            )
         service = DevicePluginService(devices, allocator, clock=time.perf_counter, observe=self.metrics.observe_call)
         return Endpoint(
             resource,
@@ -178,7 +171,7 @@ class PluginApp:
                 clock=self._adapters.clock.monotonic,
                 served_claims=parts.publisher.served_claims,
                 allocated=self._claims.find_pods,
-                then=conflicts.find if conflicts is not None else None,
+                then=ConflictSearch(part, self._settings, parts, SliceDrivers(self._client, self._node_name)).find,
             ).find,
             on_registered=parts.reconciler.check_soon,
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),

@@ -61,6 +61,10 @@ RESOURCE_CLAIM_TEMPLATES = Resource("apis/resource.k8s.io/v1", "resourceclaimtem
 # Resources without a type: read and written as plain JSON objects.
 NAMESPACES: Resource[JsonObject] = Resource("api/v1", "namespaces", dict, namespaced=False)
 CONFIG_MAPS: Resource[JsonObject] = Resource("api/v1", "configmaps", dict)
+SLICES_OF_ALL_DRIVERS: Resource[JsonObject] = Resource(
+    "apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False
+)
+"""Other drivers' devices may have what ours never have."""
 DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
 
 

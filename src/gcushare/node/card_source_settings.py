@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gcushare.cards.libraries import DEFAULT_CALL_TIMEOUT_S, LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
-from gcushare.node.choices import NO_RESERVE, Reserve
+from gcushare.node.choices import NO_RESERVE, OtherSystems, Reserve
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
@@ -68,6 +68,13 @@ class CardSourceSettings:
         _reserve(),
         default=NO_RESERVE,
         help="Memory of each card that pods never get, for the driver; rounded up to whole units.",
+    )
+    other_systems: OtherSystems = setting(
+        parsers.choice(OtherSystems),
+        default=OtherSystems.REFUSE,
+        help="If another system hands out cards of this node (HAMi, vgpu-manager, another device plugin, another DRA "
+        "driver): refuse offers none until it is gone, because neither system knows what the other gives; allow is for "
+        "an admin who has divided the cards between both, so that each sees its own only.",
     )
     fail_without_cards: bool = setting(
         parsers.boolean(),

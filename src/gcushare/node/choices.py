@@ -33,3 +33,10 @@ class Strategy(enum.Enum):
     ENV = "env"
     DEVICES = "devices"
     CDI = "cdi"
+
+
+class OtherSystems(enum.Enum):
+    """What follows if another system hands out cards of this node."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"

@@ -72,14 +72,14 @@ lease-duration lease-name lease-namespace lease-renew-deadline lease-retry liste
 log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
 max-request-size memory-limit memory-unit mode mps-control mps-fallback mps-root namespace no-bursts no-dry-run
 no-fail-without-cards no-ignorable no-leader-elect no-node-order no-pod-use no-remove-from-node no-restart
-no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes over-use over-use-exempt
-over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when page-size pod-resources-socket pod-use
-poll-interval print-config proc-root recount-interval recover-after remove-from-node request-timeout reserve restart
-run-mps-daemon scheduler-version status timeout tls-ca tls-cert tls-cert-file tls-client-ca-file tls-key tls-key-file
-tls-server-name unhealthy-after uninstall-timeout unit unused-after vendor verbs verbs-certificate-days
-verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file
-verbs-tls-key-file version wait-for-pod wait-settle wait-timeout watch-stall watch-timeout weight whole-card-policy
-whole-cards
+no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes other-systems over-use
+over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when page-size
+pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after remove-from-node
+request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert tls-cert-file
+tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit unused-after vendor
+verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name
+verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle wait-timeout
+watch-stall watch-timeout weight whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect

@@ -16,13 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from gcushare.core.cards import SERVES_WHOLE, Inventory
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.kubelet.checkpoint import read_registered
 from gcushare.device_plugin.node.publisher import ResourceCounts
+from gcushare.wire.kubelet.device_ids import is_device_id
 from gcushare.wire.kubelet.whole_card_ids import is_whole_card_id
 
 logger = logging.getLogger(__name__)
+
+_ADVICE = {
+    SERVES_WHOLE: "Whole cards are not offered beside it: remove that plugin from this node, or run this one with "
+    "--mode memory",
+    SERVES_MEMORY: "Memory is not offered beside it: remove that plugin from this node",
+}
 
 
 class NodeCounts(Protocol):
@@ -34,10 +41,29 @@ class NodeCounts(Protocol):
 
 
 class ConflictingPluginWatch:
-    """Looks for another plugin that serves the whole-card resource; ``report`` is called once for each."""
+    """Looks for another plugin of ``resource``, which has ids of memory or of whole cards; ``report`` gets each once.
 
-    def __init__(self, resource: str, checkpoint: Path, node: NodeCounts, report: Callable[[str], None]) -> None:
+    Whole cards that we serve have other plugins on many nodes, so there every trace counts. Of a resource that only we
+    use, or that we do not serve, only a foreign id that the kubelet can still hand out is a trace.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        part: str,
+        checkpoint: Path,
+        node: NodeCounts,
+        report: Callable[[str], None],
+        *,
+        is_served: bool = True,
+    ) -> None:
         self._resource = resource
+        self._is_own_id = is_whole_card_id if part == SERVES_WHOLE else is_device_id
+        self._is_strict = is_served and part == SERVES_WHOLE
+        self._advice = _ADVICE[part] if is_served else (
+            "It hands out the same cards: remove it from this node, or set --other-systems allow if the cards are "
+            "divided between both"
+        )  # fmt: skip
         self._checkpoint = checkpoint
         self._node = node
         self._report = report
@@ -48,29 +74,33 @@ class ConflictingPluginWatch:
     async def find(self) -> str:
         """Say which other plugin serves the resource, and what to do; "" if none seems to."""
         try:
-            ids = await asyncio.to_thread(read_registered, self._checkpoint, self._resource)
+            ids = await asyncio.to_thread(self._read)
         except DeviceError as error:
             # A node without a checkpoint has never had a device plugin.
             logger.debug("no checkpoint to look for other plugins in: %s", error)
             ids = None
-        conflicting = self._evaluate(ids) if ids is not None else ""
+        conflicting = self._evaluate(*ids) if ids is not None else ""
         if conflicting and not self._reported:
             self._report(conflicting)
         self._reported, self._is_ours = conflicting, not conflicting
         return conflicting
 
-    def _evaluate(self, ids: tuple[str, ...]) -> str:
+    def _read(self) -> tuple[int, list[str]] | None:
+        """How many ids the kubelet was last sent, and which of them are not ours; None if it knows no plugin."""
+        ids = read_registered(self._checkpoint, self._resource)
+        return None if ids is None else (len(ids), [each for each in ids if not self._is_own_id(each)])
+
+    def _evaluate(self, sent: int, foreign: list[str]) -> str:
         """Go by what the kubelet was last sent; without any id, by whose the resource was before."""
         counts = self._node.counts(self._resource)
-        foreign = [device_id for device_id in ids if not is_whole_card_id(device_id)]
         if foreign:
-            has_gone = counts is not None and counts.capacity > 0 and counts.allocatable == 0
+            is_gone = counts is not None and counts.allocatable == 0 and (counts.capacity > 0 or not self._is_strict)
             usable = "an unknown number" if counts is None else str(counts.allocatable)
-            return "" if has_gone else self._words(
+            return "" if is_gone else self._words(
                 f"the kubelet was sent {len(foreign)} device ids such as {min(foreign)[:60]!r} and counts {usable} of "
                 "them as usable"
             )  # fmt: skip
-        if ids or self._was_ours():
+        if sent or not self._is_strict or self._was_ours():
             return ""
         if self._reported or (counts is not None and counts.capacity > 0):
             counted = "some" if counts is None else str(counts.capacity)
@@ -82,7 +112,4 @@ class ConflictingPluginWatch:
         return not self._reported and (self._is_ours or (former is not None and SERVES_WHOLE in former.modes))
 
     def _words(self, evidence: str) -> str:
-        return (
-            f"another plugin serves {self._resource} on this node: {evidence}. Whole cards are not offered beside it: "
-            "remove that plugin from this node, or run this one with --mode memory"
-        )
+        return f"another plugin serves {self._resource} on this node: {evidence}. {self._advice}"

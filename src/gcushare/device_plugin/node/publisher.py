@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
@@ -17,6 +18,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
 from gcushare.device_plugin.ports import NodePatcher
 from gcushare.vendors import Vendor
+from gcushare.vendors.neighbours import Sighting, find_neighbours, neighbours_of
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
 from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
@@ -94,6 +96,12 @@ class Publisher:
             )
         except GcushareError:
             return None
+
+    def find_neighbours(self, drivers: Collection[str]) -> tuple[Sighting, ...]:
+        """The other systems that offer these cards, by the Node and the drivers of its ResourceSlices."""
+        node = self._node if self._node is not None else Node()
+        known = neighbours_of(self._vendor.whole_card_resource)
+        return find_neighbours(known, node.status.allocatable, node.metadata.annotations, drivers)
 
     @property
     def kubelet_version(self) -> str:

@@ -1,0 +1,131 @@
+"""Other systems that hand out cards, and the traces by which each is recognised. The only table of them; pure.
+
+Source: the objects that their releases of 2026 write: HAMi 2.9, vgpu-manager 0.4, KAI-Scheduler 0.9, Volcano's vGPU
+plugin 1.9, NVIDIA's device plugin and DRA driver, HAMi's DRA driver, Enflame's gcushare 3.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """One system. ``domain`` is that of the resource of whole cards, by which its vendor is found.
+
+    ``resources`` are in the Node's counts, ``annotations`` (beginnings of keys) on the Node, ``drivers`` in
+    ResourceSlices. ``schedulers`` and ``pod_annotations`` are on its pods. ``removal`` completes the advice "keep it
+    off this node: ...".
+    """
+
+    name: str
+    domain: str
+    removal: str
+    resources: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    schedulers: tuple[str, ...] = ()
+    pod_annotations: tuple[str, ...] = ()
+
+
+NEIGHBOURS = (
+    Neighbour(
+        name="HAMi",
+        domain="nvidia.com",
+        resources=("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),
+        annotations=("hami.io/node-nvidia", "4pd.io/node-nvidia"),
+        drivers=("hami-core-gpu.project-hami.io",),
+        schedulers=("hami-scheduler",),
+        removal="remove the node's label gpu, and then these annotations, which stay behind",
+    ),
+    Neighbour(
+        name="vgpu-manager",
+        domain="nvidia.com",
+        resources=("nvidia.com/vgpu-number", "nvidia.com/vgpu-memory", "nvidia.com/vgpu-cores"),
+        annotations=("nvidia.com/node-device-register",),
+        drivers=("manager.nvidia.com",),
+        schedulers=("vgpu-scheduler",),
+        removal="remove the node's label vgpu-manager",
+    ),
+    Neighbour(
+        name="KAI-Scheduler",
+        domain="nvidia.com",
+        # It leaves nothing on Nodes: its reservation pods hold cards of NVIDIA's plugin.
+        schedulers=("kai-scheduler",),
+        pod_annotations=("gpu-fraction", "gpu-memory"),
+        removal="exclude the node from NVIDIA's device plugin, whose cards it shares",
+    ),
+    Neighbour(
+        name="Volcano's vGPU plugin",
+        domain="nvidia.com",
+        resources=("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/gpu-memory"),
+        annotations=("volcano.sh/node-vgpu",),
+        removal="exclude the node from the DaemonSet volcano-device-plugin",
+    ),
+    Neighbour(
+        name="NVIDIA's time-slicing",
+        domain="nvidia.com",
+        resources=("nvidia.com/gpu.shared",),
+        removal="exclude the node from the DaemonSet of NVIDIA's device plugin",
+    ),
+    Neighbour(
+        name="NVIDIA's DRA driver",
+        domain="nvidia.com",
+        drivers=("gpu.nvidia.com",),
+        removal="exclude the node from the driver's kubelet plugin, or set resources.gpus.enabled=false in its chart",
+    ),
+    Neighbour(
+        name="Enflame's gcushare 3.6",
+        domain="enflame.com",
+        resources=("enflame.com/shared-gcu", "enflame.com/drs-gcu"),
+        schedulers=("gcushare-scheduler", "gcushare-scheduler-drs"),
+        removal="uninstall it: its DaemonSet selects nodes by the same label as ours",
+    ),
+    Neighbour(
+        name="HAMi",
+        domain="enflame.com",
+        resources=("enflame.com/gcu-core", "enflame.com/vgcu", "enflame.com/vgcu-percentage"),
+        annotations=("hami.io/node-enflame", "4pd.io/node-enflame"),
+        schedulers=("hami-scheduler",),
+        removal="uninstall from the node the device plugin whose partitions it places",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A neighbour that offers the cards of a node, with the traces that show it."""
+
+    neighbour: Neighbour
+    signs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.neighbour.name} ({', '.join(self.signs)})"
+
+
+def neighbours_of(whole_card_resource: str) -> Iterator[Neighbour]:
+    """The systems that hand out the cards of one vendor, which its resource of whole cards tells."""
+    domain = whole_card_resource.partition("/")[0]
+    return (each for each in NEIGHBOURS if each.domain == domain)
+
+
+def find_neighbours(
+    known: Iterable[Neighbour],
+    counts: Mapping[str, str],
+    annotations: Mapping[str, str],
+    drivers: Collection[str] = (),
+) -> tuple[Sighting, ...]:
+    """Find the systems that offer a node's cards, in the order of ``known``.
+
+    ``counts`` are the Node's capacity or allocatable, ``drivers`` those of the node's ResourceSlices.
+    """
+    found = []
+    for each in known:
+        signs = [f"{name} {counts[name]}" for name in each.resources if counts.get(name, "0") != "0"]
+        if each.annotations:
+            signs += [f"annotation {key}" for key in sorted(annotations) if key.startswith(each.annotations)]
+        signs += [f"ResourceSlices of {driver}" for driver in each.drivers if driver in drivers]
+        if signs:
+            found.append(Sighting(each, tuple(signs)))
+    return tuple(found)

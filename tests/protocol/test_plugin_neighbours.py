@@ -1,0 +1,109 @@
+"""The plugin offers no card that another system hands out on its node, and says which system and what to do."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gcushare.node.choices import OtherSystems
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare_playground.apiserver.faults import FailBefore, Fault
+from tests.neighbours import read_objects
+from tests.protocol.plugin_rig import NODE, PluginRig
+from tests.protocol.reference_plugin import ReferencePlugin, devices
+
+
+async def put_neighbour(rig: PluginRig, stack: AsyncExitStack, name: str) -> None:
+    """Put a system's objects into the API server; if it serves whole cards, the kubelet has its plugin."""
+    node, *others = read_objects(name)
+    await rig.request("PATCH", f"/api/v1/nodes/{NODE}", {"metadata": node["metadata"]})
+    await rig.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": node["status"]})
+    for each in others:
+        rig.api.registry.put(each)
+    whole = ALIYUN.whole_card_resource
+    if whole in node["status"]["allocatable"]:
+        listing = devices(["GPU-0a", "GPU-0b"])
+        other = await stack.enter_async_context(ReferencePlugin(rig.root / "device-plugins", whole, listing))
+        await other.register()
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "words"),
+    [
+        ("hami-nvidia", ALIYUN, "HAMi (annotation hami.io/node-nvidia-register)"),
+        (
+            "vgpu-manager",
+            ALIYUN,
+            "vgpu-manager (nvidia.com/vgpu-number 20, annotation nvidia.com/node-device-register)",
+        ),
+        ("kai", ALIYUN, "another plugin serves nvidia.com/gpu on this node: the kubelet was sent 2 device ids"),
+        ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
+        ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
+        ("hami-enflame", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/drs-gcu 12)"),
+    ],
+)
+async def test_each_known_system_is_named_and_the_resource_left_unregistered(
+    name: str, vendor: Vendor, words: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        rig = await stack.enter_async_context(PluginRig(plugin={"vendor": vendor}, plugin_first=False))
+        await put_neighbour(rig, stack, name)
+        await rig.start_plugin()
+        await rig.until(lambda: words in rig.problem("registration"), f"it names the system: {name}")
+        assert "--other-systems allow if the cards are divided" in rig.problem("registration")
+        assert vendor.memory_resource not in rig.kubelet.counts()
+        await rig.until(
+            lambda: rig.events("OtherSystemServes") or rig.events("SecondPluginServes"), "an event on the Node says so"
+        )
+        assert (await rig.get("/readyz"))[0] == 503
+
+
+@pytest.mark.parametrize(("name", "vendor"), [("kai", ALIYUN), ("enflame-gcushare", ENFLAME)])
+async def test_an_admin_who_divided_the_cards_has_both(name: str, vendor: Vendor) -> None:
+    async with AsyncExitStack() as stack:
+        chosen = {"vendor": vendor, "other_systems": OtherSystems.ALLOW}
+        rig = await stack.enter_async_context(PluginRig(plugin=chosen, plugin_first=False))
+        await put_neighbour(rig, stack, name)
+        await rig.start_plugin()
+        await rig.until_allocatable(vendor.memory_resource, 128)
+        assert rig.problem("registration") == ""
+
+
+async def test_the_systems_of_other_vendors_are_no_obstacle() -> None:
+    async with AsyncExitStack() as stack:
+        rig = await stack.enter_async_context(PluginRig(plugin_first=False))
+        await put_neighbour(rig, stack, "vgpu-manager")
+        await rig.start_plugin()
+        await rig.until_units(128)
+
+
+async def test_memory_units_of_another_plugin_are_left_alone_and_taken_over_when_it_ends() -> None:
+    """As HAMi's mock plugin lists them: the same resource name, in MiB."""
+    async with PluginRig(cards=(16, 16), plugin_first=False) as rig:
+        mib = devices([f"mock-devices-id-{number}" for number in range(2 * 16 * 1024)])
+        async with ReferencePlugin(rig.root / "device-plugins", ENFLAME.memory_resource, mib) as other:
+            await other.register()
+            await rig.until_units(32 * 1024)
+            await rig.start_plugin()
+            await rig.until(lambda: "another plugin serves" in rig.problem("registration"), "it stands back")
+            assert "32768 device ids such as 'mock-devices-id-0'" in rig.problem("registration")
+        await rig.until(lambda: not rig.problem("registration"), "it takes the place")
+        await rig.until_units(32)
+
+
+async def test_the_system_is_looked_for_again_when_the_kubelet_restarts() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        node, *_ = read_objects("enflame-gcushare")
+        await rig.request("PATCH", f"/api/v1/nodes/{NODE}/status", {"status": node["status"]})
+        await rig.kubelet.restart()
+        await rig.until(lambda: "Enflame's gcushare 3.6" in rig.problem("registration"), "it was found")
+
+
+async def test_without_the_right_to_list_slices_the_plugin_serves_all_the_same() -> None:
+    async with AsyncExitStack() as stack:
+        rig = await stack.enter_async_context(PluginRig(plugin={"vendor": ALIYUN}, plugin_first=False))
+        rig.api.faults.on(Fault(FailBefore(403, "Forbidden", "no such right"), path="/resourceslices"))
+        await put_neighbour(rig, stack, "nvidia-dra")
+        await rig.start_plugin()
+        await rig.until_allocatable(ALIYUN.memory_resource, 128)

@@ -20,6 +20,7 @@ from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, Cla
 from gcushare.claims_driver.reporting import DriverMetrics
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.node.choices import OtherSystems
 from gcushare.node.mps.mps_settings import MpsSettings
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -59,6 +60,7 @@ class ClaimsRig:
         self._over_use_settings = over_use or OverUseSettings()
         self._limit_settings = limits or MpsSettings()
         self._node_settings = node
+        self.other_systems = OtherSystems.REFUSE
         self.changes: dict[int, dict[str, Any]] = {}
         """Of the simulated cards, by index; ``write_cards`` writes them."""
         self._stack = AsyncExitStack()
@@ -99,6 +101,7 @@ class ClaimsRig:
                 vendor=self.vendor,
                 cards=f"simulated:{self.root / 'cards.json'}",
                 poll_interval=0.2,
+                other_systems=self.other_systems,
                 **self._source_settings,
             ),
             over_use=self._over_use_settings,
@@ -115,6 +118,7 @@ class ClaimsRig:
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig"))
         client = KubeClient(config, observer=metrics.observe_request)
         self.app = ClaimsDriverApp(self.settings(), client, metrics)
+        self.app.others_poll_s = 0.05
         self._shutdown = Shutdown()
 
         async def run(shutdown: Shutdown) -> int:

@@ -47,6 +47,7 @@ from gcushare.node.monitor import open_monitor
 from gcushare.node.mps.limits import MpsLimiter, make_limiter
 from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.other_systems import SliceDrivers
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.pod_use import PodMemoryMonitor
@@ -65,6 +66,9 @@ DRAIN_S = 3.0
 EVENTS_DRAIN_S = 1.0
 """Below the root tasks' own drain time, after which they are cancelled."""
 REGISTRATION_AGE_S = 60.0
+OTHERS_POLL_S = 10.0
+NO_OTHERS_POLL_S = 300.0
+"""Between two lists of a node's slices; every node's driver asks the API server for one."""
 
 
 class ApiClaims:
@@ -87,7 +91,12 @@ class ApiClaims:
 
 
 class ClaimsDriverApp:
-    """One node's driver for one vendor; ``server`` is set once it listens."""
+    """One node's driver for one vendor; ``server`` is set once it listens.
+
+    ``others_poll_s`` is the time between two polls of a node's slices while another system is in the way.
+    """
+
+    others_poll_s = OTHERS_POLL_S
 
     def __init__(
         self, settings: ClaimsDriverSettings, client: KubeClient, metrics: DriverMetrics | None = None
@@ -116,7 +125,7 @@ class ClaimsDriverApp:
         self._cdi = CdiSpecPublisher(CdiSpecFile(settings.node.cdi_dir, vendor), is_wanted=wants_cdi)
         self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
         self._agent = NodeAgent(
-            Offer(_unit_of(settings), settings.cards.reserve, settings.cards.card_policy),
+            Offer(_unit_of(settings), settings.cards.reserve, settings.cards.card_policy, settings.cards.other_systems),
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
             self._publisher,
@@ -136,6 +145,7 @@ class ClaimsDriverApp:
             client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
         )
         own_slices = Selector(fields=f"spec.nodeName={node},spec.driver={driver}")
+        self._slice_drivers = SliceDrivers(client, node)
         self._slice_watch = Reflector(
             client, RESOURCE_SLICES, self._publisher, decode=RESOURCE_SLICE.read, selector=own_slices, rng=rng
         )
@@ -262,8 +272,10 @@ class ClaimsDriverApp:
         await self._monitor.poll()
         if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
+        self._agent.on_drivers(await self._slice_drivers.read())
         self._on_cards(self._monitor.snapshot)
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_drivers(), name="other drivers")
             group.create_task(self._monitor.run(), name="cards")
             group.create_task(self._registration.run(), name="registration")
             group.create_task(self._follow_plugin_pods(), name="plugin's holdings")
@@ -298,6 +310,17 @@ class ClaimsDriverApp:
                 "the checkpoint was unreadable and was rebuilt %s",
                 fields(reason=error, copy=aside, claims=len(self._prepared.claims)),
             )
+
+    async def _follow_drivers(self) -> None:
+        """Read again which other drivers publish slices here: often while one is in the way."""
+        announced = ""
+        while True:
+            others = self._agent.other_systems
+            if others and others != announced:
+                self._announce("OtherSystemServes", others)
+            announced = others
+            await asyncio.sleep(self.others_poll_s if others else NO_OTHERS_POLL_S)
+            self._agent.on_drivers(await self._slice_drivers.read())
 
     async def _follow_plugin_pods(self) -> None:
         announced: Sequence[str] = ()

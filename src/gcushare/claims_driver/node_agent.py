@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from gcushare.cards.health import CardsSnapshot
@@ -17,8 +17,10 @@ from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
 from gcushare.node.cdi import CdiSpecPublisher
-from gcushare.node.choices import Reserve
+from gcushare.node.choices import OtherSystems, Reserve
 from gcushare.node.offer import offer_card
+from gcushare.node.other_systems import describe_others
+from gcushare.vendors.neighbours import find_neighbours, neighbours_of
 from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
 
@@ -27,11 +29,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """How the cards are offered: ``card_policy`` is the placement policy that orders them."""
+    """How the cards are offered: ``card_policy`` is the placement policy that orders them.
+
+    ``beside``: what follows if another system hands out the same cards.
+    """
 
     unit: MemoryUnit
     reserve: Reserve
     card_policy: str
+    beside: OtherSystems = OtherSystems.REFUSE
 
 
 class NodeAgent:
@@ -60,6 +66,7 @@ class NodeAgent:
         self._cards: CardsSnapshot | None = None
         self._node: Node | None = None
         self._plugin_pods: Sequence[str] | None = None
+        self._drivers: Collection[str] = ()
         self.inventory: Inventory | None = None
         self.order: tuple[int, ...] = ()
         prepared.on_change = self._update
@@ -73,6 +80,12 @@ class NodeAgent:
         """Use what the kubelet's record says of pods that hold the device plugin's units."""
         if pods != self._plugin_pods:
             self._plugin_pods = pods
+            self._update()
+
+    def on_drivers(self, drivers: Collection[str]) -> None:
+        """Use which drivers publish ResourceSlices of this node."""
+        if drivers != self._drivers:
+            self._drivers = drivers
             self._update()
 
     def applied(self, obj: Node) -> None:
@@ -99,6 +112,15 @@ class NodeAgent:
         return tuple(name for name in names if self._node.status.allocatable.get(name, "0") != "0")
 
     @property
+    def other_systems(self) -> str:
+        """Which other systems hand out these cards, and what to do; "" if none does, or the admin allows it."""
+        if self._offer.beside is OtherSystems.ALLOW or self._node is None:
+            return ""
+        known = neighbours_of(self._plan.vendor.whole_card_resource)
+        status, annotations = self._node.status, self._node.metadata.annotations
+        return describe_others(find_neighbours(known, status.allocatable, annotations, self._drivers))
+
+    @property
     def problem(self) -> str:
         if self._cards is None:
             return "the cards were not polled yet"
@@ -111,6 +133,8 @@ class NodeAgent:
                 f"a device plugin still offers {' and '.join(offered)} on this node: its cards are offered to claims "
                 "once the kubelet has dropped that; remove the plugin's pod if it stays"
             )
+        if others := self.other_systems:
+            return others
         if self._plugin_pods is None:
             return "the kubelet's record of pods that hold the device plugin's units was not read yet"
         if self._plugin_pods:
@@ -139,7 +163,7 @@ class NodeAgent:
         self._health.offer(self.inventory)
         self._cdi.update_holders(len(self._prepared.claims))
         self._cdi.offer(self.inventory)
-        is_taken = bool(self._offered() or self._plugin_pods)
+        is_taken = bool(self._offered() or self._plugin_pods or self.other_systems)
         if self._node is None or (self._plugin_pods is None and not is_taken):
             return
         self.order = order_cards(self.inventory, self._prepared.assignments(self.inventory), self._offer.card_policy)

@@ -1,0 +1,70 @@
+"""The claims driver offers no card that another system hands out on its node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gcushare.node.choices import OtherSystems
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare_playground.apiserver import Deletion
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from tests.neighbours import read_objects
+from tests.protocol.claims_rig import NODE, ClaimsRig
+
+
+def put_neighbour(rig: ClaimsRig, name: str) -> None:
+    node, *others = read_objects(name)
+    change_node(rig, {"metadata": node["metadata"]})
+    change_node(rig, {"status": node["status"]}, status_only=True)
+    for each in others:
+        rig.api.registry.put(each)
+
+
+def change_node(rig: ClaimsRig, change: dict[str, Any], *, status_only: bool = False) -> None:
+    rig.api.registry.update(BY_NAME["nodes"], Key("", NODE), lambda obj: merge(obj, change), status_only=status_only)
+
+
+def own_slices(rig: ClaimsRig) -> list[dict[str, Any]]:
+    return [each for each in rig.slices() if each["spec"]["driver"] == rig.vendor.claims.driver]
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "words"),
+    [
+        ("enflame-gcushare", ENFLAME, "Enflame's gcushare 3.6 (enflame.com/shared-gcu 12)"),
+        ("vgpu-manager", ALIYUN, "vgpu-manager (nvidia.com/vgpu-number 20"),
+        ("kai", ALIYUN, "a device plugin still offers nvidia.com/gpu on this node"),
+        ("nvidia-dra", ALIYUN, "NVIDIA's DRA driver (ResourceSlices of gpu.nvidia.com)"),
+    ],
+)
+async def test_each_known_system_is_named_and_no_slice_published(name: str, vendor: Vendor, words: str) -> None:
+    async with ClaimsRig() as rig:
+        rig.vendor = vendor
+        put_neighbour(rig, name)
+        await rig.start(until_published=False)
+        await rig.until(lambda: words in rig.app.observed.problems().get("cards", ""), "the system is named")
+        assert own_slices(rig) == []
+
+
+async def test_the_slices_come_when_the_other_system_has_gone() -> None:
+    async with ClaimsRig() as rig:
+        rig.vendor = ALIYUN
+        put_neighbour(rig, "nvidia-dra")
+        await rig.start(until_published=False)
+        await rig.until(lambda: "NVIDIA's DRA" in rig.app.observed.problems().get("cards", ""), "it stands back")
+        (theirs,) = rig.slices()
+        slices = BY_NAME["resourceslices.resource.k8s.io"]
+        rig.api.registry.delete(slices, Key("", theirs["metadata"]["name"]), Deletion())
+        await rig.until(lambda: bool(own_slices(rig)), "ours are published")
+
+
+async def test_an_admin_who_divided_the_cards_has_both() -> None:
+    async with ClaimsRig() as rig:
+        rig.other_systems = OtherSystems.ALLOW
+        put_neighbour(rig, "enflame-gcushare")
+        await rig.start()
+        assert own_slices(rig)

@@ -81,6 +81,7 @@ def test_the_best_cards_of_a_class_are_those_of_all_its_nodes_whatever_their_ord
         pytest.param(
             node_of(cards(16), modes=[SERVES_WHOLE]), asks(4), Verdict.NO_MEMORY, id="serves whole cards only"
         ),
+        pytest.param(node_of(cards(16), modes=[]), asks(4), Verdict.DISTRUSTED, id="counted otherwise"),
         pytest.param(node_of(cards(16), modes=[SERVES_WHOLE]), asks_whole(), Verdict.FITS, id="whole where served"),
     ],
 )
@@ -92,7 +93,7 @@ def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardReq
     st.lists(st.tuples(st.integers(0, 16), st.booleans(), st.booleans()), max_size=3),
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 16)), max_size=4),
     st.one_of(st.integers(1, 20).map(asks), st.integers(1, 2).map(asks_whole)),
-    st.sampled_from([BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,)]),
+    st.sampled_from([BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,), ()]),
 )
 def test_the_verdict_agrees_with_the_ledger(
     made: list[tuple[int, bool, bool]],

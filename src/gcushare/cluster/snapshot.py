@@ -162,7 +162,8 @@ class ClusterSnapshot:
         except RemoteContractError as error:
             problem, found = str(error), None
         if found is not None:
-            self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
+            self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
+            problem = found.distrust
         else:
             self.ledger.remove_node(name)
             if not problem:

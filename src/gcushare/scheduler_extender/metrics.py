@@ -95,7 +95,11 @@ class VendorCollector(Collector):
                 "Nodes with cards of which the kubelet counts none of a resource that they serve.",
                 len(state.nodes_without_units),
             ),
-            ("nodes_unreadable", "Nodes whose cards cannot be read.", len(state.node_problems)),
+            (
+                "nodes_unreadable",
+                "Nodes whose cards cannot be read, or are counted otherwise.",
+                len(state.node_problems),
+            ),
             ("pods_unreadable", "Bound pods whose cards cannot be read.", len(state.pod_problems)),
             ("reservations", "Grants that no watch event has confirmed.", len(state.ledger.reserved)),
             ("binds_under_way", "Bindings sent or about to be.", binds.under_way),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gcushare.core.cards import SERVES_MEMORY, Card, InventoryCard, UnrecordedHolder
+from gcushare.core.bounds import MAX_CARDS
+from gcushare.core.cards import SERVES_MEMORY, Card, Inventory, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
@@ -25,20 +26,36 @@ class NodeCards:
     """A node's cards of one vendor. ``unit`` is None if only upstream gpushare's capacity figures are known.
 
     ``modes`` is what its plugin hands out; only memory without an inventory. ``unrecorded`` are the pods that hold
-    cards without a record of their own.
+    cards without a record of their own. ``counted`` is the kubelet's count of memory units. ``distrust`` says why that
+    is not the count of these cards; such a node takes no pods.
     """
 
     cards: tuple[InventoryCard, ...]
     unit: MemoryUnit | None
     modes: tuple[str, ...] = (SERVES_MEMORY,)
     unrecorded: tuple[UnrecordedHolder, ...] = ()
+    counted: int = 0
+    distrust: str = ""
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """What new pods may get: ``modes``, or nothing."""
+        return () if self.distrust else self.modes
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether the kubelet counts the units of these cards."""
+        return self.counted == sum(card.units for card in self.cards)
 
 
-def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object]) -> NodeCards | None:
+def node_cards(
+    vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping[str, object], *, agreed: int = 0
+) -> NodeCards | None:
     """Read a node's cards; None if it has none of this vendor.
 
     The inventory annotation is the source. For a node without one (with another system's plugin), the memory capacity
-    is divided equally by the card count, as upstream does.
+    is divided equally by the card count, as upstream does. ``agreed`` is the count of the kubelet when it was last that
+    of the inventory: it may still be shown after the inventory has changed.
 
     Raises:
         RemoteContractError: the inventory or the capacity cannot be read.
@@ -66,7 +83,26 @@ def node_cards(vendor: Vendor, annotations: Mapping[str, str], capacity: Mapping
     inventory = decode_inventory(text)
     cordoned = parse_card_names(annotations.get(vendor.cordon_annotation, ""))
     cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
-    return NodeCards(cards, inventory.unit, inventory.modes, inventory.unrecorded)
+    counted = parse_count(capacity.get(vendor.memory_resource, 0))
+    distrust = _find_distrust(vendor, inventory, counted, agreed)
+    return NodeCards(cards, inventory.unit, inventory.modes, inventory.unrecorded, counted, distrust)
+
+
+def _find_distrust(vendor: Vendor, inventory: Inventory, counted: int, agreed: int) -> str:
+    """Say why the kubelet's count is one of another unit, or of another system's plugin; "" if it may be ours.
+
+    The kubelet counts late: for some seconds after cards were added or lost it shows their count of before, which is
+    that of 1 to ``MAX_CARDS`` cards. Beyond that only another unit or another system explains the number.
+    """
+    sizes = [card.units for card in inventory.cards if card.units]
+    if SERVES_MEMORY not in inventory.modes or counted in (0, agreed, sum(sizes)):
+        return ""
+    if sizes and min(sizes) <= counted <= MAX_CARDS * max(sizes):
+        return ""
+    return (
+        f"the kubelet counts {counted} {vendor.memory_resource}, and the inventory has {sum(sizes)} in units of "
+        f"{inventory.unit.label}: another system registered this resource, or counts it in another unit"
+    )
 
 
 def cards_of_count(count: int) -> int:

@@ -112,6 +112,11 @@ def _describe_impossible(explanation: Explanation) -> str:
             "it can never fit: the nodes with cards give them as claims; label its namespace "
             "gcushare.io/claims=enabled and create the pod again"
         )
+    if not ever and any(each.verdict is Verdict.DISTRUSTED for each in explanation.classes):
+        return (
+            "it cannot fit while another system, or another unit, has the memory resource of the nodes with cards: "
+            "gcushare doctor names it"
+        )
     if not ever and any(each.verdict in (Verdict.NO_WHOLE_CARDS, Verdict.NO_MEMORY) for each in explanation.classes):
         wanted, mode = ("whole cards", "whole") if request.whole else ("card memory", "memory")
         return (

@@ -49,6 +49,7 @@ class Verdict(enum.Enum):
     NO_WHOLE_CARDS = "no whole cards are served there (--mode of its device plugin)"
     NO_MEMORY = "only whole cards are served there (--mode of its device plugin)"
     CLAIMS_ONLY = "its cards are given as claims (label gcushare.io/serve)"
+    DISTRUSTED = "the kubelet counts its memory in another unit, or for another system"
     NO_CARDS = "no cards, or none that can be read"
 
 
@@ -320,6 +321,8 @@ class _CardScan:
             return Verdict.NO_CARDS
         if node.fits(request):
             return Verdict.FITS
+        if not node.modes:
+            return Verdict.DISTRUSTED
         if node.serves_claims:
             return Verdict.CLAIMS_ONLY
         if not node.serves(request):

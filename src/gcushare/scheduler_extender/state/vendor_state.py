@@ -100,11 +100,13 @@ class VendorState:
         self.offered = LastFilteredNodes(max_names=MAX_OFFERED_NAMES)
         """The nodes that filter last named for an unbound pod: bind accepts no other."""
         self.let_through = LastFilteredNodes()
-        """The same for pods that ask for 0 of our resources: all nodes asked about. A store of its own, so that these
-        long sets do not push out those of pods with cards."""
+        """The same for pods that ask for 0 of our resources; apart, because all nodes asked about are many."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes with cards of which the kubelet counts none: no pod can be placed there."""
+        self.distrusted: set[str] = set()
+        """Nodes whose memory the kubelet counts in another unit, or for another system: no pod is placed there."""
+        self._agreed: dict[str, int] = {}  # The kubelet's count of memory when it was last that of the inventory.
         self.pod_problems: dict[str, str] = {}
         self.over_use: dict[str, str] = {}
         """By uid: text on what bound pods use beyond their grants."""
@@ -121,23 +123,25 @@ class VendorState:
             return
         self._node_marks[name] = mark
         self.nodes_without_units.discard(name)
+        self.distrusted.discard(name)
         try:
-            found = node_cards(self.vendor, annotations, capacity)
+            found = node_cards(self.vendor, annotations, capacity, agreed=self._agreed.get(name, 0))
         except RemoteContractError as error:
             self.ledger.set_node(name, (), None)
             self._record_modes(name)
             self._record_node_problem(name, str(error))
             return
-        self._record_node_problem(name, "")
+        self._record_node_problem(name, found.distrust if found is not None else "")
         self._record_modes(name, found.modes if found is not None else ())
         if found is None:
             self.ledger.remove_node(name)
         else:
-            self.ledger.set_node(name, found.cards, found.unit, found.modes, found.unrecorded)
-            resources = {
-                SERVES_MEMORY: self.vendor.memory_resource,
-                SERVES_WHOLE: self.vendor.whole_card_resource,
-            }
+            if found.distrust:
+                self.distrusted.add(name)
+            elif found.is_agreed:
+                self._agreed[name] = found.counted
+            self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
+            resources = {SERVES_MEMORY: self.vendor.memory_resource, SERVES_WHOLE: self.vendor.whole_card_resource}
             if any(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
                 self.nodes_without_units.add(name)
             self.count_claims(self.claims.on_node(name))
@@ -149,6 +153,8 @@ class VendorState:
         self._node_marks.pop(name, None)
         self.node_problems.pop(name, None)
         self.nodes_without_units.discard(name)
+        self.distrusted.discard(name)
+        self._agreed.pop(name, None)
         self._record_modes(name)
         self.ledger.remove_node(name)
 
@@ -177,15 +183,9 @@ class VendorState:
 
     def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
         vendor = self.vendor
-        return hash(
-            (
-                annotations.get(vendor.inventory_annotation),
-                annotations.get(vendor.cordon_annotation),
-                capacity.get(vendor.memory_resource),
-                capacity.get(vendor.count_resource),
-                capacity.get(vendor.whole_card_resource),
-            )
-        )
+        counts = (vendor.memory_resource, vendor.count_resource, vendor.whole_card_resource)
+        texts = (annotations.get(key) for key in (vendor.inventory_annotation, vendor.cordon_annotation))
+        return hash((*texts, *map(capacity.get, counts)))
 
     def _record_node_problem(self, name: str, problem: str) -> None:
         if not problem:

@@ -7,7 +7,7 @@ the numbers for an Event prepared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from gcushare.core.fit_index import FitIndex
 from gcushare.core.placement import NamedNodes
@@ -20,6 +20,9 @@ from gcushare.wire.extender_api import AskedNodes, FilterArguments, decode_asked
 
 KEPT_REASON = "card memory is kept for a pod that preempts others there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
+
+DISTRUST_REASON = "card memory is counted there in another unit, or by another system"
+"""Why a node is refused whose amount cannot be trusted; the log, explain and doctor name both counts."""
 
 Listener = Callable[[SchedulingRequest], None]
 """Called with a pod that was answered; must return at once."""
@@ -61,7 +64,7 @@ class FilterService:
         if self._named.most is None:
             fitting = index.fitting
             failed = dict.fromkeys(kept, KEPT_REASON)
-            failed |= dict.fromkeys((name for name in open_names if name not in fitting), self._reason(request))
+            failed |= self._refuse_all((name for name in open_names if name not in fitting), request)
         self._state.offered.record(request.pod.uid, frozenset(named))
         self._offers(request)
         return self._answer(asked.encode_answer(named, failed), "fits")
@@ -103,9 +106,9 @@ class FilterService:
         Nodes that ending pods would not help either are unresolvable as well: the scheduler does not try preemption
         there. They stand in both maps, because schedulers below 1.21 know only the first.
         """
-        reason, after_preemption = self._reason(request), index.after_preemption
-        failed = dict.fromkeys(asked.names, reason) | dict.fromkeys(kept, KEPT_REASON)
-        unresolvable = {name: reason for name in asked.names if name not in after_preemption}
+        after_preemption = index.after_preemption
+        failed = self._refuse_all(asked.names, request) | dict.fromkeys(kept, KEPT_REASON)
+        unresolvable = {name: failed[name] for name in asked.names if name not in after_preemption}
         body = asked.encode_answer((), failed, unresolvable)
         self._state.asked.record(request.pod.uid, frozenset(asked.names))
         self._refusals(request)
@@ -115,6 +118,11 @@ class FilterService:
     def _answer(self, body: bytes, result: str) -> Answer:
         return Answer(body, result, self._state.vendor.name)
 
-    def _reason(self, request: SchedulingRequest) -> str:
-        vendor = self._state.vendor
-        return vendor.refused_whole_reason if request.cards.whole else vendor.refused_reason
+    def _refuse_all(self, names: Iterable[str], request: SchedulingRequest) -> dict[str, str]:
+        """Give each node its reason."""
+        vendor, distrusted = self._state.vendor, self._state.distrusted
+        reason = vendor.refused_whole_reason if request.cards.whole else vendor.refused_reason
+        failed = dict.fromkeys(names, reason)
+        for name in distrusted & failed.keys() if distrusted else ():
+            failed[name] = DISTRUST_REASON
+        return failed

@@ -30,6 +30,7 @@ from gcushare_playground.apiserver import DropBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
+from tests.neighbours import read_objects
 from tests.protocol.doctor_rig import (
     EXTENDER,
     LABEL,
@@ -43,7 +44,7 @@ from tests.protocol.doctor_rig import (
 )
 
 Scenario = Callable[[DoctorRig], object]
-ERROR, WARNING = "error", "warning"
+ERROR, WARNING, INFO = "error", "warning", "info"
 INVENTORY = ENFLAME.inventory_annotation
 MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource
 WHOLE = ENFLAME.whole_card_resource
@@ -193,6 +194,22 @@ def node_with_hami_annotations(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({"hami.io/node-enflame-register": "x"}))
 
 
+def node_with_enflames_gcushare(rig: DoctorRig) -> None:
+    node, *_ = read_objects("enflame-gcushare")
+    rig.change_node(lambda found: found["status"]["capacity"].update({"enflame.com/shared-gcu": "12"}))
+    rig.change_node(lambda found: found["metadata"]["annotations"].update(node["metadata"]["annotations"]))
+
+
+def node_counted_in_mib(rig: DoctorRig) -> None:
+    rig.set_units("32768")
+    rig.set_units("32768", "allocatable")
+
+
+def pod_that_hami_took(rig: DoctorRig) -> None:
+    *_, pod = read_objects("hami-enflame")
+    rig.put_pod(pod)
+
+
 def node_with_the_plain_plugin(rig: DoctorRig) -> None:
     whole = ENFLAME.whole_card_resource
     rig.change_node(lambda node: node["status"]["capacity"].update({whole: "2"}))
@@ -264,6 +281,9 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (count_left_behind, WARNING, "leftover-capacity", f"{COUNT} 1"),
         (zero_left_behind, WARNING, "leftover-capacity", f"{MEMORY} 0"),
         (node_with_hami_annotations, ERROR, "other-sharing-system", "HAMi"),
+        (node_with_enflames_gcushare, ERROR, "other-sharing-system", "Enflame's gcushare 3.6"),
+        (node_counted_in_mib, ERROR, "inventory-capacity", "the kubelet counts 32768"),
+        (pod_that_hami_took, ERROR, "other-scheduler", "wait for hami-scheduler"),
         (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pods hold them, such as default/whole"),
         (node_of_the_go_gcushare, WARNING, "other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
         (foreign_device_ids, WARNING, "foreign-device-ids", "2 containers"),
@@ -395,3 +415,26 @@ async def test_a_kubelet_that_mixes_the_units_of_several_cards_is_an_error(
     rig.delete("nodes", NODE)
     rig.put(node)
     assert (await rig.examine()).kinds == kinds
+
+
+async def test_each_kind_of_trace_of_another_system_is_found(rig: DoctorRig) -> None:
+    """KAI shows in its pods only, NVIDIA's DRA driver in its slices."""
+    rig.change_node(lambda node: node["metadata"].update(labels={"gpushare": "true"}))
+    for name in ("kai", "nvidia-dra"):
+        for found in read_objects(name)[1:]:
+            if found["kind"] == "Namespace":
+                rig.put(found)
+            elif found["kind"] == "ResourceSlice":
+                rig.put(found | {"spec": found["spec"] | {"nodeName": NODE}})
+            elif found["kind"] == "Pod" and name == "kai":
+                rig.put_pod(found | {"spec": found["spec"] | {"nodeName": NODE}})
+    problems = " ".join(finding["problem"] for finding in (await rig.examine()).document["findings"])
+    assert "KAI-Scheduler hands out the same cards: pods that share cards; 1 pods hold them" in problems
+    assert "NVIDIA's DRA driver hands out the same cards: ResourceSlices of gpu.nvidia.com" in problems
+
+
+async def test_cards_that_an_admin_divided_are_worth_knowing_and_no_error(rig: DoctorRig) -> None:
+    node_with_enflames_gcushare(rig)
+    (await rig.examine()).assert_only(ERROR, "other-sharing-system", "no pod holds them yet")
+    rig.change("pods", PLUGIN, lambda pod: pod["spec"]["containers"][0]["args"].append("--other-systems=allow"), SYSTEM)
+    (await rig.examine()).assert_only(INFO, "other-sharing-system", "Enflame's gcushare 3.6")

@@ -52,6 +52,7 @@ ALL_RIGHTS = (
     ("list", "validatingadmissionpolicies", "admissionregistration.k8s.io"),
     ("list", "validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
     ("get", "secrets", ""),
+    ("list", "resourceslices", "resource.k8s.io"),
 )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _ADMISSION, _COORDINATION = "admissionregistration.k8s.io", "coordination.k8s.io"
+_DRA = "resource.k8s.io"
 
 
 class Area(enum.Enum):
@@ -21,6 +22,7 @@ class Area(enum.Enum):
     LEASES = "who leads the extenders"
     POLICIES = "whether records are protected from pods' authors"
     SECRETS = "when certificates end"
+    SLICES = "which other drivers offer the cards of nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +78,5 @@ def needed_rights(namespace: str) -> tuple[Right, ...]:
         Right(Area.POLICIES, "list", "validatingadmissionpolicies", group=_ADMISSION),
         Right(Area.POLICIES, "list", "validatingadmissionpolicybindings", group=_ADMISSION),
         Right(Area.SECRETS, "get", "secrets", namespace),
+        Right(Area.SLICES, "list", "resourceslices", group=_DRA),
     )

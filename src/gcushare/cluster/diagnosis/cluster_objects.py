@@ -24,7 +24,7 @@ from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube.resources import CONFIG_MAPS, Resource
+from gcushare.kube.resources import CONFIG_MAPS, SLICES_OF_ALL_DRIVERS, Resource
 from gcushare.wire.certificates import first_end
 from gcushare.wire.contracts import CLIENT_CERT, CONFIG_MANAGER
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
@@ -56,6 +56,16 @@ async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
     return tuple(
         PolicyFacts(name=name, text=msgspec.json.encode(spec).decode(), denies=name in denied) for name, spec in named
     )
+
+
+async def read_drivers(reader: Reader) -> dict[str, frozenset[str]]:
+    """Read which drivers publish ResourceSlices of each node; none if the cluster has no such kind."""
+    nothing: list[JsonObject] = []
+    found: dict[str, set[str]] = {}
+    for each in await reader.attempt(Area.SLICES, lambda: reader.client.list_all(SLICES_OF_ALL_DRIVERS), nothing):
+        spec = _mapping(each.get("spec"))
+        found.setdefault(str(spec.get("nodeName", "")), set()).add(str(spec.get("driver", "")))
+    return {node: frozenset(drivers) for node, drivers in found.items()}
 
 
 async def read_schedulers(

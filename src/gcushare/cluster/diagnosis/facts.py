@@ -114,6 +114,8 @@ class Facts:
     reports: tuple[NodeReport, ...] = ()
     policies: tuple[PolicyFacts, ...] = ()
     certificates: tuple[CertificateFacts, ...] = ()
+    drivers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By node, the drivers that publish ResourceSlices of it."""
     clocks: tuple[ClockFacts, ...] = ()
     unread: tuple[Unread, ...] = ()
 

@@ -11,7 +11,13 @@ from typing import TypeVar
 import msgspec
 
 from gcushare._version import __version__
-from gcushare.cluster.diagnosis.cluster_objects import read_certificates, read_policies, read_reports, read_schedulers
+from gcushare.cluster.diagnosis.cluster_objects import (
+    read_certificates,
+    read_drivers,
+    read_policies,
+    read_reports,
+    read_schedulers,
+)
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
 from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
@@ -52,10 +58,11 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     server_version = ""
     with contextlib.suppress(RemoteContractError):
         server_version = str(VERSION.read(version).get("gitVersion") or "")
-    nodes, pods, policies = await asyncio.gather(
+    nodes, pods, policies, drivers = await asyncio.gather(
         _read_nodes(reader, where.node, _keeping(NODE.read, raw)),
         _read_pods(reader, where.node, _keeping(SEEN_POD.read, raw)),
         read_policies(reader),
+        read_drivers(reader),
     )
     programs: dict[Program, list[SeenPod]] = {each: [] for each in Program}
     for pod in pods:
@@ -84,6 +91,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         reports=reports,
         policies=policies,
         certificates=certificates,
+        drivers=drivers,
         clocks=tuple(sorted(reader.clocks, key=lambda clock: clock.subject)),
         unread=tuple(dict.fromkeys(reader.unread)),
     )

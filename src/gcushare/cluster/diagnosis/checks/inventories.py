@@ -134,7 +134,7 @@ def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
             f"the inventory has {total} units, {most} of them on healthy cards; the kubelet counts {capacity} "
             f"{resource}, {allocatable} of them allocatable",
             "the scheduler and the kubelet count differently: restart the plugin's pod; if it stays, another plugin "
-            f"may have registered {resource}",
+            f"may have registered {resource}. With another unit's count the extender places no pod on the node",
         )
 
 

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, vendor_nodes, words_of
+from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, requesting_pods, vendor_nodes, words_of
 from gcushare.cluster.diagnosis.facts import Facts
-from gcushare.cluster.diagnosis.findings import Finding, error, warning
+from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
+from gcushare.cluster.programs import SeenPod, flag
 from gcushare.core.cards import SERVES_WHOLE
+from gcushare.vendors.neighbours import Neighbour, Sighting, find_neighbours, neighbours_of
 from gcushare.wire.pods import is_finished
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherSystem:
-    """A system that hands out cards, and how it shows: resources in capacities and requests, annotations of nodes."""
-
-    name: str
-    resources: tuple[str, ...] = ()
-    annotations: tuple[str, ...] = ()
-    """Beginnings of keys."""
-
-
-OTHER_SYSTEMS: Mapping[str, tuple[OtherSystem, ...]] = {
-    "nvidia.com": (
-        OtherSystem(
-            name="HAMi",
-            resources=("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),
-            annotations=("hami.io/node-nvidia", "4pd.io/node-nvidia"),
-        ),
-        OtherSystem(
-            name="Volcano's vGPU plugin",
-            resources=("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/gpu-memory"),
-            annotations=("volcano.sh/node-vgpu",),
-        ),
-        OtherSystem(name="NVIDIA's time-slicing", resources=("nvidia.com/gpu.shared",)),
-    ),
-    "enflame.com": (
-        OtherSystem(
-            name="HAMi",
-            resources=("enflame.com/vgcu", "enflame.com/vgcu-percentage"),
-            annotations=("hami.io/node-enflame", "4pd.io/node-enflame"),
-        ),
-    ),
-}
-"""Systems met in the field, by the domain of the resource of the vendor's whole cards.
-
-Source: their documentation's resource names and node annotations.
-"""
 
 
 def check_nodes(facts: Facts) -> Iterator[Finding]:
@@ -58,33 +21,68 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
 
 
 def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
-    whole = each.vendor.whole_card_resource
-    known = OTHER_SYSTEMS.get(whole.partition("/")[0], ())
-    for other in (*known, OtherSystem(name=f"another device plugin of {whole}", resources=(whole,))):
-        # A plugin of ours may register the resource of whole cards, if its inventory says that it grants them.
-        is_ours = other.resources == (each.vendor.whole_card_resource,) and SERVES_WHOLE in each.modes
-        amounts = {name: each.capacity(name) for name in other.resources}
-        signs = [f"{name} {amount}" for name, amount in amounts.items() if amount != "0"]
-        if other.annotations:
-            keys = sorted(each.node.metadata.annotations)
-            signs += [f"annotation {key}" for key in keys if key.startswith(other.annotations)]
-        if is_ours or not signs:
+    """One finding per system; an admin who allows it on the node has divided the cards."""
+    drivers = facts.drivers.get(each.name, frozenset())
+    known = tuple(_known_to(each))
+    status, annotations = each.node.status, each.node.metadata.annotations
+    found = {sighting.neighbour: sighting for sighting in find_neighbours(known, status.capacity, annotations, drivers)}
+    here = [pod for pod in facts.pods if pod.spec.node_name == each.name and not is_finished(pod)]
+    for other in known:
+        users = words_of([pod.key for pod in here if _is_user(pod, other)])
+        sighting = found.get(other)
+        if sighting is None and any(key in pod.metadata.annotations for pod in here for key in other.pod_annotations):
+            sighting = Sighting(other, ("pods that share cards",))
+        if sighting is None:
             continue
-        users = [
-            pod.key
-            for pod in facts.pods
-            if pod.spec.node_name == each.name
-            and not is_finished(pod)
-            and any(asks_for(pod, resource) for resource in other.resources)
-        ]
-        yield error(
+        is_allowed = each.plugin is not None and flag(each.plugin.pod, "other-systems") == "allow"
+        make, count = info if is_allowed else error, sum(_is_user(pod, other) for pod in here)
+        yield make(
             "other-sharing-system",
             each.subject,
-            f"{other.name} hands out the same cards: {', '.join(signs)}; "
-            + (f"{len(users)} pods hold them, such as {words_of(users)}" if users else "no pod holds them yet"),
-            f"keep the systems on different nodes: label only one set with {each.vendor.node_label}, and keep the "
-            "other's DaemonSet off it by node selector",
+            f"{other.name} hands out the same cards: {', '.join(sighting.signs)}; "
+            + (f"{count} pods hold them, such as {users}" if count else "no pod holds them yet"),
+            f"keep the systems on different nodes: {other.removal}; or label only other nodes with "
+            f"{each.vendor.node_label}. docs/moving-over.md has the steps",
         )
+
+
+def _is_user(pod: SeenPod, other: Neighbour) -> bool:
+    return any(asks_for(pod, resource) for resource in other.resources) or any(
+        key in pod.metadata.annotations for key in other.pod_annotations
+    )
+
+
+def _known_to(each: VendorNode) -> Iterator[Neighbour]:
+    """The systems that may hand out the node's cards; a plugin of ours may serve whole cards itself."""
+    whole = each.vendor.whole_card_resource
+    yield from neighbours_of(whole)
+    if SERVES_WHOLE not in each.modes:
+        yield Neighbour(
+            name=f"another device plugin of {whole}",
+            domain="",
+            resources=(whole,),
+            removal="exclude the node from that plugin's DaemonSet",
+        )
+
+
+def check_pods(facts: Facts) -> Iterator[Finding]:
+    """Pods that ask for our memory and wait for the scheduler of another system, as HAMi's webhook makes them."""
+    for vendor in facts.vendors():
+        for other in neighbours_of(vendor.whole_card_resource):
+            pods = [
+                each.pod.key
+                for each in requesting_pods(facts, vendor)
+                if not each.pod.is_bound and each.pod.spec.scheduler_name in other.schedulers
+            ]
+            if pods:
+                yield error(
+                    "other-scheduler",
+                    f"pods of {other.name}",
+                    f"{len(pods)} pods ask for {vendor.memory_resource} and wait for {' or '.join(other.schedulers)}, "
+                    f"which places none by our cards: {words_of(sorted(pods))}",
+                    "create them again with the scheduler that calls gcushare. HAMi's webhook sets its own on pods "
+                    "that ask for a resource it knows: label their namespace hami.io/webhook=ignore",
+                )
 
 
 def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:

@@ -68,6 +68,7 @@ CHECKS: tuple[Check, ...] = (
     records.check_totals,
     other_schedulers.check_nodes,
     other_schedulers.check_foreign_plugins,
+    other_schedulers.check_pods,
     clocks_and_certificates.check_clocks,
     clocks_and_certificates.check_certificates,
     check_unread,

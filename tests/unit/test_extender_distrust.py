@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from gcushare.core.explain.text import summarise
 
+from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.reasons import Explainer, Verdict
 from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState

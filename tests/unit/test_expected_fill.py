@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.packing.expected_fill import (
     LARGE_WEIGHT,
+    MAX_REDUCED,
     MAX_REMEMBERED,
     PARTS,
     Demand,
@@ -40,6 +41,20 @@ def test_what_is_remembered_of_two_vendors_stays_far_below_the_charts_limit() ->
     bytes_each = tracemalloc.get_traced_memory()[0] / len(values)
     tracemalloc.stop()
     assert 2 * MAX_REMEMBERED * bytes_each < 2**28
+
+
+def test_pods_of_many_sizes_and_cpu_requests_make_a_bounded_number_of_reduced_sequences() -> None:
+    """An author chooses both: without a bound there is one entry per size and CPU request that a node has room for."""
+    fill = ExpectedFill({share(2 * number, 2 * number): 1.0 for number in range(1, 81)}, sequences=1, length=80)
+    fresh = ExpectedFill({share(2 * number, 2 * number): 1.0 for number in range(1, 81)}, sequences=1, length=80)
+    most = 0
+    for units in range(1, 162, 2):
+        for cpu in range(1, 162, 2):
+            fill.value(room(shared=(units,), cpu=cpu))
+            most = max(most, len(fill._steps))
+    assert most == MAX_REDUCED
+    last = room(shared=(3,), cpu=161)
+    assert fill.value(last) == fresh.value(last)
 
 
 @st.composite

@@ -7,6 +7,7 @@ import pytest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.waking.pod_states import ATTEMPTED, GROUPED, TRANSITIONS, PodEvent, PodState
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
+from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S, LONGEST_WAIT_S
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, BURST_WRITES, WRITES_PER_S
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
@@ -92,6 +93,30 @@ async def test_a_namespace_comes_in_its_turn_again_once_one_of_its_woken_pods_is
         bench.ask("younger", 16, namespace="second")
         bench.end("good")
         assert await bench.pass_(ANSWER_S / 2) == ["stuck-0"], "the oldest one first again"
+
+
+async def test_pods_that_the_scheduler_is_made_to_ask_about_do_not_keep_a_new_leader_from_waking_others() -> None:
+    """An author has many pods wait when the leader changes, and then changes one after the other."""
+    bench = Bench.filled()
+    bench.serves = False
+    bench.create("victim", 8, namespace="tenant")
+    for number in range(100):
+        bench.create(f"bait-{number}", 16, namespace="attacker")
+    async with bench.running():
+        bench.serves = True
+        await bench.pass_(ADOPT_S + SOON_S)
+        bench.end("x")
+        waited_s, woken = 0.0, list[str]()
+        for number in range(100):
+            if "victim" in woken:
+                break
+            bench.hold("blink", 16)
+            bench.ask(f"bait-{number}", 16, namespace="attacker")
+            bench.end("blink")
+            woken = await bench.pass_(ADOPT_S - 1)
+            waited_s += ADOPT_S - 1
+    assert "victim" in woken
+    assert LONGEST_WAIT_S - 2 * ADOPT_S <= waited_s <= LONGEST_WAIT_S + 2 * ADOPT_S, "the attack does delay it"
 
 
 async def test_room_that_appears_and_goes_in_a_loop_causes_a_bounded_number_of_writes() -> None:

@@ -41,6 +41,10 @@ MAX_REMEMBERED = 200_000
 with few units, 600 with thousands of units. So it takes 120 MB at most, or twice that with two vendors; the chart's
 limit is 1Gi."""
 
+MAX_REDUCED = 4096
+"""Size of the cache of sequences without the pods that cannot fit; when it is full, it is cleared. An entry has 24
+lists of up to 20 references. Pods of 480 different sizes and CPU requests could otherwise make 460,800 of them."""
+
 _GOLDEN = 0.6180339887498949
 """Any number of its multiples, modulo one, is evenly spread."""
 
@@ -197,6 +201,8 @@ class ExpectedFill:
         key = (room.model if self._has_models else "", rank, level, bool(room.idle))
         steps = self._steps.get(key)
         if steps is None:
+            if len(self._steps) >= MAX_REDUCED:
+                self._steps.clear()
             most = Demand(
                 units=self._limits[rank - 1] if rank else 0,
                 whole=bool(room.idle),

@@ -8,8 +8,8 @@ Two kinds of pods need it:
 
 A scheduler that is at work comes to its other pods by itself, so no pod is adopted while it asks about any. When a
 replica is new, it cannot know whether the scheduler has just started and is about to ask. So while the scheduler comes
-to adopted pods by itself, and for ``ADOPT_S`` after, none of them is woken: otherwise every pod of a long queue would
-be written to right before its turn.
+to adopted pods by itself, and for ``ADOPT_S`` after, none of them is woken, up to ``LONGEST_WAIT_S``: otherwise every
+pod of a long queue would be written to right before its turn.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from collections.abc import Collection
 
 ADOPT_S = 5.0
 """How long this replica must be serving, or the scheduler silent, before pods are adopted."""
+
+LONGEST_WAIT_S = 60.0
+"""How long an adopted pod is left to the scheduler at most. Without a limit an author could hold all of them back by
+changing one of many own pods every few seconds, because the scheduler then comes to that one."""
 
 
 class Phase(enum.Enum):
@@ -43,8 +47,8 @@ class UnaskedPods:
         """Pods asked about since the last check."""
         self._waited: set[str] = set()
         """Pods that waited at the last check. The scheduler may not have heard yet of younger ones."""
-        self._adopted: set[str] = set()
-        """Adopted pods that were not asked about since."""
+        self._adopted: dict[str, float] = {}
+        """Adopted pods that were not asked about since, with the moment of their adoption."""
         self._unprompted_s = -math.inf
         """When the scheduler last came by itself to an adopted pod, or to any pod while this replica was new."""
         self._next_check_s = 0.0
@@ -58,7 +62,7 @@ class UnaskedPods:
     def stop(self) -> None:
         """Serve no more, and forget all pods."""
         self.phase = Phase.STANDBY
-        self._asked, self._adopted = set(), set()
+        self._asked, self._adopted = set(), {}
 
     def on_asked(self, uid: str, now_s: float, *, is_woken: bool) -> None:
         """Record a call of the scheduler. ``is_woken``: whether this replica woke the pod."""
@@ -66,7 +70,7 @@ class UnaskedPods:
         self._asked.add(uid)
         if (self.phase is Phase.NEW or uid in self._adopted) and not is_woken:
             self._unprompted_s = now_s
-        self._adopted.discard(uid)
+        self._adopted.pop(uid, None)
 
     def adopt_due(self, waiting: Collection[str], followed: Collection[str], now_s: float) -> list[str]:
         """Adopt the waiting pods that are not ``followed``, if a check is due; returns their uids.
@@ -78,19 +82,21 @@ class UnaskedPods:
         is_new = self.phase is Phase.NEW
         adopted = []
         if is_new or not self._asked:
-            known = self._asked | self._adopted
+            known = self._asked | self._adopted.keys()
             adopted = [
                 uid for uid in waiting if uid not in known and uid not in followed and (is_new or uid in self._waited)
             ]
-        self._adopted.update(adopted)
+        self._adopted.update(dict.fromkeys(adopted, now_s))
         self.phase = Phase.SERVING
         self._asked, self._waited, self._next_check_s = set(), set(waiting), now_s + ADOPT_S
         return adopted
 
     def drop_gone(self, waiting: Collection[str]) -> None:
         """Forget adopted pods that no longer wait."""
-        self._adopted.intersection_update(waiting)
+        self._adopted = {uid: since_s for uid, since_s in self._adopted.items() if uid in waiting}
 
     def not_before_s(self, uid: str) -> float:
         """The moment before which an adopted pod must not be woken; minus infinity for other pods."""
-        return self._unprompted_s + ADOPT_S if uid in self._adopted else -math.inf
+        if (since_s := self._adopted.get(uid)) is None:
+            return -math.inf
+        return min(self._unprompted_s + ADOPT_S, since_s + LONGEST_WAIT_S)

@@ -48,6 +48,13 @@ def test_missing_slices_are_created_and_others_deleted() -> None:
     assert plan_writes({}, standing(WANTED, 1, 1)).deletes == ("s-0", "s-1")
 
 
+def test_after_the_largest_generation_that_there_is_comes_the_first() -> None:
+    """Another program wrote it; the API server refuses a larger one, and then nothing could be written any more."""
+    known = standing({"foreign": WANTED["s-0"]}, 2**63 - 1)
+    assert plan_writes(WANTED, known) == SliceWrites(1, creates=("s-0", "s-1"), deletes=("foreign",))
+    assert plan_writes(REORDERED, standing(WANTED, 2**63 - 1, 3)) == SliceWrites(1, updates=("s-0", "s-1"))
+
+
 def test_names_sort_by_number_and_never_pass_the_limit() -> None:
     names = [slice_name("n" * 253, "enflame.gcushare.io", number) for number in range(12)]
     assert names == sorted(names)

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 LEAST_INTERVAL_S = 0.5
 """Between two rounds of writes, so that a burst of pods costs a few rounds and not one for each."""
+_MAX_GENERATION = 2**63 - 1
+"""Kubernetes' type has no larger one. Only another program with the driver's rights can have written it."""
 _MAX_NODE_CHARS = 180
 """Of a node's name in a slice's: names may have 253 characters in all."""
 
@@ -65,7 +67,7 @@ def plan_writes(wanted: Mapping[str, SliceSpec], known: Mapping[str, ResourceSli
     if not deletes and as_known == {name: each.spec for name, each in known.items()}:
         return SliceWrites(newest)
     return SliceWrites(
-        newest + 1,
+        newest + 1 if newest < _MAX_GENERATION else 1,  # Kubernetes allows a driver to begin again.
         creates=tuple(sorted(wanted.keys() - known.keys())),
         updates=tuple(sorted(wanted.keys() & known.keys())),
         deletes=deletes,

@@ -50,6 +50,7 @@ def _words(vendor: Vendor) -> dict[str, object]:
         "memoryResource": vendor.memory_resource,
         "countResource": vendor.count_resource,
         "wholeCardResource": vendor.whole_card_resource,
+        "extenderResource": vendor.claims.extender_resource,
         "defaultUnit": vendor.default_unit,
         "library": vendor.library.name,
         "environment": [{"name": name, "value": value} for name, value in vendor.plugin_environment],

@@ -6,10 +6,12 @@ import asyncio
 import re
 from collections import Counter as Counter_
 from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.claims import ClaimSize
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_quantity
@@ -17,6 +19,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ENFLAME, Vendor
+from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import (
@@ -35,7 +38,7 @@ from gcushare.wire.objects import ObjectMeta
 from tests.charts import CLAIMS_CHART, Rendering, of_kind, render
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane
-from tests.e2e.objects import JsonObject, pod
+from tests.e2e.objects import JsonObject, node, pod
 from tests.e2e.waiting import until
 
 CONTROLLER_MANAGER = "kube-controller-manager"
@@ -82,6 +85,22 @@ async def install(control_plane: ControlPlane, *sets: str, vendor: Vendor = ENFL
     await until(missing, "the policies hold", deadline_s=60)
 
 
+async def call_extender(control_plane: ControlPlane, *, called: bool) -> None:
+    """Have the policy mark the pods of claims for the extender, or no longer; returns once it does."""
+    sets = {"admission.callExtender": str(called).lower()}
+    for each in of_kind(render(CLAIMS_CHART, Rendering(sets=sets)), "MutatingAdmissionPolicy"):
+        change = Patch(PatchKind.MERGE, {"spec": each["spec"]})
+        await control_plane.client.patch(_resource(each["kind"]), each["metadata"]["name"], change)
+
+    async def missing() -> str:
+        url = f"{control_plane.url}/api/v1/namespaces/default/pods?dryRun=All"
+        async with control_plane.http.post(url, json=pod("probe", 1)) as answer:
+            limits = (await answer.json())["spec"]["containers"][0]["resources"].get("limits", {})
+        return "" if (ENFLAME.claims.extender_resource in limits) is called else f"a pod asks for {limits}"
+
+    await until(missing, "the policy holds", deadline_s=60)
+
+
 async def install_controller(control_plane: ControlPlane, *sets: str) -> None:
     """Create the controller's account, rights and policy; nothing of it runs."""
     values = dict(pair.split("=", 1) for pair in sets)
@@ -95,12 +114,13 @@ async def install_controller(control_plane: ControlPlane, *sets: str) -> None:
         await control_plane.client.create(resource, each, namespace=each["metadata"].get("namespace"))
 
 
-async def opt_in(client: KubeClient, namespace: str) -> None:
-    """Give a namespace the label, and create it if it does not exist."""
+async def opt_in(client: KubeClient, namespace: str, *, opted: bool = True) -> None:
+    """Give a namespace the label, and create it if it does not exist; or take the label from it."""
+    labels = OPTED_IN if opted else dict.fromkeys(OPTED_IN)
     try:
-        await client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": OPTED_IN}})
+        await client.create(NAMESPACES, {"metadata": {"name": namespace, "labels": labels}})
     except GcushareError:
-        await client.patch(NAMESPACES, namespace, Patch(PatchKind.MERGE, {"metadata": {"labels": OPTED_IN}}))
+        await client.patch(NAMESPACES, namespace, Patch(PatchKind.MERGE, {"metadata": {"labels": labels}}))
 
 
 async def start_controller_manager(
@@ -146,13 +166,16 @@ async def _each(requests: Iterable[Coroutine[Any, Any, Any]]) -> None:
             group.create_task(one(request))
 
 
-def claim_node(name: str) -> JsonObject:
-    """Write a Node that serves claims, as its kubelet publishes it."""
+def claim_node(name: str, cards: int = 2, gib: int = 16) -> JsonObject:
+    """Write a Node that serves claims, as its kubelet and the driver publish it; slices are apart."""
+    key = ENFLAME.inventory_annotation
+    inventory = decode_inventory(node(name, *[gib] * cards)["metadata"]["annotations"][key])
+    written = encode_inventory(replace(inventory, modes=(SERVES_CLAIMS,)))
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "500"}
     labels = {"kubernetes.io/hostname": name, "gcushare.io/serve": "claims"}
     conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
     return {
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": labels, "annotations": {key: written}},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": conditions},
     }
 

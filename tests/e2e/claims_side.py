@@ -113,21 +113,25 @@ class ClaimsSide:
         """The driver's own, with socket and checkpoint."""
         return self.machine.root / "plugins" / NAMES.driver
 
-    async def start_driver(self) -> None:
-        """Start the driver, or start it again, and wait until it is ready."""
+    async def start_driver(self, *, is_free: bool = True) -> None:
+        """Start the driver, or start it again; if the node's cards are free, wait until it is ready."""
         command = claims_driver_command(self._plan, self.scheduling.place, self.node)
         self._url = await self.scheduling.control_plane.start(command)
-        await self.until_ready()
+        if is_free:
+            await self.until_ready()
 
     async def until_ready(self) -> None:
         """Wait until the driver is registered and its slices stand in the cluster."""
 
         async def missing() -> str:
-            async with aiohttp.ClientSession() as session, session.get(f"{self._url}/readyz") as answer:
-                text = "" if answer.status == 200 else await answer.text()
-            return text or ("" if await self.slices() else "no slices")
+            return await self.readiness() or ("" if await self.slices() else "no slices")
 
         await until(missing, "the driver is ready")
+
+    async def readiness(self) -> str:
+        """Why the driver is not ready; empty if it is."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self._url}/readyz") as answer:
+            return "" if answer.status == 200 else await answer.text()
 
     def set_health(self, sick: Mapping[int, str] | None = None) -> None:
         """Write the cards' file; ``sick`` gives cards with their reasons."""

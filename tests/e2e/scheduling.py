@@ -34,10 +34,12 @@ class Scheduling:
         extender_flags: Sequence[str] = ("--no-leader-elect",),
         *,
         whole_cards: bool = False,
+        claims: bool = False,
         vendor: Vendor = ENFLAME,
     ) -> None:
         self.control_plane = control_plane
         self._whole_cards = whole_cards
+        self._claims = claims
         self.vendor = vendor
         self.client = control_plane.client
         self.pods = Picture(self.client, POD_OBJECTS)
@@ -70,7 +72,9 @@ class Scheduling:
 
     @property
     def settings(self) -> ExtenderEntry:
-        return ExtenderEntry(url=self.extender_url, vendors=(self.vendor,), whole_cards=self._whole_cards)
+        return ExtenderEntry(
+            url=self.extender_url, vendors=(self.vendor,), whole_cards=self._whole_cards, claims=self._claims
+        )
 
     @property
     def extender(self) -> Child:

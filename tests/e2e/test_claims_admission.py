@@ -16,7 +16,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare_playground.picture import POD_OBJECTS
 from tests.charts import needs_helm
-from tests.e2e.claims import CLAIMS, TEMPLATES, install, opt_in, start_controller_manager
+from tests.e2e.claims import CLAIMS, TEMPLATES, call_extender, install, opt_in, start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.waiting import until
@@ -299,6 +299,24 @@ async def test_the_pods_of_a_workload_get_claims_and_the_workload_stays_as_it_is
         return "" if named == ["gcu-memory-3"] * 2 else str(named)
 
     await until(missing, f"two pods of the {kind} name a template", deadline_s=60)
+
+
+async def test_the_extender_is_called_by_a_resource_that_counts_the_pods_units_once(cluster: ControlPlane) -> None:
+    mark = ENFLAME.claims.extender_resource
+    sidecar = memory("s", 4, restartPolicy="Always")
+    await call_extender(cluster, called=True)
+    try:
+        for body in (
+            made_of(container("c", {}), memory("a", 3), memory("b", 4)),
+            made_of(memory("a", 3), inits=(sidecar,)),
+        ):
+            spec = (await admit(cluster, body))["spec"]
+            every = [*spec.get("initContainers", ()), *spec["containers"]]
+            found = [each["resources"] for each in every if mark in each["resources"].get("limits", {})]
+            assert [(each["limits"], each["requests"]) for each in found] == [({mark: "7"}, {mark: "7"})]
+            assert "affinity" not in spec
+    finally:
+        await call_extender(cluster, called=False)
 
 
 async def test_a_dry_run_leaves_nothing(cluster: ControlPlane) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
 import sys
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from gcushare.cli.inspect.__main__ import main_gcushare
 from gcushare.core.units import GIB
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
+from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.picture import node_of
@@ -80,6 +84,15 @@ async def run_pod(side: ClaimsSide, name: str, units: int) -> str:
     return environment[VARIABLES.visible]
 
 
+async def run_inspect(side: ClaimsSide, *words: str) -> str:
+    """What ``kubectl inspect gcushare`` writes."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    environ = {"HOME": "/nowhere", "KUBECONFIG": str(side.scheduling.control_plane.kubeconfig)}
+    code = await asyncio.to_thread(main_gcushare, ProcessContext(words, environ, stdout, stderr))
+    assert code == 0, stderr.getvalue()
+    return stdout.getvalue()
+
+
 async def test_the_manuals_four_pods_end_as_the_manual_says(side: ClaimsSide) -> None:
     found = [await run_pod(side, name, units) for name, units in (("pod-1", 4), ("pod-2", 8), ("pod-3", 12))]
     assert found == ["0", "0", "1"]
@@ -87,6 +100,16 @@ async def test_the_manuals_four_pods_end_as_the_manual_says(side: ClaimsSide) ->
     message = await side.scheduling.until_said("pod-4", "FailedScheduling")
     assert "cannot allocate all claims" in message
     assert node_of(side.scheduling.pod("pod-4")) == ""
+    explained = (await run_inspect(side, "explain", "pod-4")).splitlines()
+    assert explained[1:3] == [
+        "  by a claim, needs 20 in one card; it can never fit: the largest usable card has 16",
+        "  what would help: ask for at most 16, or annotate the pod with "
+        'gcushare.io/cards: "2": 10 in each of 2 cards of one node, or add a node with a card of 20 or more',
+    ]
+    shown = [" ".join(line.split()) for line in (await run_inspect(side)).splitlines()]
+    assert shown[1].split()[2:] == ["12/16", "12/16", *["0/16"] * 6, "24/128"]
+    assert "pending: 1 pod waits for 20 GB: default/pod-4 (20)" in shown
+    assert shown[-2:] == ["Allocated/Total GCU Memory In Cluster:", "24/128 (18%)"]
 
 
 async def test_kubelet_driver_and_containerd_restart_under_running_claims(side: ClaimsSide) -> None:

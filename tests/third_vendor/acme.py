@@ -22,6 +22,7 @@ VENDOR = Vendor(
         memory_class="npu-memory.gcushare.io",
         whole_class="npu.gcushare.io",
         template_prefix="npu-memory",
+        extender_resource="acme.gcushare.io/claimed-memory",
     ),
     record=RecordKeys(
         card_index="acme.example/npu-index",

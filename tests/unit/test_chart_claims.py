@@ -85,9 +85,12 @@ def test_the_policies_use_the_keys_and_limits_of_the_programs() -> None:
         assert key.replace("/", "~1") in expression
 
 
-def test_a_policy_without_packing_leaves_affinity_alone_and_nobody_may_label_nodes() -> None:
-    objects = rendered(CLAIMS_CHART, "admission.packNodes=false")
-    assert "affinity" not in str(of_kind(objects, "MutatingAdmissionPolicy"))
+@pytest.mark.parametrize("value", ["admission.packNodes=false", "admission.callExtender=true"])
+def test_a_policy_without_packing_leaves_affinity_alone_and_nobody_may_label_nodes(value: str) -> None:
+    objects = rendered(CLAIMS_CHART, value)
+    policies = str(of_kind(objects, "MutatingAdmissionPolicy"))
+    assert "affinity" not in policies
+    assert (ENFLAME.claims.extender_resource.replace("/", "~1") in policies) is (value == "admission.callExtender=true")
     rules = one(objects, "ClusterRole", CLAIMS_CONTROLLER)["rules"]
     assert "nodes" not in {resource for rule in rules for resource in rule["resources"]}
     (container,) = containers(pod_specs(objects)[f"Deployment/{CLAIMS_CONTROLLER}"])

@@ -232,18 +232,23 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
     [("enflame", (ENFLAME,), False), ("aliyun", (ALIYUN,), True), ("both", VENDORS, True)],
 )
 def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any, whole: bool) -> None:
-    pairs = (f"vendor={name}", "scheduler.weight=3", f"wholeCards={str(whole).lower()}")
+    pairs = (
+        f"vendor={name}",
+        "scheduler.weight=3",
+        *(f"{key}={str(whole).lower()}" for key in ("wholeCards", "claims")),
+    )
     (entry,) = second_scheduler_config(*pairs, "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
-    settings = ExtenderEntry(url=url, vendors=vendors, weight=3, whole_cards=whole)
+    settings = ExtenderEntry(url=url, vendors=vendors, weight=3, whole_cards=whole, claims=whole)
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
 
 
-def test_the_config_manager_is_informed_of_whole_cards() -> None:
-    for whole in (False, True):
-        objects = rendered(EXTENDER_CHART, f"wholeCards={str(whole).lower()}")
+@pytest.mark.parametrize(("value", "setting"), [("wholeCards", "whole_cards"), ("claims", "claims")])
+def test_the_config_manager_is_given_what_else_the_extender_is_called_for(value: str, setting: str) -> None:
+    for wanted in (False, True):
+        objects = rendered(EXTENDER_CHART, f"{value}={str(wanted).lower()}")
         (container,) = pod_specs(objects)["DaemonSet/gcushare-config-manager"]["containers"]
-        assert settings_of(container).extender.whole_cards is whole
+        assert getattr(settings_of(container).extender, setting) is wanted
 
 
 def test_the_second_scheduler_verifies_the_extender() -> None:

@@ -125,6 +125,7 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "placement.filterAnswer": ("all", ""),
     "dashboard.access": ("open", ""),
     "wholeCards": ("true", ""),
+    "claims": ("true", ""),
     "service.type": ("NodePort", ""),
     "service.port": ("80", ""),
     "service.nodePort": ("30001", "service: {type: NodePort}"),

@@ -235,7 +235,7 @@ def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object]
     assert is_ours(entry, replace(EXTENDER, whole_cards=True)) is expected
 
 
-def test_whole_cards_are_managed_only_where_asked_for_and_counted_by_the_scheduler_too() -> None:
+def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_counts_no_claims() -> None:
     def managed(**changes: Any) -> list[dict[str, Any]]:
         document = load_yaml(new_config(replace(BOTH, **changes), parse_version("1.30"), ()).text)
         found: list[dict[str, Any]] = document["extenders"][0]["managedResources"]
@@ -246,6 +246,8 @@ def test_whole_cards_are_managed_only_where_asked_for_and_counted_by_the_schedul
     whole = managed(whole_cards=True)
     assert [item["name"] for item in whole] == [*memory, "enflame.com/gcu", "nvidia.com/gpu"]
     assert not any(item["ignoredByScheduler"] for item in whole)
+    marked = [item for item in managed(claims=True) if item["ignoredByScheduler"]]
+    assert [item["name"] for item in marked] == [each.claims.extender_resource for each in BOTH.vendors]
 
 
 @pytest.mark.parametrize(

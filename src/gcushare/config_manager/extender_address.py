@@ -60,6 +60,7 @@ def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
         url=url,
         vendors=options.vendors,
         whole_cards=options.whole_cards,
+        claims=options.claims,
         weight=options.weight,
         timeout_s=options.timeout,
         ignorable=options.ignorable,

@@ -132,6 +132,12 @@ class ExtenderOptions:
         f"({', '.join(vendor.whole_card_resource for vendor in VENDORS)}): for nodes "
         "whose plugin runs with --mode both. Such pods then fit only on nodes whose whole cards gcushare serves.",
     )
+    claims: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Call the extender for pods with claims too, if the claims chart marks them (admission.callExtender): it "
+        "then chooses among the nodes that serve claims. Kubernetes 1.36 and later.",
+    )
     weight: int = setting(
         parsers.integer(1, 100_000),
         default=1,

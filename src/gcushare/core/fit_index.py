@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Protocol
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -79,6 +80,27 @@ class Shape:
     amounts: Amounts = NO_AMOUNTS
 
 
+class Nodes(Protocol):
+    """Nodes by name: a ledger's, or some of them as others see them."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]: ...
+
+
+class ClaimsNodes:
+    """The nodes of a ledger that serve claims, each as offering what claims take there."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.nodes: dict[str, NodeState] = {}
+        ledger.listen(self._follow)
+
+    def _follow(self, node: NodeState) -> None:
+        if node.known and node.serves_claims:
+            self.nodes[node.name] = node.as_offered_to_claims()
+        else:
+            self.nodes.pop(node.name, None)
+
+
 SlowScore = Callable[[NodeState, Shape], float]
 """Scores a node for a shape that fits there, from 0.0 to 1.0; too slow to score all nodes at once."""
 
@@ -101,7 +123,7 @@ class FitIndex:
     ``score_due``. Until then a node keeps its place, or comes after those that are scored.
     """
 
-    def __init__(self, ledger: Ledger, changes: ChangeLog, shape: Shape, slow: SlowScore | None = None) -> None:
+    def __init__(self, ledger: Nodes, changes: ChangeLog, shape: Shape, slow: SlowScore | None = None) -> None:
         self.shape = shape
         self._ledger = ledger
         self._changes = changes
@@ -264,7 +286,7 @@ class FitIndexes:
     """The indexes of the shapes used lately, one per shape. ``slow``: scores in place of a policy's function."""
 
     def __init__(
-        self, ledger: Ledger, changes: ChangeLog, *, limit: int = MAX_SHAPES, slow: Mapping[str, SlowScore] = ALL_QUICK
+        self, ledger: Nodes, changes: ChangeLog, *, limit: int = MAX_SHAPES, slow: Mapping[str, SlowScore] = ALL_QUICK
     ) -> None:
         self._ledger = ledger
         self._changes = changes

@@ -28,6 +28,7 @@ VENDOR = Vendor(
         memory_class="gpu-mem.gcushare.io",
         whole_class="gpu.gcushare.io",
         template_prefix="gpu-mem",
+        extender_resource="aliyun.gcushare.io/claimed-memory",
     ),
     inspect=InspectForm(cards="devs", is_detailed=False),
     record=RecordKeys(

@@ -20,6 +20,7 @@ VENDOR = Vendor(
         memory_class="gcu-memory.gcushare.io",
         whole_class="gcu.gcushare.io",
         template_prefix="gcu-memory",
+        extender_resource="enflame.gcushare.io/claimed-memory",
     ),
     record=RecordKeys(
         card_index="enflame.com/gcu-device-id",

@@ -171,11 +171,18 @@ def names_resources(pod: Pod, vendor: Vendor) -> bool:
 
     kube-scheduler decides by the name, not by the quantity, whether it calls an extender for the pod.
     """
+    names = card_resources(vendor)
     return any(
-        vendor.memory_resource in resources or vendor.whole_card_resource in resources
+        name in resources
         for container in (*pod.spec.init_containers, *pod.spec.containers)
         for resources in (container.resources.limits, container.resources.requests)
+        for name in names
     )
+
+
+def card_resources(vendor: Vendor) -> tuple[str, ...]:
+    """The resources for whose pods kube-scheduler may call the extender."""
+    return vendor.memory_resource, vendor.whole_card_resource, vendor.claims.extender_resource
 
 
 def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources], cards: int) -> None:

@@ -64,14 +64,14 @@ ENVIRONMENT = frozenset(
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
 _OUR_FLAG_NAMES = """
-application-xids bursts card-call-timeout card-count card-library card-policy cards cdi-dir config-file confirm-after
-context dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run event-holds
-extender-service extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout ignorable
-interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir leader-elect
-lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port log-dir
-log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
-max-request-size memory-limit memory-unit mode mps-control mps-fallback mps-root namespace no-bursts no-dry-run
-no-fail-without-cards no-ignorable no-leader-elect no-node-order no-pod-use no-remove-from-node no-restart
+application-xids bursts card-call-timeout card-count card-library card-policy cards cdi-dir claims config-file
+confirm-after context dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run
+event-holds extender-service extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout
+ignorable interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir
+leader-elect lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port
+log-dir log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
+max-request-size memory-limit memory-unit mode mps-control mps-fallback mps-root namespace no-bursts no-claims
+no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-node-order no-pod-use no-remove-from-node no-restart
 no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes other-systems over-use
 over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when page-size
 pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after remove-from-node

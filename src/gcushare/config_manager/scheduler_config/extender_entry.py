@@ -40,6 +40,8 @@ class ExtenderEntry:
     """The first one's URL prefix is called for all of them: kube-scheduler accepts one extender that binds."""
     whole_cards: bool = False
     """Whether it is called for pods that ask for whole cards too. These then fit only on nodes of our plugin."""
+    claims: bool = False
+    """Whether it is called for pods with claims too. The claims chart marks them with a resource that no node lists."""
     weight: int = 1
     """Multiplies the extender's scores (0 to 10) against those of the scheduler's own plugins."""
     timeout_s: float = DEFAULT_TIMEOUT_S
@@ -110,7 +112,11 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
     entry["nodeCacheCapable"] = True
     # The scheduler counts these resources too and skips full nodes before it calls the extender. Its totals are right:
     # while one resource uses a card, the plugin reports the other resource's units of this card as unhealthy.
-    entry["managedResources"] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
+    managed: list[Value] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
+    if settings.claims:
+        names = (vendor.claims.extender_resource for vendor in settings.vendors)
+        managed += [{"name": name, "ignoredByScheduler": True} for name in names]
+    entry["managedResources"] = managed
     entry["ignorable"] = settings.ignorable
     return in_old_spelling(entry, settings.timeout_s) if written.has_old_spelling else entry
 

@@ -8,11 +8,13 @@ from typing import TypeAlias
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
 from gcushare.core.packing.spare import NO_AMOUNTS
-from gcushare.core.placement import EXPECTED_FILL
+from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations.keys import NODE_POLICY
 from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts
 from gcushare.wire.pods import pod_ref, pod_request_and_options
@@ -57,6 +59,16 @@ class RejectedRequest:
 
 
 WaitingPod: TypeAlias = SchedulingRequest | RejectedRequest
+
+
+def read_claiming_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:
+    """Read what a pod asks for by a claim; None if it names none. Of its options only the node policy counts."""
+    claimed = claimed_request(pod, vendor)
+    if claimed is None:
+        return None
+    chosen = pod.metadata.annotations.get(NODE_POLICY, "")
+    shape = Shape(claimed.cards, chosen if chosen in POLICIES else policies.node)
+    return SchedulingRequest(pod_ref(pod), shape, policies.card)
 
 
 def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fit_index import ChangeLog, Shape
+from gcushare.core.fit_index import ChangeLog, ClaimsNodes, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
@@ -32,12 +32,12 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,
     SchedulingRequest,
     WaitingPod,
+    read_claiming_request,
     read_scheduling_request,
 )
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.over_use import over_use_text
 from gcushare.wire.dra.claim_holders import ClaimHolders
-from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
@@ -72,6 +72,8 @@ class VendorState:
         self.policies = policies
         self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
+        self.claims_indexes = FitIndexes(ClaimsNodes(self.ledger), self.changes)
+        """The nodes that serve claims, by how well they suit a claim."""
         self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)
         """The preferences of pods with a learned policy."""
         self.indexes = self.preferences.indexes
@@ -86,7 +88,7 @@ class VendorState:
         self.claims = ClaimHolders(vendor, self.ledger.nodes.get)
         """The allocated claims; pods that hold cards by a claim are in ``bound`` too."""
         self.claiming: dict[str, WaitingPod] = {}
-        """Unbound pods that kube-scheduler places alone, by uid: by a claim, or for a whole card on a claims node."""
+        """Unbound pods that kube-scheduler places, by uid: by a claim, or for a whole card on a claims node."""
         self.on_claims_node: Callable[[], None] = lambda: None
         """Called when a node serves claims, so that claims have to be watched."""
         self.ahead = ReadsAhead()
@@ -100,7 +102,7 @@ class VendorState:
         self.offered = LastFilteredNodes(max_names=MAX_OFFERED_NAMES)
         """The nodes that filter last named for an unbound pod: bind accepts no other."""
         self.let_through = LastFilteredNodes()
-        """The same for pods that ask for 0 of our resources; apart, because all nodes asked about are many."""
+        """The same for pods that are bound without a record. Apart: these sets are long and would push out others."""
         self.node_problems: dict[str, str] = {}
         self.nodes_without_units: set[str] = set()
         """Nodes with cards of which the kubelet counts none: no pod can be placed there."""
@@ -214,6 +216,10 @@ class VendorState:
             self.names.add(assignment.pod)
             self.ledger.apply(assignment)
 
+    def counts_by_claim(self, uid: str) -> bool:
+        """Whether a pod is in ``bound`` by an allocated claim; kube-scheduler may not have bound it yet."""
+        return uid in self.bound and self.claims.holds(uid)
+
     # Pods
 
     def on_pod_update(self, pod: Pod) -> None:
@@ -297,10 +303,9 @@ class VendorState:
         if is_finished(pod):
             self.on_pod_delete(uid)
             return
-        if (claimed := claimed_request(pod, self.vendor)) is not None:
-            shape, ref = Shape(claimed.cards, self.policies.node), pod_ref(pod)
-            self.claiming[uid] = SchedulingRequest(ref, shape, self.policies.card)
-            self.names.add(ref)
+        if (claiming := read_claiming_request(pod, self.vendor, self.policies)) is not None:
+            self.claiming[uid] = claiming
+            self.names.add(claiming.pod)
             return
         try:
             request = read_scheduling_request(pod, self.vendor, self.policies)

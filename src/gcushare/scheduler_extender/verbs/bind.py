@@ -126,7 +126,7 @@ class BindService:
         try:
             if self._is_done(arguments):
                 return
-            if arguments.node in (self._state.let_through.get(arguments.pod.uid) or ()):
+            if self._gets_no_record(arguments):
                 attempt = await self._send_without_cards(arguments, deadline_s)
             else:
                 attempt = await self._send_with_cards(arguments, deadline_s)
@@ -169,8 +169,14 @@ class BindService:
         await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         return attempt
 
+    def _gets_no_record(self, arguments: BindArguments) -> bool:
+        """Whether filter let the pod through to the node, or a claim that is allocated there counts under the pod."""
+        uid, node = arguments.pod.uid, arguments.node
+        is_allocated = self._state.counts_by_claim(uid) and self._state.bound[uid].node == node
+        return is_allocated or node in (self._state.let_through.get(uid) or ())
+
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
-        """Bind a pod that asks for 0 of our resources: nothing is reserved, and nothing recorded."""
+        """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""
         pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
         attempt = Attempt(Assignment(arguments.pod, arguments.node, ()), {})
         await self._sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
@@ -184,6 +190,8 @@ class BindService:
         """
         uid = arguments.pod.uid
         held = self._state.bound.get(uid)
+        if self._state.counts_by_claim(uid):
+            return False  # Its claim is allocated, which does not say that the pod is bound.
         if held is None:
             unconfirmed = self._sender.unconfirmed(uid)
             if unconfirmed is None or not unconfirmed.is_acknowledged:

@@ -90,7 +90,9 @@ class Dispatcher:
 
     def _filter(self, arguments: FilterArguments, known: Known) -> Answer:
         filters = self._of(known).filters
-        return filters.let_through(arguments) if known.asks_for_zero else filters.filter(arguments, known.request)
+        if known.gets_no_record:
+            return filters.let_through(arguments, known.claimed)
+        return filters.filter(arguments, known.request)
 
     def _fail_filter(self, error: GcushareError) -> Answer:
         logger.info("filter refused %s", fields(reason=error))

@@ -54,10 +54,13 @@ class FilterService:
             return self._answer(asked.encode_answer(asked.names), "not_asking")
         if not asked.names:
             return self._answer(asked.encode_answer(()), "empty")
-        index = self._state.indexes.get(request.shape)
-        kept = self._state.nominations.closed_to(request) & asked.names.keys()
+        state = self._state
+        index = state.indexes.get(request.shape)
+        kept = state.nominations.closed_to(request) & asked.names.keys()
         open_names = {name: None for name in asked.names if name not in kept} if kept else asked.names
         named = self._choose(index, open_names)
+        if not named and request.cards.whole and (best := self._best_for_claims(request, asked)):
+            return self._send_without_cards(request.pod.uid, asked, best)  # kube-scheduler makes the claim itself.
         if not named:
             return self._refuse(request, asked, index, kept)
         failed = {}
@@ -65,19 +68,32 @@ class FilterService:
             fitting = index.fitting
             failed = dict.fromkeys(kept, KEPT_REASON)
             failed |= self._refuse_all((name for name in open_names if name not in fitting), request)
-        self._state.offered.record(request.pod.uid, frozenset(named))
+        state.let_through.forget(request.pod.uid)
+        state.offered.record(request.pod.uid, frozenset(named))
         self._offers(request)
         return self._answer(asked.encode_answer(named, failed), "fits")
 
-    def let_through(self, arguments: FilterArguments) -> Answer:
-        """Answer for a pod that asks for 0 of our resources: any node will do, and kube-scheduler has us bind it.
+    def let_through(self, arguments: FilterArguments, claimed: SchedulingRequest | None) -> Answer:
+        """Answer for a pod that is bound without a record: it asks by a claim, or for 0 of our resources.
+
+        No node is refused: only kube-scheduler knows what it is allocating, and names nodes on which the claim fits. Of
+        these the best for ``claimed`` is named; all of them without it, and if the ledger has room on none.
 
         Raises:
             RemoteContractError: the nodes of the request cannot be read.
         """
         asked = self._read_nodes(arguments)
-        self._state.let_through.record(arguments.pod.uid, frozenset(asked.names))
-        return self._answer(asked.encode_answer(asked.names), "not_asking")
+        best = [] if claimed is None else self._best_for_claims(claimed, asked)
+        return self._send_without_cards(arguments.pod.uid, asked, best or list(asked.names))
+
+    def _best_for_claims(self, request: SchedulingRequest, asked: AskedNodes) -> list[str]:
+        """The best node for a claim. One: among equals kube-scheduler would take the node with the fewest pods."""
+        return self._state.claims_indexes.get(request.shape).best(asked.names, 1)
+
+    def _send_without_cards(self, uid: str, asked: AskedNodes, named: list[str]) -> Answer:
+        self._state.offered.forget(uid)
+        self._state.let_through.record(uid, frozenset(named))
+        return self._answer(asked.encode_answer(named), "not_asking")
 
     def prioritize(self, arguments: FilterArguments, request: SchedulingRequest | None) -> Answer:
         """Give every node of the request a score from 0 to 10.

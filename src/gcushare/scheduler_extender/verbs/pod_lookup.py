@@ -23,7 +23,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import names_resources
+from gcushare.wire.pods import card_resources, names_resources
 
 READS_PER_S = 50.0
 """Limit of reads for pods that the watch has not brought, so that forged calls cannot load the API server."""
@@ -39,12 +39,14 @@ _MAX_WITHOUT_CARDS = 1024
 class Known:
     """A pod's request and its vendor's state. ``request``: None if it asks for no card; the state is then the first.
 
-    ``asks_for_zero``: it names a resource of the vendor with quantity 0, so kube-scheduler has us bind it.
+    ``gets_no_record``: kube-scheduler has us bind it, but it names a resource of the vendor with quantity 0, or asks by
+    a claim: ``claimed``, None once the claim is allocated.
     """
 
     state: VendorState
     request: SchedulingRequest | None
-    asks_for_zero: bool = False
+    gets_no_record: bool = False
+    claimed: SchedulingRequest | None = None
 
 
 class PodLookup:
@@ -54,9 +56,7 @@ class PodLookup:
         self._states = states
         self._api = api
         self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock or SystemClock())
-        self._resources = [
-            name.encode() for each in states for name in (each.vendor.memory_resource, each.vendor.whole_card_resource)
-        ]
+        self._resources = [name.encode() for each in states for name in card_resources(each.vendor)]
         self._without_cards: OrderedDict[str, Known] = OrderedDict()
         """By uid: pods that were read and ask for no card. A pod's resources do not change."""
 
@@ -70,6 +70,12 @@ class PodLookup:
             RemoteContractError, Refused: the pod cannot get a card, is bound, or has another name.
         """
         uid = pod.uid
+        for state in self._states:
+            if (claiming := state.claiming.get(uid)) is not None or state.counts_by_claim(uid):
+                if claiming is not None and str(claiming.pod) != str(pod):
+                    raise Refused(f"uid {uid!r} is pod {claiming.pod}, not {pod}")
+                claimed = claiming if isinstance(claiming, SchedulingRequest) else None
+                return Known(state, None, gets_no_record=True, claimed=claimed)
         found = [Known(state, request) for state in self._states if (request := _find_request(state, pod)) is not None]
         if found:
             return _only(str(pod), found)
@@ -103,7 +109,7 @@ class PodLookup:
 
     def _remember_without_cards(self, pod: Pod) -> Known:
         named = next((state for state in self._states if names_resources(pod, state.vendor)), None)
-        known = Known(self._states[0], None) if named is None else Known(named, None, asks_for_zero=True)
+        known = Known(self._states[0], None) if named is None else Known(named, None, gets_no_record=True)
         self._without_cards[pod.metadata.uid] = known
         if len(self._without_cards) > _MAX_WITHOUT_CARDS:
             self._without_cards.popitem(last=False)

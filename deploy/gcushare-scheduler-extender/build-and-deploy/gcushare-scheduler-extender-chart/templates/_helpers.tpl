@@ -223,6 +223,12 @@ extenders:
       - name: {{ . }}
         ignoredByScheduler: false
       {{- end }}
+      {{- if $values.claims }}
+      {{- range include "gcushare-scheduler-extender.ofVendors" (dict "root" .root "key" "extenderResource") | splitList "," }}
+      - name: {{ . }}
+        ignoredByScheduler: true
+      {{- end }}
+      {{- end }}
     ignorable: {{ $values.scheduler.ignorable }}
 {{- end -}}
 

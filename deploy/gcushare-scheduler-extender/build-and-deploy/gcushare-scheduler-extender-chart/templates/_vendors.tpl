@@ -12,6 +12,7 @@
       "memoryResource": "enflame.com/gcu-memory",
       "countResource": "enflame.com/gcu-count",
       "wholeCardResource": "enflame.com/gcu",
+      "extenderResource": "enflame.gcushare.io/claimed-memory",
       "defaultUnit": "1",
       "library": "efml",
       "environment": [
@@ -36,6 +37,7 @@
       "memoryResource": "aliyun.com/gpu-mem",
       "countResource": "aliyun.com/gpu-count",
       "wholeCardResource": "nvidia.com/gpu",
+      "extenderResource": "aliyun.gcushare.io/claimed-memory",
       "defaultUnit": "GiB",
       "library": "nvml",
       "environment": [

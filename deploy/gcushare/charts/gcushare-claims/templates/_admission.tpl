@@ -143,6 +143,23 @@ JSONPatch{
 {{- end -}}
 
 {{/*
+The patches that have kube-scheduler call the extender: a resource that no node lists, in the first container that asks
+for memory, as many as the pod's units so that quotas can count them. Kubernetes wants limits and requests to be equal.
+*/}}
+{{- define "gcushare-claims.marked" -}}
+{{- range $list := list "containers" "initContainers" }}
+{{- $containers := eq $list "containers" | ternary "object.spec.containers" "variables.inits" }}
+{{- range $part := list "limits" "requests" }} +
+{{ $containers }}.transformList(i, c,
+variables.containers.filter(other, variables.units[other.name] > 0)[0].name == c.name, JSONPatch{
+  op: 'add', value: string(variables.total),
+  path: '/spec/{{ $list }}/' + string(i) + '/resources/{{ $part }}/{{ $.vendor.extenderResource | replace "/" "~1" }}'
+})
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/*
 The patches that add preferred node affinity terms: kube-scheduler adds up the weights of the terms that match a node, so
 that a node of a higher level is filled first. Nodes without the label get nothing. The levels are the controller's.
 */}}

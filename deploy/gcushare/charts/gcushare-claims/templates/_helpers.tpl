@@ -62,3 +62,8 @@ capabilities:
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
+
+{{/* Whether nodes are filled by the order that the controller keeps: "true" or "". The extender needs no such order. */}}
+{{- define "gcushare-claims.packs" -}}
+{{- if and .Values.admission.packNodes (not .Values.admission.callExtender) }}true{{ end -}}
+{{- end -}}

@@ -1,0 +1,131 @@
+"""A node is moved from resources to claims and back: refused while pods hold cards, and no card is offered twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from gcushare.core.claims import ClaimSize
+from gcushare.core.units import GIB
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES, PODS
+from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare_playground.picture import allocatable_of, node_of
+from gcushare_playground.plans import NodePlan
+from tests.charts import needs_helm
+from tests.e2e.claims import TEMPLATES, call_extender, claim_template, create_each, install, opt_in
+from tests.e2e.claims_side import ClaimsSide, need_cdi, start_controllers
+from tests.e2e.control_plane import NODE
+from tests.e2e.machine import Machine
+from tests.e2e.node_side import NodeSide, real_pod
+from tests.e2e.scheduling import Scheduling
+from tests.e2e.waiting import until
+
+pytestmark = needs_helm
+
+ONE = NodePlan(name=NODE, card_bytes=(16 * GIB,))
+UNITS = ENFLAME.memory_resource
+
+
+class Moving:
+    """One node of one card with the programs of both ways; the test starts what the node's label would."""
+
+    def __init__(self, machine: Machine, scheduling: Scheduling) -> None:
+        self.scheduling = scheduling
+        self.resources = NodeSide(machine, scheduling, ONE)
+        self.claims = ClaimsSide(machine, scheduling, ONE)
+        self.offered_twice: list[str] = []
+
+    async def move(self, value: str | None) -> None:
+        """Label the node and the namespace as the administrator does."""
+        client = self.scheduling.client
+        change = {"metadata": {"labels": {SERVE_LABEL: value}}}
+        await client.patch(NODES, NODE, Patch(PatchKind.MERGE, change))
+        await opt_in(client, "default", opted=value == SERVE_CLAIMS)
+        await call_extender(self.scheduling.control_plane, called=value == SERVE_CLAIMS)
+
+    async def delete_pod(self, name: str) -> None:
+        await self.scheduling.client.delete(PODS, name, namespace="default", grace_s=1)
+
+    async def until_waiting(self, name: str) -> None:
+        """Create a pod, and wait until kube-scheduler has found no room for it."""
+        await self.scheduling.create_pods([real_pod(name, 12)])
+        await self.scheduling.until_said(name, "FailedScheduling")
+        assert node_of(self.scheduling.pod(name)) == ""
+
+    async def record_offers(self) -> None:
+        """Record each moment in which the node offers its card in both ways; until cancelled."""
+        while True:
+            units = allocatable_of(self.scheduling.nodes.objects.get(NODE, {}), UNITS)
+            if units and await self.claims.slices() and allocatable_of(self.scheduling.nodes.objects[NODE], UNITS):
+                self.offered_twice.append(f"{units} units and a slice")
+            await asyncio.sleep(0.05)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def moving(machine: Machine) -> AsyncIterator[Moving]:
+    """A node that serves resources, in a cluster whose scheduler asks the extender about both kinds of pod."""
+    need_cdi()
+    control_plane = machine.control_plane
+    async with Scheduling(control_plane, claims=True) as scheduling:
+        await install(control_plane)
+        await create_each(control_plane.client, TEMPLATES, [claim_template(ClaimSize(12))])
+        await start_controllers(control_plane)
+        moving = Moving(machine, scheduling)
+        await moving.move(None)
+        moving.resources.set_health()
+        await moving.resources.start_plugin()
+        await scheduling.start_all()
+        await moving.resources.until_allocatable(16)
+        recording = asyncio.create_task(moving.record_offers(), name="record offers")
+        yield moving
+        recording.cancel()
+        await asyncio.wait([recording])
+        await scheduling.delete_pods(grace_s=1)
+
+
+async def test_a_node_is_moved_to_claims_and_back(moving: Moving) -> None:
+    scheduling, resources, claims = moving.scheduling, moving.resources, moving.claims
+    await resources.run_pods(real_pod("by-resource", 12))
+
+    await resources.plugin.stop()
+    await claims.start_driver(is_free=False)
+
+    async def refused() -> str:
+        text = await claims.readiness()
+        return "" if "default/by-resource" in text else text
+
+    await until(refused, "the driver names the pod that holds the card")
+    await moving.move(SERVE_CLAIMS)
+    await moving.until_waiting("by-claim")
+    assert await claims.slices() == []
+    await moving.delete_pod("by-resource")
+    await claims.until_running("by-claim")
+    assert scheduling.pod("by-claim")["spec"]["resourceClaims"]
+    assert (
+        ENFLAME.claims.extender_resource in scheduling.pod("by-claim")["spec"]["containers"][0]["resources"]["limits"]
+    )
+    assert UNITS in scheduling.nodes.objects[NODE]["status"]["allocatable"], "the kubelet still lists the resource"
+
+    await moving.move(None)
+    await resources.start_plugin()
+
+    async def held() -> str:
+        return "" if "pods hold claims of" in resources.plugin.log_file.read_text() else "nothing"
+
+    await until(held, "the plugin says who holds claims")
+    await moving.until_waiting("again")
+    assert allocatable_of(scheduling.nodes.objects[NODE], UNITS) == 0
+    await moving.delete_pod("by-claim")
+
+    async def released() -> str:
+        return ", ".join(claims.prepared())
+
+    await until(released, "the driver holds no claim")
+    await claims.driver.stop()
+    await resources.until_running("again")
+    await resources.expect_true("again")
+    assert moving.offered_twice == []

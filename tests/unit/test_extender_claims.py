@@ -1,0 +1,167 @@
+"""kube-scheduler may ask the extender about pods with claims: it names a node, and binds them without a record."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.answer import Answer
+from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
+from gcushare.wire.objects import Pod
+from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, pod_document, state_of
+from tests.unit.claims_driver_values import a_claim, a_result
+from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_desk import dispatcher_of
+
+MARK = ENFLAME.claims.extender_resource
+CLAIMS = (SERVES_CLAIMS,)
+
+
+def claiming_document(name: str, units: int, **annotations: str) -> Document:
+    """A pod as the admission policy leaves it."""
+    found = pod_document(name, None, annotations=annotations)
+    resources = {
+        "limits": {MARK: str(units)},
+        "requests": {MARK: str(units)},
+        "claims": [{"name": "gcushare-gcu-memory"}],
+    }
+    found["spec"]["containers"][0]["resources"] = resources
+    claim = {"name": "gcushare-gcu-memory", "resourceClaimTemplateName": f"gcu-memory-{units}"}
+    found["spec"]["resourceClaims"] = [claim]
+    return found
+
+
+def allocated(pod: str, node: str, card: int, units: int) -> ResourceClaim:
+    """The claim of a pod once kube-scheduler has allocated it."""
+    claim = a_claim(f"claim-of-{pod}", msgspec.structs.replace(a_result(f"card-{card}", units), pool=node))
+    users = (ConsumerReference(resource="pods", name=pod, uid=f"uid-{pod}"),)
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, reserved_for=users))
+
+
+class Side:
+    """One extender with two nodes that serve claims, and one that serves resources."""
+
+    def __init__(self, *documents: Document) -> None:
+        nodes = (a_node(name, 16, 16, modes=CLAIMS) for name in ("claims-1", "claims-2"))
+        self.state: VendorState = state_of(*nodes, a_node("resources", 16, 16))
+        self.cluster = Cluster(*(msgspec.convert(each, Pod) for each in documents))
+        self.cluster.tell(self.state)
+        self.dispatcher = dispatcher_of((self.state, None), cluster=self.cluster)
+
+    def allocate(self, pod: str, node: str, card: int, units: int) -> None:
+        self.state.count_claims(self.state.claims.update(allocated(pod, node, card, units)))
+
+    async def named(self, document: Document, *nodes: str) -> list[str]:
+        """The nodes that filter names."""
+        answer = self.dispatcher.filter(filter_body(document, nodes))
+        body = (answer if isinstance(answer, Answer) else await answer).body
+        found: list[str] = json.loads(body)["NodeNames"]
+        return found
+
+    async def bind(self, pod: str, node: str) -> str:
+        """The error of a bind call; empty if the pod is bound."""
+        call = {"PodName": pod, "PodNamespace": "default", "PodUID": f"uid-{pod}", "Node": node}
+        error: str = json.loads((await self.dispatcher.bind(json.dumps(call).encode())).body)["Error"]
+        return error
+
+
+async def test_a_claim_is_sent_to_the_fullest_node_with_room() -> None:
+    small, large = claiming_document("small", 4), claiming_document("large", 12)
+    side = Side(small, large)
+    side.allocate("first", "claims-2", 0, 8)
+    side.allocate("second", "claims-2", 1, 8)
+    assert await side.named(small, "claims-1", "claims-2") == ["claims-2"]
+    assert await side.named(large, "claims-1", "claims-2") == ["claims-1"]
+
+
+async def test_a_pod_that_is_to_be_spread_is_sent_to_the_emptiest_node() -> None:
+    document = claiming_document("wide", 4, **{"gcushare.io/node-policy": "spread"})
+    side = Side(document)
+    side.allocate("first", "claims-1", 0, 8)
+    assert await side.named(document, "claims-1", "claims-2") == ["claims-2"]
+
+
+async def test_no_node_is_refused_to_a_claim() -> None:
+    """The ledger may be behind: kube-scheduler asks only about nodes on which it found room."""
+    document = claiming_document("a", 16)
+    side = Side(document)
+    for number, node in enumerate(("claims-1", "claims-2")):
+        for card in (0, 1):
+            side.allocate(f"old-{number}-{card}", node, card, 16)
+    assert await side.named(document, "claims-1", "claims-2") == ["claims-1", "claims-2"]
+
+
+async def test_a_pod_that_asks_for_the_resource_goes_to_no_node_that_serves_claims() -> None:
+    document = pod_document("plain", 4)
+    side = Side(document)
+    assert await side.named(document, "claims-1", "claims-2", "resources") == ["resources"]
+
+
+@pytest.mark.parametrize("is_allocated", [False, True])
+async def test_a_pod_with_a_claim_is_bound_without_a_record(is_allocated: bool) -> None:
+    """The watch may show before the bind that kube-scheduler has allocated the claim."""
+    side = Side(claiming_document("a", 4))
+    (node,) = await side.named(claiming_document("a", 4), "claims-1", "claims-2")
+    if is_allocated:
+        side.allocate("a", node, 0, 4)
+    assert await side.bind("a", node) == ""
+    pod = side.cluster.pods["default", "a"]
+    assert pod.spec.node_name == node
+    assert not {ENFLAME.record.card_index, "gcushare.io/card-uuid"} & pod.metadata.annotations.keys()
+    assert not side.state.ledger.reserved
+
+
+async def test_a_pod_whose_bind_failed_is_filtered_and_bound_again() -> None:
+    """Its claim stays allocated meanwhile, which does not mean that it is bound."""
+    document = claiming_document("a", 4)
+    side = Side(document)
+    side.allocate("a", "claims-2", 0, 4)
+    assert await side.named(document, "claims-2") == ["claims-2"]
+    assert await side.bind("a", "claims-2") == ""
+    assert len(side.cluster.bindings) == 1
+
+
+async def test_a_pod_with_a_claim_is_bound_only_where_filter_or_its_claim_says() -> None:
+    side = Side(claiming_document("a", 4))
+    assert "has not passed filter here lately" in await side.bind("a", "claims-1")
+    (node,) = await side.named(claiming_document("a", 4), "claims-1", "claims-2")
+    other = "claims-2" if node == "claims-1" else "claims-1"
+    assert "filter did not name" in await side.bind("a", other)
+    side.allocate("a", node, 0, 4)
+    assert await side.bind("a", other) != ""
+    assert side.cluster.bindings == []
+
+
+async def test_the_name_of_another_pod_is_refused() -> None:
+    side = Side(claiming_document("a", 4), claiming_document("b", 4))
+    forged = claiming_document("b", 4)
+    forged["metadata"]["uid"] = "uid-a"
+    answer = side.dispatcher.filter(filter_body(forged, ["claims-1"]))
+    assert isinstance(answer, Answer)
+    assert json.loads(answer.body)["Error"] == "uid 'uid-a' is pod default/a, not default/b"
+
+
+async def test_a_pod_that_the_watch_has_not_brought_is_let_through() -> None:
+    document = claiming_document("new", 4)
+    side = Side()
+    side.cluster.put(msgspec.convert(document, Pod))
+    assert await side.named(document, "claims-1", "claims-2") == ["claims-1", "claims-2"]
+    assert await side.bind("new", "claims-2") == ""
+
+
+async def test_a_whole_card_is_taken_on_a_node_that_serves_claims_if_no_other_has_one() -> None:
+    document = pod_document("whole", whole=1)
+    side = Side(document)
+    assert await side.named(document, "claims-1", "resources") == ["claims-1"]
+    side.state.on_node_update(a_node("both", 16, modes=("memory", "whole")))
+    assert await side.named(document, "claims-1", "both") == ["both"]
+    side.state.on_pod_update(a_pod("taker", whole=1, node="both", record=as_whole(0)))
+    assert await side.named(document, "claims-1", "both") == ["claims-1"]
+    side.allocate("whole", "claims-1", 1, 16)
+    assert await side.bind("whole", "claims-1") == ""
+    assert ENFLAME.record.card_index not in side.cluster.pods["default", "whole"].metadata.annotations

@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from gcushare.core.claims import ClaimSize
 from gcushare.core.errors import RetryableError
-from gcushare.kube.resources import PODS
+from gcushare.kube.resources import NAMESPACES, PODS
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_ORDER_LABEL
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS, node_of
 from tests.charts import needs_helm
@@ -218,6 +218,47 @@ async def test_pods_fill_one_node_after_the_other(cluster: ControlPlane, way: Wa
     packed = await measure(cluster, pods, way)
     # Cards cannot be filled to the last unit, and the order follows a moment later.
     assert packed.nodes <= least + 5
+
+
+async def test_with_the_extender_each_pod_goes_to_a_node_of_its_kind(cluster: ControlPlane) -> None:
+    """Two nodes that serve claims, two that serve resources; whole cards are asked for by the resource alone."""
+    client = cluster.client
+    await replace_nodes(cluster, 2)
+    await create_each(client, NODE_OBJECTS, [node(f"resources-{number}", 16, 16) for number in range(2)])
+    await client.create(NAMESPACES, {"metadata": {"name": "resources"}})
+    await call_extender(cluster, called=True)
+    await start_controller_manager(cluster)
+    extended = Scheduling(cluster, claims=True, whole_cards=True)
+    await extended.start_extender()
+    await cluster.start_scheduler(extended.settings)
+    try:
+        for number in range(4):
+            await client.create(POD_OBJECTS, pod(f"claim-{number}", 12), namespace="default")
+            await client.create(POD_OBJECTS, pod(f"resource-{number}", 12), namespace="resources")
+        await client.create(POD_OBJECTS, pod("whole", 0, whole=1), namespace="default")
+        found = await until_bound(cluster, 9)
+        kinds = {each["metadata"]["name"].split("-")[0]: set[str]() for each in found}
+        for each in found:
+            kinds[each["metadata"]["name"].split("-")[0]].add(node_of(each).split("-")[0])
+        assert kinds == {"claim": {"node"}, "resource": {"resources"}, "whole": {"node"}}
+        assert (
+            find_overcommitted(
+                (each for each in found if each["metadata"]["namespace"] == "resources"),
+                (
+                    each
+                    for each in await client.list_all(NODE_OBJECTS)
+                    if each["metadata"]["name"].startswith("resources")
+                ),
+            )
+            == {}
+        )
+        used = count_used(await client.list_all(CLAIMS))
+        assert sorted(used.values()) == [*[12 * GIB] * 4, 16 * GIB]
+    finally:
+        for name in ("kube-scheduler", *PROGRAMS[Way.EXTENDER], CONTROLLER_MANAGER):
+            await cluster.end(name)
+        for resource in (POD_OBJECTS, CLAIMS):
+            await delete_each(client, resource, await client.list_all(resource))
 
 
 @pytest.mark.slow

@@ -186,6 +186,7 @@ def test_the_readmes_lead_to_every_guide() -> None:
 def test_every_annotation_of_ours_exists(document: Document) -> None:
     known = {value for value in vars(keys).values() if isinstance(value, str) and value.startswith("gcushare.io/")}
     known |= {vendor.inventory_annotation for vendor in VENDORS} | {vendor.cordon_annotation for vendor in VENDORS}
+    known |= {vendor.claims.extender_resource.partition(".")[2] for vendor in VENDORS}
     assert set(OWN_KEY.findall(document.text)) - known - CHART_LABELS == set()
 
 

@@ -189,6 +189,23 @@ def test_a_start_brings_back_lost_files_and_removes_those_of_no_claim(tmp_path: 
     ]
 
 
+def test_a_checkpoint_that_was_removed_under_claims_is_made_of_the_clusters_claims(tmp_path: Path) -> None:
+    prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
+    CheckpointFile(tmp_path / "plugin").path.unlink()
+    again = prepared_claims(tmp_path)
+    with pytest.raises(RemoteContractError, match="is missing, but claims have CDI files"):
+        again.load()
+    assert again.rebuild([a_claim("one", a_result("card-0", 4))]) is None
+    assert set(again.claims) == {"one"}
+    assert cdi_file(tmp_path, "one").exists(), "a container that restarts needs it"
+
+
+def test_a_restart_of_the_machine_before_any_claim_needs_no_rebuild(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path)
+    prepared.load()
+    assert not prepared.claims
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 2}', '{"version": 1, "claims": {"a": {}}}'])
 def test_an_unreadable_checkpoint_is_kept_aside_and_made_of_the_clusters_claims(tmp_path: Path, content: str) -> None:
     prepared_claims(tmp_path).prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)
@@ -200,6 +217,7 @@ def test_an_unreadable_checkpoint_is_kept_aside_and_made_of_the_clusters_claims(
     aside = again.rebuild(
         [a_claim("one", a_result("card-0", 4)), a_claim("elsewhere", a_result("card-0", 4, pool="b"))]
     )
+    assert aside is not None
     assert aside.read_text() == content
     assert set(again.claims) == {"one"}
     assert cdi_file(tmp_path, "one").exists(), "a container that restarts needs it"

@@ -37,8 +37,8 @@ class CheckpointFile:
     def __init__(self, directory: Path) -> None:
         self.path = directory / CHECKPOINT_NAME
 
-    def read(self) -> dict[str, PreparedClaim]:
-        """The prepared claims by uid; none if there is no file.
+    def read(self) -> dict[str, PreparedClaim] | None:
+        """The prepared claims by uid; None if there is no file.
 
         Raises:
             RemoteContractError: it cannot be understood; keep it aside, and make another.
@@ -48,7 +48,7 @@ class CheckpointFile:
             with open_directory(self.path.parent) as directory, _open_own(directory, self.path.name) as file:
                 content = read_bounded(file, MAX_CHECKPOINT_BYTES, str(self.path))
         except FileNotFoundError:
-            return {}
+            return None
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the checkpoint {self.path} cannot be read: {error}") from error
         checkpoint = CHECKPOINT.read(content)
@@ -71,8 +71,8 @@ class CheckpointFile:
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the checkpoint {self.path} cannot be written: {error}") from error
 
-    def copy_aside(self) -> Path:
-        """Copy a file that cannot be understood, for a person to examine; returns the copy.
+    def copy_aside(self) -> Path | None:
+        """Copy a file that cannot be understood, for a person to examine; returns the copy, None if there is no file.
 
         The file itself stays until it is replaced: without any, a start would take the node for one without claims.
 
@@ -86,6 +86,8 @@ class CheckpointFile:
                 number = sum(name.startswith(f"{self.path.name}.unreadable-") for name in directory.names()) + 1
                 aside = f"{self.path.name}.unreadable-{number}"
                 directory.write(aside, content, _ROOT_ALONE, f"{self.path.name}.tmp")
+        except FileNotFoundError:
+            return None
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the checkpoint {self.path} cannot be copied: {error}") from error
         return self.path.with_name(aside)
@@ -147,6 +149,18 @@ class ClaimCdiFiles:
             remove_file(path)
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the CDI file {path} cannot be removed: {error}") from error
+
+    def exist(self) -> bool:
+        """Whether there is a file of any claim.
+
+        Raises:
+            DeviceError: the folder cannot be read.
+        """
+        try:
+            with open_directory(self._directory, make=True) as directory:
+                return any(name.startswith(self._prefix) for name in directory.names())
+        except (OSError, UnsafePathError) as error:
+            raise DeviceError(f"CDI files of claims in {self._directory} cannot be read: {error}") from error
 
     def remove_others(self, uids: Iterable[str]) -> int:
         """Remove the files of claims that are not among ``uids``; returns how many.

@@ -98,16 +98,22 @@ class PreparedClaims:
         """Read the checkpoint, and bring the CDI files in line with it: a restart of the machine removes them.
 
         Raises:
-            RemoteContractError: the checkpoint cannot be understood.
+            RemoteContractError: the checkpoint cannot be understood, or is missing while a claim has a CDI file. The
+                checkpoint is written first and lasts longer, so somebody removed it under running claims.
             DeviceError: a file cannot be read or written.
         """
-        self.claims = self._checkpoint.read()
+        found = self._checkpoint.read()
+        if found is None and self._cdi.exist():
+            raise RemoteContractError(f"the checkpoint {self._checkpoint.path} is missing, but claims have CDI files")
+        self.claims = found or {}
         self._repair_files()
         if self.claims:
             logger.info("read the checkpoint %s", fields(claims=len(self.claims)))
 
-    def rebuild(self, found: Iterable[ResourceClaim]) -> Path:
+    def rebuild(self, found: Iterable[ResourceClaim]) -> Path | None:
         """Replace the unreadable checkpoint by the claims that the API server shows on this node; returns its copy.
+
+        It does not show the claims of pods that were deleted by force, whose containers may still run.
 
         None of them counts as complete: the kubelet's next call writes its files again. Files that are there stay,
         because containers that restart need them.

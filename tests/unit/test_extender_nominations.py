@@ -15,7 +15,7 @@ from gcushare.core.preemption.nominations import compute_room_left, fits_after_n
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.nominations import EXPECTED_S, KEPT_S, MAX_NOMINEES, Nominations
+from gcushare.scheduler_extender.state.nominations import EXPECTED_S, GROUP_KEPT_S, KEPT_S, MAX_NOMINEES, Nominations
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
@@ -286,3 +286,67 @@ class TestRoomLeft:
         left = compute_room_left(self.node(), [asks(10)], ["uid-leaves"])
         assert left == {0: 4}
         assert fits_after_nominees(self.node(), asks(4), left)
+
+
+class TestGroups:
+    """Filter answers all members before the first is bound, so it counts those that it has answered already."""
+
+    @staticmethod
+    def member(name: str, units: int, group: str = "train", priority: int = LOW) -> Document:
+        document = wanting(name, units, priority)
+        document["spec"]["schedulingGroup"] = {"podGroupName": group}
+        return document
+
+    def test_a_member_gets_no_room_that_filter_gave_to_another(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        assert filtered(state, self.member("m-1", 10)) == (["node-1"], {})
+        assert filtered(state, self.member("m-2", 10)) == (["node-1"], {})
+        assert filtered(state, self.member("m-3", 10)) == ([], {"node-1": KEPT_REASON})
+        assert filtered(state, self.member("m-4", 6)) == (["node-1"], {})
+
+    def test_a_member_is_offered_one_node_so_that_it_is_known_where_its_room_is(self) -> None:
+        state = state_of(a_node("node-1", 16), a_node("node-2", 16))
+        answers = [
+            json.loads(Desk((state, None)).filter(filter_body(self.member(name, 10), ["node-1", "node-2"])).body)
+            for name in ("m-1", "m-2", "m-3")
+        ]
+        assert [each["NodeNames"] for each in answers] == [["node-1"], ["node-2"], []]
+
+    @pytest.mark.parametrize("priority", [pytest.param(LOW, id="equal"), pytest.param(HIGH, id="higher")])
+    def test_no_one_gets_the_room_before_the_group_is_bound_whatever_the_priority(self, priority: int) -> None:
+        state = state_of(a_node("node-1", 16))
+        filtered(state, self.member("m-1", 10))
+        assert filtered(state, wanting("thief", 10, priority)) == ([], {"node-1": KEPT_REASON})
+        assert filtered(state, self.member("other", 10, "other", priority)) == ([], {"node-1": KEPT_REASON})
+
+    def test_a_group_that_is_not_bound_soon_keeps_nothing(self) -> None:
+        now = 0.0
+        state = state_of(a_node("node-1", 16), monotonic=lambda: now)
+        filtered(state, self.member("m-1", 10))
+        now = GROUP_KEPT_S
+        assert filtered(state, wanting("single", 10, LOW)) == (["node-1"], {})
+
+    def test_the_room_of_the_first_is_kept_while_others_are_still_filtered(self) -> None:
+        now = 0.0
+        state = state_of(a_node("node-1", 16, 16), monotonic=lambda: now)
+        filtered(state, self.member("m-1", 10))
+        now = 0.9 * GROUP_KEPT_S
+        filtered(state, self.member("m-2", 10))
+        now = 1.5 * GROUP_KEPT_S
+        assert filtered(state, wanting("thief", 10, LOW)) == ([], {"node-1": KEPT_REASON})
+
+    def test_a_new_attempt_starts_with_what_others_hold(self) -> None:
+        state = state_of(a_node("node-1", 16, 16))
+        for _ in range(3):
+            assert filtered(state, self.member("m-1", 10)) == (["node-1"], {})
+            assert filtered(state, self.member("m-2", 10)) == (["node-1"], {})
+            assert filtered(state, self.member("m-3", 10)) == ([], {"node-1": KEPT_REASON})
+
+    async def test_all_members_can_be_bound_where_filter_offered_them(self) -> None:
+        members = [self.member(f"m-{number}", units) for number, units in enumerate((10, 6, 10, 6))]
+        rig = Rig(*map(convert, members))
+        for each in members:
+            assert filtered(rig.state, each) == (["node-1"], {})
+        for each in members:
+            await rig.bind(each["metadata"]["name"])
+        assert rig.used() == [16, 16]

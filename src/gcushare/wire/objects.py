@@ -83,6 +83,18 @@ class PodResourceClaim(_Object, frozen=True):
     resource_claim_template_name: str = ""
 
 
+class PodSchedulingGate(_Object, frozen=True):
+    """An entry of a pod's ``schedulingGates``: kube-scheduler ignores the pod until every gate is removed."""
+
+    name: str = ""
+
+
+class PodSchedulingGroup(_Object, frozen=True):
+    """The PodGroup that a pod belongs to (alpha in Kubernetes 1.36)."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(_Object, frozen=True):
     """Where a pod runs, which scheduler places it and what its containers request."""
 
@@ -93,6 +105,8 @@ class PodSpec(_Object, frozen=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class ContainerTerminated(_Object, frozen=True):

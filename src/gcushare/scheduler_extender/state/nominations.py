@@ -1,8 +1,12 @@
-"""Preemptors that wait for their victims to end, and the nodes where room is kept for them.
+"""Pods for which room is kept on a node: preemptors whose victims are ending, and members of a group being placed.
 
 kube-scheduler writes the node into the pod's ``status.nominatedNodeName``. If preempt answered one node only, our own
 answer tells us a moment earlier. As in kube-scheduler, room is kept from pods of the same or a lower priority; a pod of
 a higher priority may take it.
+
+kube-scheduler filters all members of a PodGroup before it binds the first (1.36, ``schedule_one_podgroup.go``). In
+between only the scheduler's own snapshot counts them, by sums and not by cards. So filter names one node for a member
+and keeps the room there, for everyone else and for the members that follow: a group is bound as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -31,6 +35,10 @@ again. A preemptor that never comes back must not block a card."""
 EXPECTED_S = 10.0
 """How long our answer to preempt counts until the watch shows the nomination, which takes milliseconds."""
 
+GROUP_KEPT_S = 1.0
+"""How long room is kept for a group after the last filter call for one of its members: its binds follow at once. Short,
+because the scheduler does not say that it gave a group up, and tries again after its backoff."""
+
 MAX_NOMINEES = 1024
 """Nominees stored. If there are more, the oldest is dropped and competes like any other pod."""
 
@@ -42,7 +50,8 @@ _MAX_VICTIMS = 256
 class Nominee:
     """A pod for which room is kept. ``is_seen``: its status names the node; otherwise only preempt's answer does.
 
-    ``is_over``: its time has passed, and that was announced.
+    ``is_over``: its time has passed, and that was announced. ``group``: the PodGroup, for a member of one that is being
+    placed.
     """
 
     pod: PodRef
@@ -52,8 +61,11 @@ class Nominee:
     is_seen: bool
     victims: frozenset[str] = frozenset()
     is_over: bool = False
+    group: str = ""
 
     def ends_s(self) -> float:
+        if self.group:
+            return self.since_s + GROUP_KEPT_S
         return self.since_s + (KEPT_S if self.is_seen else EXPECTED_S)
 
 
@@ -96,6 +108,24 @@ class Nominations:
         known = self._nominees.get(request.pod.uid)
         is_seen = known is not None and known.node == node and known.is_seen
         self._record(request, node, is_seen=is_seen, victims=frozenset(victims[:_MAX_VICTIMS]))
+
+    def begin_member(self, request: SchedulingRequest) -> None:
+        """Filter is called for a member of a group: drop what an earlier attempt kept for it and for later members."""
+        known = self._nominees.get(request.pod.uid)
+        if known is not None and known.group:
+            members = self._find_members(request.group)
+            for uid in members[members.index(request.pod.uid) :]:
+                self.forget(uid)
+
+    def expect_member(self, request: SchedulingRequest, node: str) -> None:
+        """Keep the room that filter found for a member, and that of the members before it for longer."""
+        now_s = self._monotonic()
+        for uid in self._find_members(request.group):
+            self._nominees[uid] = replace(self._nominees[uid], since_s=now_s)
+        self._record(request, node, is_seen=False, group=request.group)
+
+    def _find_members(self, group: str) -> list[str]:
+        return [uid for uid, nominee in self._nominees.items() if nominee.group == group]
 
     def update(self, request: SchedulingRequest, node: str) -> None:
         """Update from an unbound pod's status. ``node``: the one that it is nominated for; empty for none."""
@@ -157,7 +187,8 @@ class Nominations:
     def find_ahead(self, pod: PodRef) -> dict[str, list[Nominee]]:
         """By node: the nominees that a pod has to leave room for, the highest priority first.
 
-        Of two nominees of one priority, the earlier one goes first, so that they do not wait for each other.
+        Of two nominees of one priority, the earlier one goes first, so that they do not wait for each other. A group
+        that is being placed goes before everyone who comes later, whatever the priority.
         """
         now_s, ahead = self._monotonic(), dict[str, list[Nominee]]()
         is_before = True
@@ -166,7 +197,7 @@ class Nominations:
                 is_before = False
             elif now_s < nominee.ends_s() and not self._ledger.is_reserved(uid):
                 priority = nominee.pod.priority
-                if priority > pod.priority or (priority == pod.priority and is_before):
+                if priority > pod.priority or (is_before and (priority == pod.priority or nominee.group)):
                     ahead.setdefault(nominee.node, []).append(nominee)
         for nominees in ahead.values():
             nominees.sort(key=lambda nominee: -nominee.pod.priority)
@@ -182,12 +213,18 @@ class Nominations:
         return RoomAfterNominees(leaving, compute_room_left(node, [nominee.request for nominee in ahead], leaving))
 
     def _record(
-        self, request: SchedulingRequest, node: str, *, is_seen: bool, victims: frozenset[str] = frozenset()
+        self,
+        request: SchedulingRequest,
+        node: str,
+        *,
+        is_seen: bool,
+        victims: frozenset[str] = frozenset(),
+        group: str = "",
     ) -> None:
         """Keep room from now on. A nominee that stays on its node keeps its place among equals."""
         uid, now_s = request.pod.uid, self._monotonic()
         if (known := self._nominees.get(uid)) is not None and known.node != node:
             self.forget(uid)
-        self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims)
+        self._nominees[uid] = Nominee(request.pod, request.cards, node, now_s, is_seen, victims, group=group)
         if len(self._nominees) > MAX_NOMINEES:
             self.forget(next(iter(self._nominees)))

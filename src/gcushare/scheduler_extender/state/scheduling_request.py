@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
-from gcushare.core.packing.spare import NO_AMOUNTS
+from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE
@@ -40,6 +40,12 @@ class SchedulingRequest:
     """The pod's resourceVersion when this was read; a Binding is for the pod as it was then."""
     old_record: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """The annotations that the unbound pod has under the keys of a record; the log line of its bind shows them."""
+    amounts: Amounts = field(default=NO_AMOUNTS, compare=False)
+    """The pod's CPU and memory, whatever its policies."""
+    is_gated: bool = field(default=False, compare=False)
+    """Whether a scheduling gate keeps kube-scheduler from the pod."""
+    group: str = field(default="", compare=False)
+    """The PodGroup of the pod as namespace/name; empty for a pod that is scheduled alone."""
 
     @property
     def cards(self) -> CardRequest:
@@ -86,13 +92,17 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
         cards = replace(cards, whole_policy=policies.whole_card)
     node_policy, card_policy = options.node_policy or policies.node, options.card_policy or policies.card
     # The other policies ignore CPU and memory, so pods that differ only there share an order of nodes.
-    amounts = pod_amounts(pod) if EXPECTED_FILL in (node_policy, card_policy) else NO_AMOUNTS
+    amounts = pod_amounts(pod)
+    shape = Shape(cards, node_policy, amounts if EXPECTED_FILL in (node_policy, card_policy) else NO_AMOUNTS)
     annotations = pod.metadata.annotations
     old_record = tuple((key, annotations[key]) for key in record_keys(vendor) if key in annotations)
     return SchedulingRequest(
         pod_ref(pod),
-        Shape(cards, node_policy, amounts),
+        shape,
         card_policy,
         pod.metadata.resource_version,
         old_record,
+        amounts,
+        bool(pod.spec.scheduling_gates),
+        f"{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}" if pod.spec.scheduling_group else "",
     )

@@ -54,17 +54,21 @@ class FilterService:
             return self._answer(asked.encode_answer(asked.names), "not_asking")
         if not asked.names:
             return self._answer(asked.encode_answer(()), "empty")
-        state = self._state
+        state, nominations = self._state, self._state.nominations
         index = state.indexes.get(request.shape)
-        kept = state.nominations.closed_to(request) & asked.names.keys()
+        if request.group:
+            nominations.begin_member(request)
+        kept = nominations.closed_to(request) & asked.names.keys()
         open_names = {name: None for name in asked.names if name not in kept} if kept else asked.names
-        named = self._choose(index, open_names)
+        named = index.best(open_names, 1) if request.group else self._choose(index, open_names)
         if not named and request.cards.whole and (best := self._best_for_claims(request, asked)):
             return self._send_without_cards(request.pod.uid, asked, best)  # kube-scheduler makes the claim itself.
         if not named:
             return self._refuse(request, asked, index, kept)
+        if request.group:
+            nominations.expect_member(request, named[0])
         failed = {}
-        if self._named.most is None:
+        if self._named.most is None and not request.group:
             fitting = index.fitting
             failed = dict.fromkeys(kept, KEPT_REASON)
             failed |= self._refuse_all((name for name in open_names if name not in fitting), request)

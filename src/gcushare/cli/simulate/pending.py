@@ -1,0 +1,121 @@
+"""How many more nodes a cluster's waiting pods need: ``simulate --pending`` and ``kubectl inspect ... nodes-needed``.
+
+Reads only. The extender counts the same way and also knows which nodes kube-scheduler asked about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from gcushare.cli.kubectl.flags import NodesNeededSettings, Output
+from gcushare.cli.kubectl.session import Session
+from gcushare.cli.terminal.output_formats import to_json, to_yaml
+from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.listing import UNFINISHED, list_objects
+from gcushare.cluster.snapshot import ClusterSnapshot
+from gcushare.core.errors import NotFoundError
+from gcushare.core.packing.nodes_needed import (
+    ANY_AMOUNTS,
+    NodeCount,
+    PodKind,
+    empty_like,
+    find_classes,
+    name_class,
+    parse_class,
+)
+from gcushare.core.packing.spare import Amounts
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
+from gcushare.runtime.settings.kubernetes import KubeSettings
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.documents.nodes_needed import NodesNeededDocument, make_nodes_needed, render_nodes_needed
+from gcushare.wire.objects import NODE, POD, Node, Pod
+from gcushare.wire.spare import node_amounts, pod_amounts
+
+_NONE = Amounts()
+
+
+async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
+    """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
+    problems: list[str] = []
+    async with session.connect(settings.at) as api:
+        document = await _read(api, session.vendor, settings.like or "", settings.pods or "", problems)
+    show = {Output.JSON: to_json, Output.YAML: to_yaml}.get(settings.show.output)
+    session.screen.print_text(render_nodes_needed(document) if show is None else show(document))
+    return session.warn(problems)
+
+
+async def read_pending(
+    kube: KubeSettings, vendor: Vendor, environ: Mapping[str, str], asked: tuple[str, str], problems: list[str]
+) -> NodesNeededDocument:
+    """Count for ``simulate --pending``; ``asked``: like which node, and which pods, both may be empty.
+
+    Raises:
+        RemoteContractError, NotFoundError: as ``count_pending``.
+        the errors of ``gcushare.kube.errors``.
+    """
+    async with open_cluster(kube, environ, program="gcushare-simulate") as client:
+        return await _read(client, vendor, *asked, problems)
+
+
+async def _read(client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]) -> NodesNeededDocument:
+    # Pods without cards count too: they take CPU and memory.
+    nodes = await list_objects(client, NODES, EVERYTHING, NODE, problems=problems)
+    found = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD, problems=problems)
+    snapshot = ClusterSnapshot(vendor)
+    document = count_pending(snapshot, nodes, found, like, pods)
+    problems += snapshot.problems + snapshot.node_problems()
+    return document
+
+
+def count_pending(
+    snapshot: ClusterSnapshot, nodes: Iterable[Node], pods: Iterable[Pod], like: str, only: str
+) -> NodesNeededDocument:
+    """Count for ``like`` a node or class (empty: every class), and ``only`` the pods of a namespace, or one pod.
+
+    Takes an empty snapshot. Present nodes that are not ready or cordoned hold no further pods.
+
+    Raises:
+        RemoteContractError: ``like`` is no node and no class.
+        NotFoundError: ``only`` is no waiting pod.
+    """
+    nodes, pods = list(nodes), list(pods)
+    snapshot.count(nodes, pods)
+    offered = {node.metadata.name: node_amounts(node) for node in nodes}
+    taken, stays = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+    for pod in pods:
+        for part, amount in enumerate(pod_amounts(pod)):
+            taken[pod.spec.node_name, part] += amount
+            if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
+                stays[pod.spec.node_name, part] += amount
+
+    def left(name: str, used: Mapping[tuple[str, int], int]) -> Amounts:
+        return Amounts(*(max(0, amount - used[name, part]) for part, amount in enumerate(offered.get(name, _NONE))))
+
+    ungated = {pod.metadata.uid: pod for pod in pods if not pod.spec.scheduling_gates}
+    kinds = Counter(
+        PodKind(facts.request, pod_amounts(ungated[facts.ref.uid]))
+        for facts in snapshot.waiting()
+        if facts.request is not None and facts.ref.uid in ungated and not facts.nominated
+        if only in ("", facts.ref.namespace, str(facts.ref))
+    )
+    if "/" in only and not kinds:
+        raise NotFoundError(f"no pod {only!r} waits for {snapshot.vendor.device_word} cards")
+    counted, states = NodeCount(kinds), snapshot.ledger.nodes
+    for name, facts in sorted(snapshot.nodes.items()):
+        if name in states and facts.is_ready and not facts.is_unschedulable:
+            counted.use_present(states[name], left(name, taken))
+    shown = {name_class(states[like]): states[like]} if like in states else find_classes(states.values())
+    templates = {
+        name: (empty_like(node), left(node.name, stays))
+        for name, node in shown.items()
+        if like in ("", name, node.name)
+    }
+    if like and not templates:
+        templates[like] = (parse_class(like), ANY_AMOUNTS)
+    found = []
+    for name, (empty, spare) in templates.items():
+        *_, need = counted.count_new(empty, spare)
+        found.append((name, need))
+    return make_nodes_needed(counted, found)

@@ -1,0 +1,123 @@
+"""Count the nodes that the waiting pods need: for HTTP when it is asked for, for the metrics from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from gcushare.core.errors import NotFoundError, RetryableError
+from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.packing.nodes_needed import (
+    ANY_AMOUNTS,
+    NodeCount,
+    NodesNeeded,
+    PodKind,
+    empty_like,
+    find_classes,
+    name_class,
+    parse_class,
+)
+from gcushare.core.packing.spare import Amounts, SpareResources
+from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.documents.nodes_needed import NodesNeededDocument, make_nodes_needed
+
+COUNT_INTERVAL_S = 15.0
+"""Between two counts for the metrics: what Prometheus scrapes more often shows no change."""
+_MAX_CLASSES = 16
+_MAX_CALLERS = 16
+"""Callers that may wait for a count; a count of 5,000 nodes takes a fraction of a second."""
+_KINDS_PER_TURN = 512
+"""Kinds of pods compared with a node before other tasks get a turn, some 0.3 us each."""
+_EVERY_PRIORITY = PodRef("", "", "", priority=-(2**31))
+
+
+class NodesNeededService:
+    """Counts for one vendor, one caller after the other. ``latest`` is the last count for the metrics."""
+
+    def __init__(self, state: VendorState, spare: SpareResources) -> None:
+        self._state = state
+        self._spare = spare
+        self._lock = asyncio.Lock()
+        self._callers = 0
+        self.latest: NodesNeededDocument | None = None
+
+    async def run(self, serves: Callable[[], bool]) -> None:
+        """Count every class from time to time while this replica ``serves`` the scheduler, until cancelled.
+
+        Only the replica that serves knows which nodes kube-scheduler asked about.
+        """
+        while True:
+            is_serving = serves()
+            self.latest = await self.count() if is_serving else None
+            await asyncio.sleep(COUNT_INTERVAL_S if is_serving else 1.0)
+
+    async def count(self, like: str = "", pods: str = "") -> NodesNeededDocument:
+        """Count nodes of one class, or of every class of the present nodes.
+
+        ``like``: a node or a class. ``pods``: a namespace, or a pod as namespace/name; empty for all waiting pods.
+
+        Raises:
+            RemoteContractError: ``like`` is no node and no class.
+            NotFoundError: ``pods`` names no waiting pod.
+            RetryableError: too many callers wait.
+        """
+        if self._callers >= _MAX_CALLERS:
+            raise RetryableError(f"{_MAX_CALLERS} callers wait for a count of nodes already; try again in a moment")
+        self._callers += 1
+        try:
+            async with self._lock:
+                return await self._count(like, pods)
+        finally:
+            self._callers -= 1
+
+    async def _count(self, like: str, pods: str) -> NodesNeededDocument:
+        templates = self._find_templates(like)
+        nodes = self._state.ledger.nodes
+        nominees = self._state.nominations.find_ahead(_EVERY_PRIORITY)
+        counted = NodeCount(self._find_waiting(pods, {each.pod.uid for few in nominees.values() for each in few}))
+        turns = CooperativeYield(_KINDS_PER_TURN)
+        for name in sorted(nodes.keys() - nominees.keys()):
+            if not counted.left:
+                break
+            if (node := nodes.get(name)) is not None:
+                fitting = counted.fit_now
+                counted.use_present(node, self._spare.left(name))
+                await turns.after(len(counted.left) + 64 * (counted.fit_now - fitting))
+        found = []
+        for name, (empty, spare) in templates.items():
+            need = NodesNeeded()
+            for step in counted.count_new(empty, spare):
+                need = step
+                await asyncio.sleep(0)
+            found.append((name, need))
+        return make_nodes_needed(counted, found)
+
+    def _find_templates(self, like: str) -> dict[str, tuple[NodeState, Amounts]]:
+        """The empty nodes to count, with their CPU and memory, by the names of their classes."""
+        ledger = self._state.ledger
+        if (node := ledger.nodes.get(like)) is not None and node.known:
+            shown = {name_class(node): node}
+        else:
+            classes = find_classes(ledger.nodes.values())
+            shown = {name: node for name, node in classes.items() if like in ("", name)}
+        if like and not shown:
+            empty = parse_class(like)
+            return {name_class(empty): (empty, ANY_AMOUNTS)}
+        few = list(shown.items())[:_MAX_CLASSES]
+        return {name: (empty_like(node), self._spare.left_when_empty(node.name)) for name, node in few}
+
+    def _find_waiting(self, pods: str, nominated: set[str]) -> Counter[PodKind]:
+        """The pods that wait for room, by kind: not those that are being bound, or for which others are ended."""
+        state, kinds = self._state, Counter[PodKind]()
+        reserved = state.ledger.reserved | nominated
+        for uid, waiting in state.waiting.items():
+            if pods and pods not in (waiting.pod.namespace, str(waiting.pod)):
+                continue
+            if isinstance(waiting, SchedulingRequest) and not waiting.is_gated and uid not in reserved:
+                kinds[PodKind(waiting.cards, waiting.amounts, state.asked.get(uid))] += 1
+        if "/" in pods and not kinds:
+            raise NotFoundError(f"no pod {pods[:80]!r} waits for {state.vendor.device_word} cards")
+        return kinds

@@ -1,0 +1,102 @@
+"""How many more nodes the waiting pods need: the extender, ``kubectl inspect`` and ``simulate`` give one answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gcushare.cli.subcommands import SUBCOMMANDS
+from gcushare.runtime.entry import ProcessContext
+from gcushare.vendors import ENFLAME
+from tests.extender_objects import Document, filter_body, pod_document
+from tests.protocol.extender_rig import ExtenderRig, until
+from tests.protocol.inspect_rig import Cluster, a_node, beside, bound_pod, cluster
+
+PREFIX = ENFLAME.url_prefix
+NEEDED = f"{PREFIX}/nodes-needed"
+
+
+@pytest.fixture
+async def crowded(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """12 units are free, 6 on each card; 3 pods of 8 wait, and a gated one."""
+    async with cluster(tmp_path) as found:
+        found.put(a_node("node-1", 16, 16), bound_pod("a", "node-1", 0, 10), bound_pod("b", "node-1", 1, 10))
+        gated = pod_document("gated", 8)
+        gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
+        found.put(*(pod_document(f"wait-{number}", 8) for number in range(5)), pod_document("small", 6), gated)
+        yield found
+
+
+ANSWER: dict[str, Any] = {
+    "version": 1,
+    "waiting": 6,
+    "fitNow": 1,
+    "leftOut": 0,
+    "classes": [{"nodeClass": "2x16", "nodes": 2, "pods": 5, "tooLarge": 0}],
+}
+
+
+async def simulate(rig: Cluster, *words: str) -> tuple[int, str, str]:
+    stdout, stderr = io.StringIO(), io.StringIO()
+    process = ProcessContext(("--pending", *words), rig.environ(), stdout, stderr)
+    return await asyncio.to_thread(SUBCOMMANDS["simulate"].run, process), stdout.getvalue(), stderr.getvalue()
+
+
+async def test_the_extender_and_both_commands_give_the_same_answer(crowded: Cluster) -> None:
+    async with beside(crowded, waiting=7) as replica:
+        rig = ExtenderRig(starts=False)
+        async with rig:
+            asked = await rig.get_json(f"{NEEDED}?like=node-1", url=replica.url)
+            status, text = await rig.get(NEEDED, {"Accept": "text/plain"}, url=replica.url)
+            await until(lambda: replica.extender.services[0].needs.latest is not None)
+            _, metrics = await rig.get("/metrics", url=replica.url)
+    ran = await crowded.call("nodes-needed", "node-1", "-o", "json")
+    code, simulated, _ = await simulate(crowded, "--node-like", "node-1", "-o", "json")
+    assert (asked, json.loads(ran.out), json.loads(simulated)) == (ANSWER, ANSWER, ANSWER)
+    assert (ran.code, code, status) == (0, 0, 200)
+    assert (await crowded.call("nodes-needed")).out == text
+    assert text == ("6 pods wait for cards; 1 of them fit on present nodes\n2x16: 2 more nodes hold 5 pods\n")
+    assert 'gcushare_nodes_needed{node_class="2x16",vendor="enflame"} 2.0' in metrics
+    assert 'gcushare_pods_too_large{node_class="2x16",vendor="enflame"} 0.0' in metrics
+
+
+async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_has(crowded: Cluster) -> None:
+    async def needs(*words: str) -> tuple[int, int]:
+        (found,) = json.loads((await simulate(crowded, *words, "-o", "json"))[1])["classes"]
+        return found["nodes"], found["tooLarge"]
+
+    assert await needs("--pending-pods", "default/wait-1") == (1, 0)
+    assert await needs("--pending-pods", "elsewhere") == (0, 0)
+    assert await needs("--node-like", "8x8") == (1, 0)
+    assert await needs("--node-like", "8x4") == (0, 5)
+    code, _, errors = await simulate(crowded, "--pending-pods", "default/unknown")
+    assert (code != 0, "no pod 'default/unknown' waits" in errors) == (True, True)
+    code, _, errors = await simulate(crowded, "--node-like", "no-such")
+    assert (code != 0, "accepted: a node's name, or CARDSxUNITS" in errors) == (True, True)
+
+
+async def test_a_node_that_takes_no_pods_has_no_room(crowded: Cluster) -> None:
+    cordoned: Document = a_node("node-2", 16, 16)
+    cordoned["spec"] = {"unschedulable": True}
+    crowded.put(cordoned)
+    ran = await crowded.call("nodes-needed", "-o", "json")
+    assert json.loads(ran.out)["fitNow"] == 1
+
+
+async def test_room_on_nodes_that_kube_scheduler_does_not_ask_about_is_not_counted() -> None:
+    async with ExtenderRig() as rig:
+        await rig.add_nodes(a_node("node-1", 16), a_node("node-2", 16))
+        await rig.schedule("holder", 16, ["node-1"])
+        (pod,) = await rig.add_pods(pod_document("picky", 8))
+        assert (await rig.get_json(NEEDED))["fitNow"] == 1
+        assert (await rig.post("filter", filter_body(pod, ["node-1"])))[1]["NodeNames"] == []
+        assert (await rig.get_json(NEEDED))["classes"] == [{"nodeClass": "1x16", "nodes": 1, "pods": 1, "tooLarge": 0}]
+        status, text = await rig.get(f"{NEEDED}?like=x")
+        assert (status, "is no node with cards" in text) == (400, True)
+        assert (await rig.get(f"{NEEDED}?pods=default/none"))[0] == 404

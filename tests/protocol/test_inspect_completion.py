@@ -41,8 +41,8 @@ async def complete(found: Cluster, *words: str) -> tuple[list[str], int]:
 
 
 NEXT = {
-    "": ["explain", "top", "completion", "node-1", "node-2"],
-    "no": ["node-1", "node-2"],
+    "": ["explain", "top", "nodes-needed", "completion", "node-1", "node-2"],
+    "no": ["nodes-needed", "node-1", "node-2"],
     "-d node-1 ": [],
     "top ": ["node-1", "node-2"],
     "top node-2": ["node-2"],

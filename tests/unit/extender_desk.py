@@ -6,9 +6,11 @@ import json
 
 import msgspec
 
+from gcushare.core.packing.spare import SpareResources
 from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
@@ -36,6 +38,7 @@ def services_of(state: VendorState, filters: FilterService | None, api: Cluster)
         preempts=PreemptService(state),
         explains=ExplainService(state),
         wakes=RoomWaker(state, api, lambda: True),
+        needs=NodesNeededService(state, SpareResources()),
     )
 
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.packing.spare import SpareResources
 from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.metrics import VendorCollector
+from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -46,7 +48,8 @@ def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
 def figures(state: VendorState) -> str:
     registry = CollectorRegistry()
     filters = FilterService(state, named=NamedNodes(None), refusals=lambda _: None)
-    registry.register(VendorCollector(state, filters, BindService(state, Cluster(), AlwaysLeader())))
+    binds, needs = BindService(state, Cluster(), AlwaysLeader()), NodesNeededService(state, SpareResources())
+    registry.register(VendorCollector(state, filters, binds, needs))
     return generate_latest(registry).decode()
 
 

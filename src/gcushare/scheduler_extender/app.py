@@ -56,6 +56,7 @@ from gcushare.scheduler_extender.metrics import (
     register,
 )
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
+from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.ports import AlwaysLeader, KubePods, Leadership
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
@@ -208,7 +209,7 @@ class Extender:
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
         collectors = [
-            VendorCollector(state, each.filters, each.binds)
+            VendorCollector(state, each.filters, each.binds, each.needs)
             for state, each in zip(self.states, self.services, strict=True)
         ]
         watches: dict[str, WatchFigures] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
@@ -273,6 +274,7 @@ class Extender:
             tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
         for each in self.services:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
+            tasks.start(f"count nodes needed of {each.vendor_name}", each.needs.run(self._serves))
         tasks.start(
             "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.confirm_after)
         )
@@ -396,4 +398,5 @@ class Extender:
             preempts=PreemptService(state),
             explains=explains,
             wakes=wakes,
+            needs=NodesNeededService(state, self._spare),
         )

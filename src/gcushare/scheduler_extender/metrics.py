@@ -16,6 +16,7 @@ from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
+from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
@@ -78,8 +79,11 @@ class RequestMetrics:
 class VendorCollector(Collector):
     """The figures of one vendor's ledger and bindings."""
 
-    def __init__(self, state: VendorState, filters: FilterService, binds: BindService) -> None:
+    def __init__(
+        self, state: VendorState, filters: FilterService, binds: BindService, needs: NodesNeededService
+    ) -> None:
         self._state = state
+        self._needs = needs
         self._binds = binds
         self._totals = filters.totals
 
@@ -87,6 +91,7 @@ class VendorCollector(Collector):
         """Compute the figures."""
         yield from self._units()
         yield self._reasons()
+        yield from self._nodes_needed()
         state, binds = self._state, self._binds
         for name, text, value in (
             ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting) + len(state.claiming)),
@@ -168,6 +173,18 @@ class VendorCollector(Collector):
         for reason, pods in count_pending(self._state, self._totals.by_unit().values()).items():
             family.add_metric((self._state.vendor.name, reason.value), pods)
         return family
+
+    def _nodes_needed(self) -> Iterator[Metric]:
+        document = self._needs.latest
+        for name, text in (
+            ("nodes_needed", "Further nodes of a class that the waiting pods need, beyond the room of present nodes."),
+            ("pods_too_large", "Waiting pods that no node of a class can hold, even if it is empty."),
+        ):
+            family = GaugeMetricFamily(f"gcushare_{name}", text, labels=("vendor", "node_class"))
+            for each in document.classes if document is not None else ():
+                value = each.nodes if name == "nodes_needed" else each.too_large
+                family.add_metric((self._state.vendor.name, each.node_class), value)
+            yield family
 
 
 class WatchFigures(Protocol):

@@ -76,10 +76,11 @@ class NodesNeededService:
     async def _count(self, like: str, pods: str) -> NodesNeededDocument:
         templates = self._find_templates(like)
         nodes = self._state.ledger.nodes
-        nominees = self._state.nominations.find_ahead(_EVERY_PRIORITY)
-        counted = NodeCount(self._find_waiting(pods, {each.pod.uid for few in nominees.values() for each in few}))
+        ahead = self._state.nominations.find_ahead(_EVERY_PRIORITY)
+        preemptors = [each for few in ahead.values() for each in few if not each.group]
+        counted = NodeCount(self._find_waiting(pods, {each.pod.uid for each in preemptors}))
         turns = CooperativeYield(_KINDS_PER_TURN)
-        for name in sorted(nodes.keys() - nominees.keys()):
+        for name in sorted(nodes.keys() - {each.node for each in preemptors}):
             if not counted.left:
                 break
             if (node := nodes.get(name)) is not None:

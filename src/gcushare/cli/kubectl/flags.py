@@ -175,6 +175,30 @@ class TopSettings:
 
 
 @settings
+class NodesNeededSettings:
+    """Nodes needed."""
+
+    like: str | None = setting(
+        parsers.optional_text("NODE", "every class of the cluster's nodes", "a node's name, or a class such as 8x48"),
+        default=None,
+        argument=True,
+        help="Count nodes like this one, or of a class: CARDSxUNITS, such as 8x48 or 8x48:MODEL.",
+    )
+    pods: str | None = setting(
+        parsers.optional_text("NAMESPACE[/POD]", "all waiting pods"),
+        default=None,
+        help="Count for this namespace's pods, or for one pod.",
+    )
+    show: ShowFlags = group(ShowFlags)
+    at: ClusterFlags = group(ClusterFlags)
+
+    def find_conflicts(self) -> Iterator[str]:
+        """Text, JSON or YAML."""
+        if self.show.output in (Output.CSV, Output.WIDE):
+            yield f"output {self.show.output.value!r} has no form for a count: use table, json or yaml"
+
+
+@settings
 class CompletionSettings:
     """Completion."""
 

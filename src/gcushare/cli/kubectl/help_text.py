@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcushare._version import __version__
-from gcushare.cli.kubectl.flags import CompletionSettings, ExplainSettings, TableSettings, TopSettings
+from gcushare.cli.kubectl.flags import (
+    CompletionSettings,
+    ExplainSettings,
+    NodesNeededSettings,
+    TableSettings,
+    TopSettings,
+)
 from gcushare.cli.kubectl.marks import Mark, legend_rows
 from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
@@ -15,6 +21,7 @@ from gcushare.vendors.vendor import Vendor
 COMMANDS = {
     "explain": "why a pod has no card, or which card it has and beside whom",
     "top": "memory granted beside memory in use, card by card",
+    "nodes-needed": "how many more nodes the waiting pods need",
     "completion": "the completion script of a shell",
 }
 
@@ -48,6 +55,7 @@ def program_of(names: Names, command: str) -> Program[Any]:
         "": _table,
         "explain": _explain,
         "top": _top,
+        "nodes-needed": _nodes_needed,
         "completion": _completion,
     }
     return makers[command](names)
@@ -119,6 +127,24 @@ def _top(names: Names) -> Program[TopSettings]:
         notes="Without --pod-use of the device plugins the use is a card's, not a pod's: of several pods on a card "
         "that is over, each may be the one. What the library does not report is shown as '-'. In csv a card's line has "
         "no pod, and lines of its pods follow it.",
+    )
+
+
+def _nodes_needed(names: Names) -> Program[NodesNeededSettings]:
+    word = f"{names.command} nodes-needed"
+    return Program(
+        name=word,
+        summary="Say how many more nodes the waiting pods need, by placing them card by card: first into the room of "
+        "present nodes, then on empty nodes. Nothing is changed.",
+        version=__version__,
+        settings=NodesNeededSettings,
+        examples=(
+            (word, "nodes of every class that the cluster has"),
+            (f"{word} node-1", "nodes like this one"),
+            (f"{word} 8x48 --pods team-a", "nodes of 8 cards with 48 units, for one namespace's pods"),
+        ),
+        notes="Node selectors, affinities, taints, and resources other than cards, CPU and memory are not considered. "
+        "Pods with scheduling gates are not counted. 'gcushare simulate --pending' is the same count.",
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gcushare.cli.kubectl.flags import ExplainSettings, Output, TableSettings, TopSettings
+from gcushare.cli.kubectl.flags import ExplainSettings, NodesNeededSettings, Output, TableSettings, TopSettings
 from gcushare.cli.kubectl.help_text import COMMANDS, Names
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.cluster_flags import ClusterFlags
@@ -25,7 +25,7 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.vendors.vendor import Vendor
 
-T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings)
+T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | NodesNeededSettings)
 
 MAX_WARNINGS = 10
 RIGHTS = (
@@ -118,10 +118,10 @@ def run(
     return asyncio.run(work())
 
 
-def _hint(session: Session, settings: TableSettings | ExplainSettings | TopSettings, error: GcushareError) -> str:
+def _hint(session: Session, settings: T, error: GcushareError) -> str:
     """Say what to do; empty if the error itself says it."""
     if isinstance(error, NotFoundError):
-        if isinstance(settings, ExplainSettings):
+        if isinstance(settings, ExplainSettings | NodesNeededSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
         words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
         meant = f"did you mean the command '{session.names.command} {words[0]}'? " if words else ""

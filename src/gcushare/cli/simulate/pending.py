@@ -31,7 +31,7 @@ from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.nodes_needed import NodesNeededDocument, make_nodes_needed, render_nodes_needed
 from gcushare.wire.objects import NODE, POD, Node, Pod
-from gcushare.wire.spare import node_amounts, pod_amounts
+from gcushare.wire.other_resources import node_amounts, pod_amounts
 
 _NONE = Amounts()
 
@@ -61,8 +61,8 @@ async def read_pending(
 
 async def _read(client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]) -> NodesNeededDocument:
     # Pods without cards count too: they take CPU and memory.
-    nodes = await list_objects(client, NODES, EVERYTHING, NODE, problems=problems)
-    found = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD, problems=problems)
+    nodes = await list_objects(client, NODES, EVERYTHING, NODE.read, problems=problems)
+    found = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD.read, problems=problems)
     snapshot = ClusterSnapshot(vendor)
     document = count_pending(snapshot, nodes, found, like, pods)
     problems += snapshot.problems + snapshot.node_problems()

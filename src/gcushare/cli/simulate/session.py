@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from gcushare.cli.simulate.charts import draw, render_svg, write_png
 from gcushare.cli.simulate.churn import Churn
 from gcushare.cli.simulate.comparing import Comparison, Plan, compare, compare_churn, compare_needs
 from gcushare.cli.simulate.live import read_live
+from gcushare.cli.simulate.pending import read_pending
 from gcushare.cli.simulate.report import (
     churn_document,
     document,
@@ -31,6 +32,8 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
+from gcushare.vendors import VENDORS_BY_NAME
+from gcushare.wire.documents.nodes_needed import render_nodes_needed
 
 _MOST_WARNINGS = 10
 """How many nodes and pods that cannot be read are named."""
@@ -38,6 +41,8 @@ _MOST_WARNINGS = 10
 
 def run(settings: SimulateSettings, process: ProcessContext) -> int:
     """Run the simulation, print what was found, and return the exit code."""
+    if settings.what_if.pending:
+        return _count_pending(settings, process)
     plan = _plan_of(settings, process)
     columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     is_shown = process.stderr.isatty() and process.environ.get("TERM", "") not in ("", "dumb")
@@ -49,6 +54,18 @@ def run(settings: SimulateSettings, process: ProcessContext) -> int:
 
         text = _answer(settings, plan, done, Screen(process).text_width)
     process.stdout.write(text)
+    return DONE
+
+
+def _count_pending(settings: SimulateSettings, process: ProcessContext) -> int:
+    vendor, problems = VENDORS_BY_NAME[settings.source.vendor], list[str]()
+    asked = (settings.what_if.node_like or "", settings.what_if.pending_pods or "")
+    try:
+        document = asyncio.run(read_pending(settings.kube, vendor, process.environ, asked, problems))
+    finally:
+        _warn(Screen(process), problems)
+    is_json = settings.output is TextOrJson.JSON
+    process.stdout.write(to_json(document) if is_json else render_nodes_needed(document))
     return DONE
 
 
@@ -94,14 +111,17 @@ def _read(settings: SimulateSettings, process: ProcessContext) -> tuple[list[Nod
         try:
             return asyncio.run(read_live(settings.kube, source.vendor, process.environ, problems))
         finally:
-            screen = Screen(process)
-            for problem in problems[:_MOST_WARNINGS]:
-                screen.say("warning", f"left out: {problem}")
-            if len(problems) > _MOST_WARNINGS:
-                screen.say("warning", f"left out: {len(problems) - _MOST_WARNINGS} more")
+            _warn(Screen(process), problems)
     if source.nodes is None or source.pods is None:
         raise ConfigError("nodes and pods are both needed: name two CSV files")
     return read_nodes(source.nodes), read_pods(source.pods)
+
+
+def _warn(screen: Screen, problems: Sequence[str]) -> None:
+    for problem in problems[:_MOST_WARNINGS]:
+        screen.say("warning", f"left out: {problem}")
+    if len(problems) > _MOST_WARNINGS:
+        screen.say("warning", f"left out: {len(problems) - _MOST_WARNINGS} more")
 
 
 def _draw(settings: SimulateSettings, comparison: Comparison) -> None:

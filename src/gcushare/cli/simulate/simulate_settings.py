@@ -107,6 +107,22 @@ class WhatIfSettings:
         help="Instead of comparing: how many nodes of this mix, and so how many cards, each policy needs to "
         "place every pod.",
     )
+    pending: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Instead of comparing: how many more nodes the waiting pods of the cluster need, beyond the room of its "
+        "present nodes. Pods are placed card by card, on paper.",
+    )
+    node_like: str | None = setting(
+        parsers.optional_text("NODE", "every class of the cluster's nodes", "a node's name, or a class such as 8x48"),
+        default=None,
+        help="With --pending: count nodes like this one, or of a class: CARDSxUNITS, such as 8x48 or 8x48:MODEL.",
+    )
+    pending_pods: str | None = setting(
+        parsers.optional_text("NAMESPACE[/POD]", "all waiting pods"),
+        default=None,
+        help="With --pending: count for this namespace's pods, or for one pod.",
+    )
 
 
 @settings
@@ -156,6 +172,13 @@ class SimulateSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """Both files, policies, and one question at a time."""
+        what_if, is_compared = self.what_if, self.source.from_cluster or self.source.nodes or self.source.pods
+        if what_if.pending:
+            if is_compared or self.churn.churn is not None or what_if.cards_needed or self.svg or self.png:
+                yield "pending is a question of its own: leave out other sources, churn, cards-needed, svg and png"
+            return
+        if what_if.node_like is not None or what_if.pending_pods is not None:
+            yield "node-like and pending-pods need pending"
         has_files = self.source.nodes is not None and self.source.pods is not None
         if self.source.from_cluster and (self.source.nodes is not None or self.source.pods is not None):
             yield "from-cluster and files are two sources: name one"
@@ -185,6 +208,7 @@ SIMULATE_PROGRAM = Program(
         (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --load 130%", "which policy fills the cluster best"),
         (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --policy binpack,expected-fill --svg a.svg", "with a picture"),
         (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --cards-needed", "how many cards these pods need"),
+        (f"{SIMULATE} --pending --node-like node-1", "how many nodes like node-1 the waiting pods need"),
         (f"{SIMULATE} --nodes nodes.csv --pods pods.csv --load 90% --churn 2", "how long large pods wait"),
     ),
     legends=(("Policies", POLICIES),),

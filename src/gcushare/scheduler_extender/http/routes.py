@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing, contextmanager
 from functools import partial
 
+import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
@@ -22,6 +23,7 @@ from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, rea
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
+from gcushare.wire.documents.nodes_needed import render_nodes_needed
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
 from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 
@@ -113,6 +115,7 @@ class VendorRoutes:
         prefix = self._services.state.vendor.url_prefix
         return [
             *_get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
+            *_get(f"{prefix}/nodes-needed", self._count_nodes_needed),
             *_get(f"{prefix}/inspect", self._inspect),
             *_get(f"{prefix}/inspect/{{node}}", self._inspect),
         ]
@@ -175,6 +178,14 @@ class VendorRoutes:
         if _wants_text(request):
             return web.Response(text=render_explanation(document))
         return web.Response(body=encode_explanation(document), headers=_JSON)
+
+    async def _count_nodes_needed(self, request: web.Request) -> web.Response:
+        self._serving.require_synced()
+        query = request.query
+        document = await self._services.needs.count(query.get("like", ""), query.get("pods", ""))
+        if _wants_text(request):
+            return web.Response(text=render_nodes_needed(document))
+        return web.Response(body=msgspec.json.encode(document), headers=_JSON)
 
     async def _inspect(self, request: web.Request) -> web.StreamResponse:
         node = request.match_info.get("node") or None
@@ -308,6 +319,7 @@ def list_endpoints(services: list[Services]) -> list[tuple[str, str]]:
                 f"GET  {prefix}/explain/<namespace>/<pod>",
                 "why a pod has no card, or which; Accept: text/plain for people",
             ),
+            (f"GET  {prefix}/nodes-needed", "how many more nodes the waiting pods need; ?like=NODE, ?pods=NAMESPACE"),
             (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
         ]
     return found

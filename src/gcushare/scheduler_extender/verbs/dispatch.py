@@ -23,6 +23,7 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
@@ -57,6 +58,7 @@ class Services:
     preempts: PreemptService
     explains: ExplainService
     wakes: RoomWaker
+    needs: NodesNeededService
 
     @property
     def vendor_name(self) -> str:

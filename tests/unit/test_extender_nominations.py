@@ -120,7 +120,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
             PendingReason.FITS: 1,  # the preemptor itself
         }
         explained = await ExplainService(state).explain("default", "thief")
-        assert [each.reason for each in explained.classes] == ["room is kept for a pod that preempts others there"]
+        assert [each.reason for each in explained.classes] == ["room is kept for another pod there"]
         assert (explained.can_ever_fit, explained.largest_that_fits_now) == (True, 0)
 
     @pytest.mark.parametrize("how", ["gone", "bound", "nominated elsewhere", "nominated no more"])

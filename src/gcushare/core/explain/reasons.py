@@ -33,7 +33,7 @@ class Verdict(enum.Enum):
     """Why a node cannot hold a request, ordered by how easily people can change it."""
 
     FITS = "room"
-    KEPT = "room is kept for a pod that preempts others there"
+    KEPT = "room is kept for another pod there"
     FRAGMENTED = "enough free memory, but not in one card"
     FULL = "too little free memory"
     IN_USE = "too few unused cards"

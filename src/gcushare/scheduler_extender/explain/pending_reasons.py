@@ -30,7 +30,7 @@ class PendingReason(enum.Enum):
     """A node has room, but the scheduler did not ask about it the last time: a nodeSelector, an affinity, a taint or
     another resource keeps the pod from there, or it took a sample. None of those that it asked about has room."""
     KEPT = "kept"
-    """A node has room, of those that the scheduler asked about, but it is kept for a pod that preempts others there."""
+    """A node has room, of those that the scheduler asked about, but it is kept for another pod there."""
     FRAGMENTED = "fragmented"
     """The cluster has enough free units, but no node has them where one pod could use them."""
     FULL = "full"

@@ -36,8 +36,12 @@ EXPECTED_S = 10.0
 """How long our answer to preempt counts until the watch shows the nomination, which takes milliseconds."""
 
 GROUP_KEPT_S = 1.0
-"""How long room is kept for a group after the last filter call for one of its members: its binds follow at once. Short,
-because the scheduler does not say that it gave a group up, and tries again after its backoff."""
+"""How long room is kept for a group after the last filter call for one of its members: its binds follow at once. The
+scheduler does not say that it gave a group up. It tries again after a second or more, and must find that room free."""
+
+GROUP_REFUSED_S = 0.05
+"""The same once a member was refused: the group is placed without that member, or not at all. Two groups that keep room
+from each other for longer would both be refused again and again."""
 
 MAX_NOMINEES = 1024
 """Nominees stored. If there are more, the oldest is dropped and competes like any other pod."""
@@ -86,6 +90,8 @@ class Nominations:
         self._monotonic = monotonic
         self._announce = announce
         self._nominees: dict[str, Nominee] = {}
+        self._refused_groups: set[str] = set()
+        """Groups with a refused member in the attempt that is under way, or was the last."""
         self.released: set[str] = set()
         """Nodes that keep room for one nominee less, since the waker last emptied this set."""
         self.leaving: set[str] = set()
@@ -113,16 +119,28 @@ class Nominations:
         """Filter is called for a member of a group: drop what an earlier attempt kept for it and for later members."""
         known = self._nominees.get(request.pod.uid)
         if known is not None and known.group:
+            self._refused_groups.discard(request.group)
             members = self._find_members(request.group)
             for uid in members[members.index(request.pod.uid) :]:
                 self.forget(uid)
 
     def expect_member(self, request: SchedulingRequest, node: str) -> None:
         """Keep the room that filter found for a member, and that of the members before it for longer."""
-        now_s = self._monotonic()
-        for uid in self._find_members(request.group):
-            self._nominees[uid] = replace(self._nominees[uid], since_s=now_s)
         self._record(request, node, is_seen=False, group=request.group)
+        self._renew(request.group)
+
+    def refuse_member(self, group: str) -> None:
+        """A member fits nowhere: keep the room of the others for a moment only."""
+        self._refused_groups.add(group)
+        self._renew(group)
+
+    def _renew(self, group: str) -> None:
+        """Let the time of a group's members start again."""
+        since_s = self._monotonic() - (GROUP_KEPT_S - GROUP_REFUSED_S if group in self._refused_groups else 0.0)
+        members = self._find_members(group)
+        self._nominees |= {uid: replace(self._nominees[uid], since_s=since_s, is_over=False) for uid in members}
+        if not members:
+            self._refused_groups.discard(group)
 
     def _find_members(self, group: str) -> list[str]:
         return [uid for uid, nominee in self._nominees.items() if nominee.group == group]
@@ -182,7 +200,7 @@ class Nominations:
     def describe_kept(self, request: SchedulingRequest, node: str) -> str:
         """Name the nominees for which room of a node is kept from a pod."""
         names = (f"{each.pod} (priority {each.pod.priority})" for each in self.find_ahead(request.pod).get(node, ()))
-        return f"kept for {', '.join(names)}, for which pods there are being ended"
+        return f"kept for {', '.join(names)}"
 
     def find_ahead(self, pod: PodRef) -> dict[str, list[Nominee]]:
         """By node: the nominees that a pod has to leave room for, the highest priority first.

@@ -18,7 +18,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.wire.extender_api import AskedNodes, FilterArguments, decode_asked_nodes, encode_scores
 
-KEPT_REASON = "card memory is kept for a pod that preempts others there"
+KEPT_REASON = "card memory is kept for another pod there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
 
 DISTRUST_REASON = "card memory is counted there in another unit, or by another system"
@@ -64,6 +64,8 @@ class FilterService:
         if not named and request.cards.whole and (best := self._best_for_claims(request, asked)):
             return self._send_without_cards(request.pod.uid, asked, best)  # kube-scheduler makes the claim itself.
         if not named:
+            if request.group:
+                nominations.refuse_member(request.group)
             return self._refuse(request, asked, index, kept)
         if request.group:
             nominations.expect_member(request, named[0])

@@ -38,7 +38,7 @@ ANSWER: dict[str, Any] = {
     "waiting": 6,
     "fitNow": 1,
     "leftOut": 0,
-    "classes": [{"nodeClass": "2x16", "nodes": 2, "pods": 5, "tooLarge": 0}],
+    "classes": [{"nodeClass": "2x16", "nodes": 2, "pods": 5, "tooLarge": 0, "present": 1, "wanted": 3}],
 }
 
 
@@ -63,6 +63,7 @@ async def test_the_extender_and_both_commands_give_the_same_answer(crowded: Clus
     assert (await crowded.call("nodes-needed")).out == text
     assert text == ("6 pods wait for cards; 1 of them fit on present nodes\n2x16: 2 more nodes hold 5 pods\n")
     assert 'gcushare_nodes_needed{node_class="2x16",vendor="enflame"} 2.0' in metrics
+    assert 'gcushare_nodes_wanted{node_class="2x16",vendor="enflame"} 3.0' in metrics
     assert 'gcushare_pods_too_large{node_class="2x16",vendor="enflame"} 0.0' in metrics
 
 
@@ -96,7 +97,8 @@ async def test_room_on_nodes_that_kube_scheduler_does_not_ask_about_is_not_count
         (pod,) = await rig.add_pods(pod_document("picky", 8))
         assert (await rig.get_json(NEEDED))["fitNow"] == 1
         assert (await rig.post("filter", filter_body(pod, ["node-1"])))[1]["NodeNames"] == []
-        assert (await rig.get_json(NEEDED))["classes"] == [{"nodeClass": "1x16", "nodes": 1, "pods": 1, "tooLarge": 0}]
+        need = {"nodeClass": "1x16", "nodes": 1, "pods": 1, "tooLarge": 0, "present": 2, "wanted": 3}
+        assert (await rig.get_json(NEEDED))["classes"] == [need]
         status, text = await rig.get(f"{NEEDED}?like=x")
         assert (status, "is no node with cards" in text) == (400, True)
         assert (await rig.get(f"{NEEDED}?pods=default/none"))[0] == 404

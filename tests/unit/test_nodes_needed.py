@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,16 +12,17 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.packing.nodes_needed import (
     ANY_AMOUNTS,
     MAX_KINDS,
+    NodeClasses,
     NodeCount,
     NodesNeeded,
     PodKind,
     empty_like,
-    find_classes,
     name_class,
     parse_class,
 )
 from gcushare.core.packing.spare import Amounts
 from gcushare.core.requests import CardRequest, CardSelection
+from gcushare.wire.documents.nodes_needed import describe_class
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 FREE = Amounts(64_000, 256_000)
@@ -58,7 +57,7 @@ def test_what_present_nodes_hold_needs_no_node_and_changes_nothing_there() -> No
     present = node("node-1", 16, 16)
     counted = NodeCount({wants(asks(8)): 6})
     counted.use_present(present, FREE)
-    assert (counted.fit_now, dict(counted.left)) == (4, {wants(asks(8)): 2})
+    assert (counted.fit_now, counted.left) == (4, [(wants(asks(8)), 2)])
     assert (present.used, present.assignments) == (0, {})
     assert need(counted, empty_like(present)) == NodesNeeded(nodes=1, pods=2)
 
@@ -115,8 +114,24 @@ class TestClasses:
             parse_class(text)
 
     def test_nodes_with_the_same_cards_are_one_class(self) -> None:
-        nodes = [node("b", 16, 16), node("a", 16, 16), node("c", 48), NodeState("unknown")]
-        assert {name: each.name for name, each in find_classes(nodes).items()} == {"2x16/both": "a", "1x48/both": "c"}
+        made = [node("b", 16, 16), node("a", 16, 16), node("c", 48), NodeState("unknown")]
+
+        def chosen(like: str) -> dict[str, list[str]]:
+            classes = NodeClasses()
+            for each in made:
+                classes.add(each)
+            return {name: [each.name for each in alike] for name, alike in classes.choose(like).items()}
+
+        assert chosen("") == {"2x16/both": ["a", "b"], "1x48/both": ["c"]}
+        assert chosen("b") == {"2x16/both": ["b", "a"]}
+        assert chosen("1x48/both") == {"1x48/both": ["c"]}
+        assert chosen("4x48") == {"4x48": []}
+
+    def test_a_scaler_keeps_what_is_in_use_unless_more_is_needed(self) -> None:
+        used, idle = node("a", 16), node("b", 16)
+        used.add(held("holder", "a", (0, 4)))
+        assert describe_class("1x16", NodesNeeded(), [used, idle]).wanted == 1
+        assert describe_class("1x16", NodesNeeded(nodes=2, pods=2), [used, idle]).wanted == 4
 
 
 @given(
@@ -132,7 +147,7 @@ def test_the_nodes_that_are_named_do_hold_the_pods_and_one_less_leaves_some(
     assert found.too_large == sum(count for units, count in pods.items() if units > max(sizes))
     one_by_one = NodeCount(waiting)
     for number in range(found.nodes):
-        assert sum(one_by_one.left.values()) > found.too_large, "fewer nodes were enough"
+        assert one_by_one.pods - one_by_one.fit_now > found.too_large, "fewer nodes were enough"
         one_by_one.use_present(node(f"n{number}", *sizes), FREE)
-    assert sum(Counter(one_by_one.left).values()) == found.too_large
+    assert one_by_one.pods - one_by_one.fit_now == found.too_large
     assert found.pods == one_by_one.fit_now

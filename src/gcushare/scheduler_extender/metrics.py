@@ -178,12 +178,13 @@ class VendorCollector(Collector):
         document = self._needs.latest
         for name, text in (
             ("nodes_needed", "Further nodes of a class that the waiting pods need, beyond the room of present nodes."),
+            ("nodes_wanted", "Nodes of a class that a scaler should keep: more if needed, else those in use."),
             ("pods_too_large", "Waiting pods that no node of a class can hold, even if it is empty."),
         ):
             family = GaugeMetricFamily(f"gcushare_{name}", text, labels=("vendor", "node_class"))
             for each in document.classes if document is not None else ():
-                value = each.nodes if name == "nodes_needed" else each.too_large
-                family.add_metric((self._state.vendor.name, each.node_class), value)
+                values = {"nodes_needed": each.nodes, "nodes_wanted": each.wanted, "pods_too_large": each.too_large}
+                family.add_metric((self._state.vendor.name, each.node_class), values[name])
             yield family
 
 

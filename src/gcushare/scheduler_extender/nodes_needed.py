@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 
 from gcushare.core.errors import NotFoundError, RetryableError
-from gcushare.core.nodes import NodeState, PodRef
+from gcushare.core.nodes import PodRef
 from gcushare.core.packing.nodes_needed import (
     ANY_AMOUNTS,
+    NodeClasses,
     NodeCount,
     NodesNeeded,
     PodKind,
     empty_like,
-    find_classes,
-    name_class,
     parse_class,
 )
-from gcushare.core.packing.spare import Amounts, SpareResources
+from gcushare.core.packing.spare import SpareResources
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.documents.nodes_needed import NodesNeededDocument, make_nodes_needed
+from gcushare.wire.documents.nodes_needed import NodesNeededDocument, describe_class, make_nodes_needed
 
 COUNT_INTERVAL_S = 15.0
 """Between two counts for the metrics: what Prometheus scrapes more often shows no change."""
@@ -30,7 +30,9 @@ _MAX_CLASSES = 16
 _MAX_CALLERS = 16
 """Callers that may wait for a count; a count of 5,000 nodes takes a fraction of a second."""
 _KINDS_PER_TURN = 512
-"""Kinds of pods compared with a node before other tasks get a turn, some 0.3 us each."""
+"""Kinds of pods compared with a node before other tasks get a turn, some 0.5 us each."""
+_KINDS_OF_A_NAME, _KINDS_OF_A_POD = 16, 64
+"""What naming a node's class and placing a pod cost beside that."""
 _EVERY_PRIORITY = PodRef("", "", "", priority=-(2**31))
 
 
@@ -74,41 +76,31 @@ class NodesNeededService:
             self._callers -= 1
 
     async def _count(self, like: str, pods: str) -> NodesNeededDocument:
-        templates = self._find_templates(like)
         nodes = self._state.ledger.nodes
+        classes, turns = NodeClasses(), CooperativeYield(_KINDS_PER_TURN)
+        for node in list(nodes.values()):
+            classes.add(node)
+            await turns.after(_KINDS_OF_A_NAME)
+        chosen = dict(islice(classes.choose(like).items(), _MAX_CLASSES))
         ahead = self._state.nominations.find_ahead(_EVERY_PRIORITY)
         preemptors = [each for few in ahead.values() for each in few if not each.group]
         counted = NodeCount(self._find_waiting(pods, {each.pod.uid for each in preemptors}))
-        turns = CooperativeYield(_KINDS_PER_TURN)
         for name in sorted(nodes.keys() - {each.node for each in preemptors}):
             if not counted.left:
                 break
             if (node := nodes.get(name)) is not None:
-                fitting = counted.fit_now
-                counted.use_present(node, self._spare.left(name))
-                await turns.after(len(counted.left) + 64 * (counted.fit_now - fitting))
+                placed = counted.use_present(node, self._spare.left(name))
+                await turns.after(len(counted.left) + _KINDS_OF_A_POD * placed)
         found = []
-        for name, (empty, spare) in templates.items():
+        for name, alike in chosen.items():
+            empty = empty_like(alike[0]) if alike else parse_class(name)
+            spare = self._spare.left_when_empty(alike[0].name) if alike else ANY_AMOUNTS
             need = NodesNeeded()
             for step in counted.count_new(empty, spare):
                 need = step
                 await asyncio.sleep(0)
-            found.append((name, need))
+            found.append(describe_class(name, need, alike))
         return make_nodes_needed(counted, found)
-
-    def _find_templates(self, like: str) -> dict[str, tuple[NodeState, Amounts]]:
-        """The empty nodes to count, with their CPU and memory, by the names of their classes."""
-        ledger = self._state.ledger
-        if (node := ledger.nodes.get(like)) is not None and node.known:
-            shown = {name_class(node): node}
-        else:
-            classes = find_classes(ledger.nodes.values())
-            shown = {name: node for name, node in classes.items() if like in ("", name)}
-        if like and not shown:
-            empty = parse_class(like)
-            return {name_class(empty): (empty, ANY_AMOUNTS)}
-        few = list(shown.items())[:_MAX_CLASSES]
-        return {name: (empty_like(node), self._spare.left_when_empty(node.name)) for name, node in few}
 
     def _find_waiting(self, pods: str, nominated: set[str]) -> Counter[PodKind]:
         """The pods that wait for room, by kind: not those that are being bound, or for which others are ended."""

@@ -17,11 +17,10 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.packing.nodes_needed import (
     ANY_AMOUNTS,
+    NodeClasses,
     NodeCount,
     PodKind,
     empty_like,
-    find_classes,
-    name_class,
     parse_class,
 )
 from gcushare.core.packing.spare import Amounts
@@ -29,7 +28,12 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.documents.nodes_needed import NodesNeededDocument, make_nodes_needed, render_nodes_needed
+from gcushare.wire.documents.nodes_needed import (
+    NodesNeededDocument,
+    describe_class,
+    make_nodes_needed,
+    render_nodes_needed,
+)
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 
@@ -106,16 +110,11 @@ def count_pending(
     for name, facts in sorted(snapshot.nodes.items()):
         if name in states and facts.is_ready and not facts.is_unschedulable:
             counted.use_present(states[name], left(name, taken))
-    shown = {name_class(states[like]): states[like]} if like in states else find_classes(states.values())
-    templates = {
-        name: (empty_like(node), left(node.name, stays))
-        for name, node in shown.items()
-        if like in ("", name, node.name)
-    }
-    if like and not templates:
-        templates[like] = (parse_class(like), ANY_AMOUNTS)
-    found = []
-    for name, (empty, spare) in templates.items():
-        *_, need = counted.count_new(empty, spare)
-        found.append((name, need))
+    classes, found = NodeClasses(), []
+    for state in states.values():
+        classes.add(state)
+    for name, alike in classes.choose(like).items():
+        empty = empty_like(alike[0]) if alike else parse_class(name)
+        *_, need = counted.count_new(empty, left(alike[0].name, stays) if alike else ANY_AMOUNTS)
+        found.append(describe_class(name, need, alike))
     return make_nodes_needed(counted, found)

@@ -71,40 +71,48 @@ class NodeCount:
     """Counts for one moment: give it every present node, then ask about each class of new nodes.
 
     ``waiting`` counts the pods by kind. ``left_out`` are the pods of kinds above ``MAX_KINDS``; ``left`` are those
-    that no present node has taken yet, the largest first.
+    that no present node has taken yet, by kind, the largest first.
     """
 
     def __init__(self, waiting: Mapping[PodKind, int]) -> None:
-        counted = dict(Counter(waiting).most_common(MAX_KINDS))
+        counted = Counter(waiting).most_common(MAX_KINDS)
         self.pods = sum(waiting.values())
-        self.left_out = self.pods - sum(counted.values())
-        self.left = dict(sorted(counted.items(), key=lambda item: item[0]._size))
+        self.left_out = self.pods - sum(pods for _, pods in counted)
+        self.left = sorted(counted, key=lambda item: item[0]._size)
 
     @property
     def fit_now(self) -> int:
         """Pods that present nodes have room for."""
-        return self.pods - self.left_out - sum(self.left.values())
+        return self.pods - self.left_out - sum(pods for _, pods in self.left)
 
-    def use_present(self, node: NodeState, spare: Amounts) -> None:
-        """Place pods on a present node whose pods leave ``spare`` CPU and memory. It is not changed."""
-        able = {kind: left for kind, left in self.left.items() if kind.among is None or node.name in kind.among}
-        for kind, placed in _fill(node, spare, able).items():
-            self.left[kind] -= placed
-            if not self.left[kind]:
-                del self.left[kind]
+    def use_present(self, node: NodeState, spare: Amounts) -> int:
+        """Place pods on a present node whose pods leave ``spare`` CPU and memory; returns how many.
+
+        The node is not changed.
+        """
+        able = [(kind, pods if kind.among is None or node.name in kind.among else 0) for kind, pods in self.left]
+        placed = _fill(node, spare, able)
+        if any(placed):
+            self.left = _subtract(self.left, placed, 1)
+        return sum(placed)
 
     def count_new(self, empty: NodeState, spare: Amounts) -> Iterator[NodesNeeded]:
         """Place the rest on nodes like an empty one. Yields after each node that differs; the last value counts."""
-        left = {kind: pods for kind, pods in self.left.items() if _fits(empty, spare, kind)}
-        found = NodesNeeded(too_large=sum(self.left.values()) - sum(left.values()))
+        left = [(kind, pods) for kind, pods in self.left if _fits(empty, spare, kind)]
+        found = NodesNeeded(too_large=sum(pods for _, pods in self.left) - sum(pods for _, pods in left))
         yield found
         while left:
             placed = _fill(empty, spare, left)
             # Equal nodes are filled alike as long as enough pods of each kind are left.
-            times = min(left[kind] // pods for kind, pods in placed.items())
-            left = {kind: rest for kind, pods in left.items() if (rest := pods - times * placed.get(kind, 0))}
-            found = NodesNeeded(found.nodes + times, found.pods + times * sum(placed.values()), found.too_large)
+            times = min(pods // taken for (_, pods), taken in zip(left, placed, strict=True) if taken)
+            left = _subtract(left, placed, times)
+            found = NodesNeeded(found.nodes + times, found.pods + times * sum(placed), found.too_large)
             yield found
+
+
+def _subtract(left: Iterable[tuple[PodKind, int]], placed: Iterable[int], times: int) -> list[tuple[PodKind, int]]:
+    both = zip(left, placed, strict=True)
+    return [(kind, rest) for (kind, pods), taken in both if (rest := pods - times * taken)]
 
 
 def _fits(node: NodeState, spare: Amounts, kind: PodKind) -> bool:
@@ -114,21 +122,21 @@ def _fits(node: NodeState, spare: Amounts, kind: PodKind) -> bool:
     return node.known and node.fits(kind.request)
 
 
-def _fill(node: NodeState, spare: Amounts, wanted: Mapping[PodKind, int]) -> dict[PodKind, int]:
+def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]) -> list[int]:
     """Place as many pods as fit on a copy of a node, in the order of ``wanted``; returns how many of each kind."""
-    trial, numbers = node, count()
-    placed: Counter[PodKind] = Counter()
-    for kind, pods in wanted.items():
-        request, asked = kind.request, kind.amounts
-        while placed[kind] < pods and _fits(trial, spare, kind):
+    trial, numbers, result = node, count(), []
+    for kind, pods in wanted:
+        request, asked, placed = kind.request, kind.amounts, 0
+        while placed < pods and _fits(trial, spare, kind):
             if (chosen := choose_cards(trial, request, _rank_card)) is None:
                 break
             grants = (CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)
             trial = node.copy() if trial is node else trial
             trial.add(Assignment(PodRef(f"trial-{next(numbers)}", "", ""), node.name, tuple(grants)))
             spare = Amounts(spare.cpu_milli - asked.cpu_milli, spare.memory_mib - asked.memory_mib)
-            placed[kind] += 1
-    return +placed
+            placed += 1
+        result.append(placed)
+    return result
 
 
 def empty_like(node: NodeState) -> NodeState:
@@ -175,10 +183,38 @@ def parse_class(text: str) -> NodeState:
     return node
 
 
-def find_classes(nodes: Iterable[NodeState]) -> dict[str, NodeState]:
-    """One node of each class, the first by name; nodes that serve only claims, or have no cards, are in none."""
-    classes: dict[str, NodeState] = {}
-    for node in sorted(nodes, key=lambda each: each.name):
-        if node.known and node.total and (node.serves_memory or node.serves_whole):
-            classes.setdefault(name_class(node), node)
-    return classes
+class NodeClasses:
+    """The present nodes by class, in order of name. Nodes that serve only claims are in none."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, dict[str, NodeState]] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+        """Names of classes by what decides on them in the order of the cards: naming each node takes 30 us."""
+
+    def add(self, node: NodeState) -> None:
+        """Add a node."""
+        if not (node.known and node.total and (node.serves_memory or node.serves_whole)):
+            return
+        cards = [state.card for state in node.cards.values()]
+        key = (node.modes, *((card.units, card.model) for card in cards if card is not None))
+        if (name := self._names.get(key)) is None:
+            name = self._names[key] = name_class(node)
+        self._classes.setdefault(name, {})[node.name] = node
+
+    def choose(self, like: str) -> dict[str, list[NodeState]]:
+        """The classes asked about, with their nodes.
+
+        ``like``: a node, which is the first of its class then, or a class, which may have no nodes; empty for every
+        class.
+
+        Raises:
+            RemoteContractError: ``like`` is none of these.
+        """
+        chosen = {name: alike for name, alike in self._classes.items() if like in ("", name) or like in alike}
+        if like and not chosen:
+            return {name_class(parse_class(like)): []}
+        found = {name: [alike[each] for each in sorted(alike)] for name, alike in sorted(chosen.items())}
+        for name, alike in chosen.items():
+            if like in alike:
+                found[name].insert(0, found[name].pop(found[name].index(alike[like])))
+        return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
+from gcushare.core.nodes import NodeState
 from gcushare.core.packing.nodes_needed import NodeCount, NodesNeeded
 from gcushare.wire.untrusted_json import Int
 
@@ -14,13 +15,16 @@ class ClassNeedDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What nodes of one class would do for the waiting pods: ``nodes`` more hold ``pods`` that no present node holds.
 
     ``node_class``: see ``core.packing.nodes_needed.CLASS_FORM``. ``too_large``: pods that fit on no such node, even if
-    it is empty.
+    it is empty. ``present``: nodes of the class that exist. ``wanted``: how many a scaler should keep: ``nodes`` more
+    than there are, or if none is needed, those whose cards pods hold.
     """
 
     node_class: str
     nodes: Int
     pods: Int
     too_large: Int
+    present: Int
+    wanted: Int
 
 
 class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -36,9 +40,15 @@ class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel")
     classes: tuple[ClassNeedDocument, ...]
 
 
-def make_nodes_needed(counted: NodeCount, found: Iterable[tuple[str, NodesNeeded]]) -> NodesNeededDocument:
-    """Describe a count and what it found for each class."""
-    classes = (ClassNeedDocument(name, each.nodes, each.pods, each.too_large) for name, each in found)
+def describe_class(name: str, need: NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:
+    """Describe what was counted for a class that has these nodes."""
+    used = sum(bool(node.assignments) for node in present)
+    wanted = len(present) + need.nodes if need.nodes else used
+    return ClassNeedDocument(name, need.nodes, need.pods, need.too_large, len(present), wanted)
+
+
+def make_nodes_needed(counted: NodeCount, classes: Sequence[ClassNeedDocument]) -> NodesNeededDocument:
+    """Describe a count for the classes."""
     return NodesNeededDocument(1, counted.pods, counted.fit_now, counted.left_out, tuple(classes))
 
 

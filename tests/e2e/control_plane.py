@@ -75,9 +75,14 @@ PATIENT = Limits(request_s=60.0, connections=64)
 
 
 class ControlPlane:
-    """One control plane; ``async with ControlPlane()`` starts etcd and kube-apiserver and ends everything."""
+    """One control plane; ``async with ControlPlane()`` starts etcd and kube-apiserver and ends everything.
 
-    def __init__(self) -> None:
+    ``feature_gates`` and ``runtime_config`` are kube-apiserver's flags; kube-scheduler gets the gates too.
+    """
+
+    def __init__(self, *, feature_gates: str = "", runtime_config: str = "") -> None:
+        self._gates = (f"--feature-gates={feature_gates}",) if feature_gates else ()
+        self._apis = (f"--runtime-config={runtime_config}",) if runtime_config else ()
         self.binaries = need_binaries("etcd", "kube-apiserver")
         self.root = Path(tempfile.mkdtemp(prefix="gcushare-e2e-"))
         self.logs = self.root / "logs"
@@ -210,7 +215,7 @@ class ControlPlane:
                 "--service-account-issuer=https://kubernetes.default.svc",
                 *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
                 *("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", "--allow-privileged=true"),
-                f"--cert-dir={self.root / 'apiserver'}",
+                *(f"--cert-dir={self.root / 'apiserver'}", *self._gates, *self._apis),
                 ready=_SECURE,
             )
         )
@@ -242,7 +247,7 @@ class ControlPlane:
         """
         binary = older.binary if older else need_binaries("kube-scheduler")["kube-scheduler"]
         kubeconfig = older.kubeconfig if older else self.kubeconfig_of(SCHEDULER)
-        arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", *_FAST]
+        arguments = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", *_FAST, *(() if older else self._gates)]
         if older:
             arguments.append("--port=0")  # Its plain port is 10251 for everybody on this machine.
         if extender is not None:

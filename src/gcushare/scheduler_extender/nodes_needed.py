@@ -78,8 +78,8 @@ class NodesNeededService:
     async def _count(self, like: str, pods: str) -> NodesNeededDocument:
         nodes = self._state.ledger.nodes
         classes, turns = NodeClasses(), CooperativeYield(_KINDS_PER_TURN)
-        for node in list(nodes.values()):
-            classes.add(node)
+        for present in list(nodes.values()):
+            classes.add(present)
             await turns.after(_KINDS_OF_A_NAME)
         chosen = dict(islice(classes.choose(like).items(), _MAX_CLASSES))
         ahead = self._state.nominations.find_ahead(_EVERY_PRIORITY)

@@ -1,0 +1,93 @@
+"""docs/recipes.md without a cluster: every block parses, and the extender and the count take what it names."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from gcushare.core.nodes import NodeState
+from gcushare.core.packing.nodes_needed import NodeCount, NodesNeeded, parse_class
+from gcushare.vendors import ENFLAME
+from gcushare.wire.documents.nodes_needed import describe_class, make_nodes_needed
+from gcushare.wire.objects import Pod
+from tests.extender_objects import Document, a_node, filter_body, state_of
+from tests.recipes import recipe, recipe_names
+from tests.unit.extender_desk import Desk
+
+NAMES = ["quota", "unit", "priorities", "kueue", "kueue-job", "group", "placeholders", "keda"]
+
+
+def pod_of(document: Document, name: str) -> Document:
+    """A pod of a recipe as the API server stores it: its requests are its limits."""
+    metadata = {**document.get("metadata", {}), "name": name, "namespace": "default", "uid": f"uid-{name}"}
+    spec = msgspec.json.decode(msgspec.json.encode(document["spec"]))
+    for container in spec["containers"]:
+        given = container["resources"]
+        given["requests"] = {**given.get("limits", {}), **given.get("requests", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def named(document: Document) -> list[str]:
+    """The nodes that filter names for a pod."""
+    answer: dict[str, Any] = msgspec.json.decode(
+        Desk((state_of(a_node("node-1", 16, 16)), None)).filter(filter_body(document, ["node-1"])).body
+    )
+    return answer["NodeNames"] or []
+
+
+def test_every_block_has_a_name_of_its_own_and_whole_objects() -> None:
+    assert recipe_names() == NAMES
+    for name in NAMES:
+        assert all({"apiVersion", "kind", "metadata"} <= document.keys() for document in recipe(name))
+
+
+def test_the_extender_places_the_pods() -> None:
+    (job,) = recipe("kueue-job")
+    assert named(pod_of(job["spec"]["template"], "queued")) == ["node-1"]
+    group, member = recipe("group")
+    assert named(pod_of(member, "train-0")) == ["node-1"]
+    assert msgspec.convert(pod_of(member, "train-0"), Pod).spec.scheduling_group is not None
+    assert member["spec"]["schedulingGroup"]["podGroupName"] == group["metadata"]["name"]
+
+
+def test_placeholders_ask_for_no_card_and_exclude_each_other() -> None:
+    (deployment,) = recipe("placeholders")
+    template = deployment["spec"]["template"]
+    asked = template["spec"]["containers"][0]["resources"]["requests"]
+    assert not {ENFLAME.memory_resource, ENFLAME.whole_card_resource, ENFLAME.count_resource} & asked.keys()
+    (term,) = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"] == template["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+    key, _, value = ENFLAME.node_label.partition("=")
+    assert template["spec"]["nodeSelector"] == {key: value}
+    assert template["spec"]["priorityClassName"] in {each["metadata"]["name"] for each in recipe("priorities")}
+
+
+def test_the_scaler_asks_for_a_class_and_finds_a_number() -> None:
+    (scaled,) = recipe("keda")
+    (trigger,) = scaled["spec"]["triggers"]
+    url = urlsplit(trigger["metadata"]["url"])
+    assert url.path == f"{ENFLAME.url_prefix}/nodes-needed"
+    (like,) = parse_qs(url.query)["like"]
+    described = describe_class(like, NodesNeeded(nodes=3, pods=5), list[NodeState]())
+    found: Any = msgspec.to_builtins(make_nodes_needed(NodeCount({}), [described]))
+    for part in trigger["metadata"]["valueLocation"].split("."):
+        found = found[int(part) if part.isdecimal() else part]
+    assert (found, len(parse_class(like).cards)) == (3, 8)
+    assert scaled["spec"]["scaleTargetRef"]["name"] == recipe("placeholders")[0]["metadata"]["name"]
+
+
+def test_quotas_name_the_resources_and_kueue_covers_what_its_flavor_offers() -> None:
+    quota = recipe("quota")[1]["spec"]["hard"]
+    assert quota.keys() == {f"requests.{ENFLAME.memory_resource}", f"requests.{ENFLAME.whole_card_resource}"}
+    flavor, cluster_queue, local_queue = recipe("kueue")
+    (resources,) = cluster_queue["spec"]["resourceGroups"]
+    (offered,) = resources["flavors"]
+    assert [each["name"] for each in offered["resources"]] == resources["coveredResources"]
+    assert (offered["name"], local_queue["spec"]["clusterQueue"]) == (
+        flavor["metadata"]["name"],
+        cluster_queue["metadata"]["name"],
+    )
+    assert recipe("kueue-job")[0]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == local_queue["metadata"]["name"]

@@ -39,6 +39,8 @@ class CollectionServer:
     """Streams are opened and then carry nothing, bookmarks neither."""
     refuse_watches: list[tuple[int, str]] = field(default_factory=list)
     """(code, reason) of the next watches' refusals."""
+    retry_after_s: int = 0
+    """How long a refused watch is asked to wait."""
     refuse_lists: list[tuple[int, str]] = field(default_factory=list)
     """The same of the next lists."""
     opaque: bool = False
@@ -161,7 +163,8 @@ class CollectionServer:
     async def _watch(self, request: web.Request, version: int) -> web.StreamResponse:
         if self.refuse_watches:
             code, reason = self.refuse_watches.pop(0)
-            return await status(code, reason)(request)
+            asked: dict[str, Any] = {"retryAfterSeconds": self.retry_after_s} if self.retry_after_s else {}
+            return await status(code, reason, **asked)(request)
         if version > self.version:
             return await status(504, "Timeout")(request)
         response = web.StreamResponse()

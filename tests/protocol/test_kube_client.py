@@ -49,7 +49,7 @@ async def test_get_decodes_the_object_and_says_who_asks(server: ScriptedServer, 
     assert (pod.key, pod.metadata.resource_version) == ("ns/train", "7")
     headers = server.requests[0].headers
     assert headers["User-Agent"].startswith("test/")
-    assert headers["Accept-Encoding"] == "identity"
+    assert (headers["Accept"], headers["Accept-Encoding"]) == ("application/json", "identity")
     assert "Authorization" not in headers
 
 
@@ -390,6 +390,20 @@ async def test_every_request_is_reported_with_its_verb_resource_and_code(server:
         with pytest.raises(NotFoundError):
             await client.bind_pod(POD, "node-1", {})
     assert [(each.verb, each.resource, each.code) for each in seen] == [("get", "pods", 200), ("bind", "pods", 404)]
+    seen.clear()
+    async with KubeClient(KubeConfig("http://127.0.0.1:1", "the test"), observer=seen.append) as client:
+        for request in (client.get(PODS, "train", namespace="ns"), client.bind_pod(POD, "node-1", {})):
+            with pytest.raises(RetryableError, match="nothing was sent"):
+                await request
+    assert [(each.verb, each.code) for each in seen] == [("get", 0), ("bind", 0)], "without an answer there is no code"
+
+
+async def test_a_binding_goes_through_the_proxy_like_any_other_request(server: ScriptedServer) -> None:
+    server.on("POST", BINDING_PATH, answer(201, {"kind": "Status", "status": "Success"}))
+    config = KubeConfig("http://apiserver.example:6443", "the test", proxy=server.server)
+    async with KubeClient(config) as client:
+        await client.bind_pod(POD, "node-1", {})
+    assert [(each.method, each.path) for each in server.requests] == [("POST", BINDING_PATH)]
 
 
 async def test_a_client_that_is_not_open_says_how_to_open_it(server: ScriptedServer) -> None:

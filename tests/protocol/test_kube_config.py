@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.kube.connection.config import ConfigSources, KubeConfig, home_directory, load_config
+from gcushare.kube.connection.config import ConfigSources, KubeConfig, find_api_server, home_directory, load_config
 from gcushare.kube.connection.credentials import TokenFile
 from tests.protocol.kube_certificates import Authority
 from tests.unit.kube_time import VirtualTime
@@ -82,6 +82,16 @@ def test_the_sources_are_looked_at_in_order(tmp_path: Path) -> None:
     assert load(tmp_path, kubeconfig=flag, environ=environ).server == "http://flag:1"
     assert load(tmp_path, environ=environ).server == "http://listed:1"
     assert load(tmp_path).server == "http://home:1"
+
+
+def test_a_program_finds_the_kubeconfig_in_the_home_directory_of_its_environment(tmp_path: Path) -> None:
+    write(tmp_path / ".kube/config", kubeconfig(server="http://home:1"))
+    assert find_api_server(None, environ={"HOME": str(tmp_path)}).server == "http://home:1"
+
+
+def test_a_service_account_without_a_certificate_authority_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^service account in .*: the certificate authority is not a PEM"):
+        load(tmp_path, environ=service_account(tmp_path, "nonsense"))
 
 
 def test_nothing_found_says_where_it_looked(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ async def test_a_server_under_a_path_is_asked_there() -> None:
 
 async def test_an_answer_in_chunks_is_joined_and_its_connection_kept() -> None:
     async with serving(CONFLICT) as server, KubeClient(server.config()) as client:
-        with pytest.raises(ConflictError, match="bound now"):
+        with pytest.raises(ConflictError, match=r"was answered 409 Conflict: bound now$"):
             await bind(client)
         await bind(client)
         assert server.connections == 1
@@ -198,6 +198,12 @@ async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(answer: 
         server.closes = False
         await bind(client)
         assert server.connections == 2
+
+
+async def test_an_answer_that_is_not_http_is_quoted() -> None:
+    async with serving(b"SSH-2.0-OpenSSH\r\n\r\n") as server, KubeClient(server.config()) as client:
+        with pytest.raises(UnknownOutcomeError, match=r"is not HTTP: it begins with 'SSH-2\.0-OpenSSH'"):
+            await bind(client)
 
 
 async def test_what_was_left_is_never_taken_for_the_next_answer() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
@@ -209,6 +211,60 @@ async def test_a_server_away_for_a_while_is_asked_with_growing_pauses_until_it_i
         await running.until(lambda: running.reflector.counters.watches == 1)
         assert running.reflector.counters.failures == 4
         assert len(server.lists) == 1
+
+
+async def test_the_log_says_what_was_listed_what_broke_and_when_it_is_tried_again(
+    server: CollectionServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gcushare.kube.reflector")
+    server.refuse_watches = [(503, "ServiceUnavailable")]
+    settings = ReflectorSettings(backoff=BackoffPolicy(first_s=0.3, cap_s=0.3))
+    async with following(server, decode=decode_unbroken, settings=settings) as running:
+        await running.streaming()
+        await server.put("a", broken="yes")
+        await server.put("b", broken="yes")
+        await running.until(lambda: running.reflector.counters.undecodable == 2)
+    listed, broke, *left_out = [record.getMessage() for record in caplog.records]
+    assert listed.startswith("listed resource=pods objects=2 version=")
+    assert re.match(r"watch broke resource=pods retry_in_s=0\.\d\d? relist=False error=\"GET /api/v1/pods was", broke)
+    assert [text.partition(" uid=")[0] for text in left_out] == [
+        "left out an object resource=pods name=ns/a",
+        "left out an object resource=pods name=ns/b",
+    ]
+
+
+async def test_a_server_that_asks_for_a_pause_gets_it(server: CollectionServer) -> None:
+    class Recording(SystemClock):
+        def __init__(self) -> None:
+            self.delays: list[float] = []
+
+        async def sleep(self, delay_s: float) -> None:
+            self.delays.append(delay_s)
+
+    clock = Recording()
+    server.refuse_watches = [(429, "TooManyRequests")]
+    server.retry_after_s = 7
+    async with following(server, clock=clock) as running:
+        await running.until(lambda: running.reflector.counters.watches == 1)
+    assert clock.delays[:1] == [7.0]
+
+
+async def test_streams_end_at_different_times(server: CollectionServer) -> None:
+    settings = ReflectorSettings(backoff=FAST, watch_s=100.0)
+    async with following(server, settings=settings) as running:
+        counters = running.reflector.counters
+
+        def have(least: int, events: int) -> Callable[[], bool]:
+            return lambda: counters.watches >= least and counters.events >= events
+
+        for number in range(1, 9):
+            await running.until(have(number, number - 1))
+            await server.put(f"p{number}")
+            await running.until(have(number, number))
+            await server.end_streams()
+    asked = [int(each["timeoutSeconds"]) for each in server.watches]
+    assert len(set(asked)) > 1
+    assert all(75 <= seconds <= 125 for seconds in asked)
 
 
 async def test_a_version_that_never_works_again_is_given_up(server: CollectionServer) -> None:

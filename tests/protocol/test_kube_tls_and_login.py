@@ -246,6 +246,7 @@ async def test_a_renewed_client_certificate_is_shown_though_connections_are_kept
         pytest.param("sys.exit('please log in first')", "ended with status 1: please log in first", id="it fails"),
         pytest.param("print('hello')", "printed no ExecCredential", id="it prints something else"),
         pytest.param("credential()", "neither a token nor", id="it has no credential"),
+        pytest.param("credential(clientCertificateData='c')", "neither a token nor", id="its certificate has no key"),
         pytest.param(
             "print(json.dumps(dict(apiVersion='v9', kind='ExecCredential', status=dict(token='very-secret'))))",
             "answered kind 'ExecCredential' of 'v9'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -355,6 +356,47 @@ async def test_a_term_goes_on_until_another_may_have_led() -> None:
         await second.stop()
         await world.pass_watching(5)
         assert (world.leaders, first.elector.term) == (["a"], 2)
+
+
+async def test_a_lease_that_was_taken_and_won_back_unseen_begins_a_new_term() -> None:
+    async with cluster() as world:
+        first = world.candidate("a")
+        first.start()
+        await world.pass_watching(2)
+        assert world.server.lease is not None
+        # Another candidate took it, and a write of ours whose answer was lost took it back.
+        spec = msgspec.structs.replace(world.server.lease.spec, lease_transitions=1)
+        world.server.store(msgspec.structs.replace(world.server.lease, spec=spec))
+        await world.pass_watching(2)
+        assert (first.elector.is_leader, first.elector.term, first.changes) == (True, 2, [True, True])
+
+
+async def test_the_log_says_which_lease_was_won_and_lost_and_by_which_candidate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        assert world.server.lease is not None
+        taken = held_spec(world.server.lease.spec, "b", TIMES, world.time.clock().now())
+        world.server.store(msgspec.structs.replace(world.server.lease, spec=taken))
+        await world.pass_watching(2)
+        first.access.cut = second.access.cut = True
+        await first.stop()
+        await second.stop()
+    lease = "lease=kube-system/extender"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"leadership changed {lease} identity=a leading=True",
+        f"leadership lost {lease} reason=\"'b' holds it\"",
+        f"leadership changed {lease} identity=a leading=False",
+        f"leadership changed {lease} identity=b leading=True",
+        f"leadership changed {lease} identity=b leading=False",
+        f'lease not released, others wait it out {lease} error="connection refused"',
+    ], "a, which does not lead, leaves the lease alone"
 
 
 async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_new_term() -> None:

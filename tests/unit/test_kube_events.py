@@ -106,6 +106,7 @@ async def test_an_event_is_posted_with_everything_kubectl_shows() -> None:
         assert event.metadata.namespace == "ns"
         assert event.metadata.name.startswith("train.")
         assert (event.source.component, event.source.host) == ("gcushare-test", "node-1")
+        assert (event.reporting_component, event.reporting_instance) == ("gcushare-test", "node-1")
         assert event.first_timestamp == event.last_timestamp == "2026-01-01T00:16:40Z"
 
 

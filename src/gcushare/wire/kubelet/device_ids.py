@@ -18,6 +18,7 @@ and a ``Device`` takes 13 bytes in addition to its id.
 from __future__ import annotations
 
 import string
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from gcushare.core.bounds import MAX_CARDS
@@ -182,8 +183,4 @@ def cards_of_ids(device_ids: Iterable[str]) -> dict[int, int]:
     Raises:
         RemoteContractError: one of them is not of this layout.
     """
-    counts: dict[int, int] = {}
-    for device_id in device_ids:
-        index, _ = decode_device_id(device_id)
-        counts[index] = counts.get(index, 0) + 1
-    return counts
+    return dict(Counter(decode_device_id(device_id)[0] for device_id in device_ids))

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, groupby, islice
 
-from google.protobuf.message import DecodeError
-
 from gcushare.core.bounds import MAX_CARDS
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
@@ -27,6 +25,7 @@ from gcushare.wire.kubelet.device_ids import (
     is_device_id,
     list_bytes,
 )
+from gcushare.wire.kubelet.messages import read_message, read_varint
 from gcushare.wire.protos import deviceplugin_pb2
 
 _AVAILABLE_TAG, _MUST_INCLUDE_TAG, _SIZE_TAG = b"\x0a", b"\x12", 0x18
@@ -153,13 +152,7 @@ def decode_preferred_request(body: bytes) -> list[PreferredRequest]:
     """
     requests = [_read_container(part) for part in _containers(body)]
     if any(request is None for request in requests):
-        message = deviceplugin_pb2.PreferredAllocationRequest()
-        try:
-            message.ParseFromString(body)
-        except DecodeError as error:
-            raise RemoteContractError(
-                f"the kubelet's GetPreferredAllocation request cannot be read: {error}"
-            ) from error
+        message = read_message(deviceplugin_pb2.PreferredAllocationRequest, body)
         return [
             PreferredRequest(
                 device_ids(container.available_deviceIDs),
@@ -179,12 +172,8 @@ def decode_allocate_request(body: bytes) -> list[DeviceIds]:
     """
     requests = [_read_container(part) for part in _containers(body)]
     if any(request is None or request.size or len(request.must_include) for request in requests):
-        message = deviceplugin_pb2.AllocateRequest()
-        try:
-            message.ParseFromString(body)
-        except DecodeError as error:
-            raise RemoteContractError(f"the kubelet's Allocate request cannot be read: {error}") from error
-        return [device_ids(container.devices_ids) for container in message.container_requests]
+        allocate = read_message(deviceplugin_pb2.AllocateRequest, body)
+        return [device_ids(container.devices_ids) for container in allocate.container_requests]
     return [request.available for request in requests if request is not None]
 
 
@@ -205,7 +194,7 @@ def _containers(body: bytes) -> list[bytes]:
             raise RemoteContractError(
                 f"the kubelet's request has field {body[position] >> 3}; expected containers only"
             )
-        length, start = _read_varint(body, position + 1)
+        length, start = read_varint(body, position + 1, len(body))
         position = start + length
         if position > len(body):
             raise RemoteContractError(f"the kubelet's request ends after {len(body)} bytes; {position} were announced")
@@ -236,7 +225,7 @@ def _read_entries(part: bytes, *, is_padded: bool) -> PreferredRequest | None:
     if must_end < len(part):
         if part[must_end] != _SIZE_TAG:
             return None
-        size, end = _read_varint(part, must_end + 1)
+        size, end = read_varint(part, must_end + 1, len(part))
         if end != len(part):
             return None
     available, must = part[:available_end], part[available_end:must_end]
@@ -269,18 +258,6 @@ def _are_ours(run: bytes, *, is_padded: bool) -> bool:
     return NO_CARD not in run[first::stride].translate(CARD_OF_FIRST_BYTE) and are_own_ids(
         pages, run[first + 1 :: stride], run[first + 2 :: stride]
     )
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(data) and shift < 64:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise RemoteContractError(f"the kubelet's request has a broken number at byte {position}")
 
 
 def _varint(value: int) -> bytes:

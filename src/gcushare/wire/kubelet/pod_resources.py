@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import CARD_OF_FIRST_BYTE, ID_LENGTH, NO_CARD, are_own_ids
 from gcushare.wire.kubelet.device_lists import DeviceIds, device_ids, pad_short_ids
+from gcushare.wire.kubelet.messages import read_varint
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
@@ -181,12 +182,12 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
 
 def _field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
     """One field's number, and the start and end of its content. The content of a varint is its own bytes."""
-    tag, start = _varint(data, position, end)
+    tag, start = read_varint(data, position, end)
     wire = tag & 7
     if wire == _VARINT:
-        _, stop = _varint(data, start, end)
+        _, stop = read_varint(data, start, end)
     elif wire == _DELIMITED:
-        length, start = _varint(data, start, end)
+        length, start = read_varint(data, start, end)
         stop = start + length
     elif wire in _FIXED_BYTES:
         stop = start + _FIXED_BYTES[wire]
@@ -195,18 +196,6 @@ def _field(data: bytes, position: int, end: int) -> tuple[int, int, int]:
     if stop > end:
         raise RemoteContractError(f"the pod resources answer ends after {end} bytes; {stop} were announced")
     return tag >> 3, start, stop
-
-
-def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < end and shift < 64:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise RemoteContractError(f"the pod resources answer has a broken number at byte {position}")
 
 
 def _text(raw: bytes) -> str:

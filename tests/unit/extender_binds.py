@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gcushare.core.nodes import PodRef
+from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.vendors import ENFLAME
@@ -42,8 +43,9 @@ class Rig:
         cards: tuple[int, ...] = (16, 16),
         office: Office | None = None,
         times: BindTimes = QUICK,
+        policies: Policies | None = None,
     ) -> None:
-        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards))
+        self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards), policies=policies)
         self.cluster = Cluster(*pods)
         self.cluster.tell(self.state)
         self.office = office or Office()

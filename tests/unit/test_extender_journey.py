@@ -15,6 +15,7 @@ from tests.unit.test_architecture import DOCUMENTS, HOUSE, journeys
 PASSED_BY_EVERYTHING = {
     "core/nodes",  # the ledger's values
     "core/preemption/nominations",
+    "core/requests",  # what the pod needs of a card
     "core/log_fields",
     "runtime/log_lines",
     "scheduler_extender/http/inspect",  # hears that the ledger changed

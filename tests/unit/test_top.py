@@ -140,11 +140,11 @@ def test_the_table_of_pods_says_by_how_much_one_is_over_and_counts_them() -> Non
     summary = summary_of(8, 4)
     rows = pod_use_rows(summary, {**reported(1, c=(0, 0.5)), **reported(0, a=(4, 6), b=(4, 4))})
     lines = [line.plain for line in pod_use_lines(summary, rows, None)]
-    assert lines[1].split() == ["NAME", "GCU", "POD", "GRANTED(GB)", "USED(GB)", "UTIL", "NOTE"]
+    assert lines[1].split() == ["NAME", "GCU", "POD", "GRANTED(GB)", "LIMIT(GB)", "USED(GB)", "UTIL", "NOTE"]
     assert [line.split() for line in lines[2:5]] == [
-        ["node-1", "0", "default/a", "4.0", "6.0", "-", "over", "by", "2.0"],
-        ["node-1", "0", "default/b", "4.0", "4.0", "-"],
-        ["node-1", "1", "default/c", "0.0", "0.5", "-", "over", "by", "0.5"],
+        ["node-1", "0", "default/a", "4.0", "-", "6.0", "-", "over", "by", "2.0"],
+        ["node-1", "0", "default/b", "4.0", "-", "4.0", "-"],
+        ["node-1", "1", "default/c", "0.0", "-", "0.5", "-", "over", "by", "0.5"],
     ]
     assert lines[5] == "2 pods: more is in use than was granted"
     assert pod_use_lines(summary, [], None) == []
@@ -171,6 +171,7 @@ def test_documents_have_the_pods_in_bytes() -> None:
             "index": 0,
             "pod": "default/a",
             "grantedBytes": 4 * GIB,
+            "limitBytes": 0,
             "usedBytes": 6 * GIB,
             "utilizationPercent": None,
             "over": True,

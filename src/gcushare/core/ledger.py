@@ -120,7 +120,9 @@ class Ledger:
         chosen = choose_cards(node, request, rank, left)
         if chosen is None:
             raise Refused(describe_shortage(node, request))
-        grants = tuple(CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)
+        grants = tuple(
+            CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole) for s in chosen
+        )
         assignment = Assignment(pod, node_name, grants, limit=request.limit * request.cards)
         self._reserved.add(pod.uid)
         self._add(assignment)
@@ -294,6 +296,8 @@ def describe_shortage(node: NodeState, request: CardRequest) -> str:
         if request.cards == 1
         else f"needs {request.units} in each of {request.cards} cards"
     )
+    if request.percent:
+        wanted = f"needs {request.percent} % of one card, at least {request.units}"
     chosen = " among the cards that the pod allows" if request.excludes_cards else ""
     kept = sum(node.find_unplaced())
     more = f"; {kept} are kept free on each card for bound pods whose card is not known yet" if kept else ""

@@ -168,7 +168,7 @@ class CardState:
 
     def can_hold(self, request: CardRequest) -> bool:
         """Whether this card can serve the request now."""
-        if not (self.is_empty if request.whole else self.grantable >= request.units):
+        if not (self.is_empty if request.whole else self.grantable >= request.units_on(self.total)):
             return False
         return request.selection is None or self.card is None or request.selection.allows(self.card)
 

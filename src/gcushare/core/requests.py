@@ -66,12 +66,14 @@ class CardSelection:
     Each entry is a card's uuid, index or model; an empty ``use`` means any card. Models are preferred in their order in
     ``use``; a card that is named by uuid or index counts as the first. ``use`` may also be ``STRONGEST`` alone. Among
     equally preferred cards the policy decides. ``limit``: the units that the pod may use of each card while no other
-    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed.
+    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed. ``percent``: the part of
+    the card's units that the pod wants, 0 if it wants its request.
     """
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     limit: int = 0
+    percent: int = 0
 
     def allows(self, card: InventoryCard) -> bool:
         """Whether the author's choice includes this card."""
@@ -135,7 +137,24 @@ class CardRequest:
     def excludes_cards(self) -> bool:
         """Whether the pod's author excludes any card; one that only prefers some does not."""
         selection = self.selection
-        return selection is not None and (bool(selection.avoid or selection.limit) or not selection.is_strongest)
+        return selection is not None and bool(
+            selection.avoid or selection.limit or (selection.use and not selection.is_strongest)
+        )
+
+    @property
+    def percent(self) -> int:
+        """The part of the card's units that the pod wants; 0 if it wants its request."""
+        return self.selection.percent if self.selection is not None else 0
+
+    def units_on(self, card_units: int) -> int:
+        """The units that the pod needs of a card of this size: its request, or its percentage if that is more.
+
+        Rounded down, so that as many pods fit on a card as their percentages promise.
+        """
+        selection = self.selection
+        if selection is None or not selection.percent:
+            return self.units
+        return max(self.units, card_units * selection.percent // 100)
 
     @property
     def limit(self) -> int:
@@ -164,10 +183,14 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """A pod's request: the containers that ask for cards, in the kubelet's admission order, and their sum."""
+    """A pod's request: the containers that ask for cards, in the kubelet's admission order, and their sum.
+
+    ``beyond``: the part of the sum that the kubelet gives no ids for, because the pod's spec does not name it.
+    """
 
     containers: tuple[ContainerRequest, ...]
     cards: CardRequest
+    beyond: int = 0
 
     @property
     def total_units(self) -> int:
@@ -181,6 +204,7 @@ def parse_pod_request(
     cards_per_pod: int = 1,
     selection: CardSelection | None = None,
     memory_limit: int = 0,
+    memory_percent: int = 0,
     whole_policy: str = CLOSE,
     is_bound: bool = False,
 ) -> PodRequest | None:
@@ -189,6 +213,7 @@ def parse_pod_request(
     ``containers`` are the init containers, then the app containers, each in the order of the pod's spec. If
     ``is_bound``, limits on what we grant are not checked: the kubelet gives the pod its devices in any case, and they
     must be counted. ``memory_limit``: the units that the pod may use of all its cards; 0 if only those it requests.
+    ``memory_percent``: the part of a card that the pod wants; 0 if it wants its request.
 
     Raises:
         RemoteContractError: a quantity is malformed, or requests differ from limits.
@@ -219,10 +244,11 @@ def parse_pod_request(
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:
-        if memory_limit:
+        if memory_limit or memory_percent:
+            name, value = ("limit", memory_limit) if memory_limit else ("percent", memory_percent)
             raise Refused(
-                f"annotation gcushare.io/memory-limit={memory_limit} is for shared memory, and the pod asks for whole "
-                "cards; remove it"
+                f"annotation gcushare.io/memory-{name}={value} is for shared memory, and the pod asks for whole cards; "
+                "remove it"
             )
         return PodRequest(
             requesting, CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
@@ -234,6 +260,14 @@ def parse_pod_request(
                 "cannot share equally; use a multiple"
             )
     cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
+    if memory_percent:
+        if cards_per_pod > 1 or memory_limit:
+            other = "gcushare.io/memory-limit" if memory_limit else "gcushare.io/cards"
+            raise Refused(
+                f"annotation gcushare.io/memory-percent={memory_percent} is not granted together with {other}; remove "
+                "one of them"
+            )
+        cards = replace(cards, selection=replace(selection or CardSelection(), percent=memory_percent))
     if limit := limit_per_card(memory_limit, cards):
         cards = replace(cards, selection=replace(selection or CardSelection(), limit=limit))
     return PodRequest(requesting, cards)

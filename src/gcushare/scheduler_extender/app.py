@@ -159,7 +159,9 @@ class Extender:
         self._after_sync = after_sync
         self._identity = identity or f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
         placement = settings.placement
-        policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
+        policies = Policies(
+            placement.node_policy, placement.card_policy, placement.whole_card_policy, placement.memory_percent
+        )
         self._spare = SpareResources()
         self.states = [
             VendorState(vendor, policies, spare=self._spare, monotonic=self._clock.monotonic)

@@ -85,6 +85,12 @@ class PlacementSettings:
         f"{'; '.join(f'{each.name} {each.cards}' for each in WHOLE_CARD_POLICIES.values())}. A pod may choose its own "
         "by the annotation gcushare.io/whole-card-policy.",
     )
+    memory_percent: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Grant pods the percentage of their card that the annotation gcushare.io/memory-percent names. The "
+        "kubelet, kube-scheduler and quotas count only what such a pod requests.",
+    )
     filter_answer: NamedNodes = setting(
         _answer_parser(),
         default=DEFAULT_ANSWER,

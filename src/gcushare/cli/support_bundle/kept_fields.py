@@ -70,16 +70,16 @@ event-holds extender-service extender-url fail-without-cards files-dir filter-an
 ignorable interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir
 leader-elect lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port
 log-dir log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
-max-request-size memory-limit memory-unit mode mps-control mps-fallback mps-root namespace no-bursts no-claims
-no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-node-order no-pod-use no-remove-from-node no-restart
-no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes other-systems over-use
-over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when page-size
-pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after remove-from-node
-request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert tls-cert-file
-tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit unused-after vendor
-verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name
-verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle wait-timeout
-watch-stall watch-timeout weight whole-card-policy whole-cards
+max-request-size memory-limit memory-percent memory-unit mode mps-control mps-fallback mps-root namespace no-bursts
+no-claims no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-memory-percent no-node-order no-pod-use
+no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes
+other-systems over-use over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when
+page-size pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after
+remove-from-node request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
+tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit
+unused-after vendor verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret
+verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle
+wait-timeout watch-stall watch-timeout weight whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect
@@ -160,6 +160,7 @@ _ANNOTATIONS: Mapping[str, Shape] = {
     keys.AVOID_CARDS: _CARD_WORDS,
     keys.CARDS: _FIGURES,
     keys.MEMORY_LIMIT: _FIGURES,
+    keys.MEMORY_PERCENT: _FIGURES,
     "kubernetes.io/config.source": one_of("file", "http", "api"),
     "kubernetes.io/config.seen": TIME,
     "kubernetes.io/config.mirror": text(r"[0-9a-f]{1,64}"),

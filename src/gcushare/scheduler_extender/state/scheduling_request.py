@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from gcushare.core.errors import Refused
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
 from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
@@ -12,7 +13,7 @@ from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.keys import NODE_POLICY
+from gcushare.wire.annotations.keys import MEMORY_PERCENT, NODE_POLICY
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.objects import Pod
@@ -22,11 +23,12 @@ from gcushare.wire.pods import pod_ref, pod_request_and_options
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies for pods whose annotations name none."""
+    """The policies for pods whose annotations name none. ``percent``: whether a pod may ask for a part of a card."""
 
     node: str = "binpack"
     card: str = "binpack"
     whole_card: str = CLOSE
+    percent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,11 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     if found is None:
         return None
     cards, options = found[0].cards, found[1]
+    if cards.percent and not policies.percent:
+        raise Refused(
+            f"annotation {MEMORY_PERCENT}={cards.percent} is not granted here: the admin has not allowed it "
+            "(--memory-percent of the extender); remove it and request units"
+        )
     if cards.whole and options.whole_card_policy is None:
         cards = replace(cards, whole_policy=policies.whole_card)
     node_policy, card_policy = options.node_policy or policies.node, options.card_policy or policies.card

@@ -118,7 +118,10 @@ class _Trial:
         if twin is None:
             twin = self._copies[best.name] = best.copy()
         if pod.uid not in twin.assignments:
-            grants = (CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in cards)
+            grants = (
+                CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole)
+                for s in cards
+            )
             twin.add(Assignment(pod, best.name, tuple(grants)))
         return best.name
 

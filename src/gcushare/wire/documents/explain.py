@@ -70,6 +70,7 @@ class RequestDocument(_Document, frozen=True):
     """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy.
 
     ``limit``: the units that it may use of each card while no other pod needs them; 0 if only those it requests.
+    ``percent``: the part of its card's units that it wants, at least ``units``; 0 if it wants those.
     """
 
     units: Int
@@ -81,6 +82,7 @@ class RequestDocument(_Document, frozen=True):
     avoid_cards: tuple[str, ...] = ()
     whole_card_policy: str = ""
     limit: Int = 0
+    percent: Int = 0
 
 
 class ChoiceDocument(_Document, frozen=True):

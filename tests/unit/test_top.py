@@ -183,12 +183,12 @@ def test_documents_have_the_pods_in_bytes() -> None:
     assert dict(zip(heading, card, strict=True)) == {
         "node": "node-1", "card": "0", "pod": "", "total_bytes": str(16 * GIB), "granted_bytes": str(8 * GIB),
         "reserved_bytes": "0", "used_bytes": str(8 * GIB), "unattributed_bytes": "7", "utilization_percent": "",
-        "temperature_celsius": "", "power_watts": "", "over": "false",
+        "temperature_celsius": "", "power_watts": "", "over": "false", "limit_bytes": "",
     }  # fmt: skip
     assert dict(zip(heading, pod, strict=True)) == {
         "node": "node-1", "card": "0", "pod": "default/a", "total_bytes": "", "granted_bytes": str(4 * GIB),
         "reserved_bytes": "", "used_bytes": str(6 * GIB), "unattributed_bytes": "", "utilization_percent": "",
-        "temperature_celsius": "", "power_watts": "", "over": "true",
+        "temperature_celsius": "", "power_watts": "", "over": "true", "limit_bytes": "0",
     }  # fmt: skip
 
 

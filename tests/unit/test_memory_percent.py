@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from gcushare.core.explain.text import summarise
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import Refused
+from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.reasons import Explainer, Verdict
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState

@@ -28,7 +28,7 @@ class CutCheckpoint(CheckpointFile):
         with self._cut.write():
             super().write(claims)
 
-    def copy_aside(self) -> Path:
+    def copy_aside(self) -> Path | None:
         with self._cut.write():
             return super().copy_aside()
 

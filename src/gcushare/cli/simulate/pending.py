@@ -12,7 +12,8 @@ from gcushare.cli.kubectl.flags import NodesNeededSettings, Output
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.listing import UNFINISHED, list_objects
+from gcushare.cluster.listing import UNFINISHED
+from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.packing.nodes_needed import (
@@ -25,7 +26,7 @@ from gcushare.core.packing.nodes_needed import (
 )
 from gcushare.core.packing.spare import Amounts
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import EVERYTHING, NODES, PODS, Selector
+from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.nodes_needed import (
@@ -65,8 +66,9 @@ async def read_pending(
 
 async def _read(client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]) -> NodesNeededDocument:
     # Pods without cards count too: they take CPU and memory.
-    nodes = await list_objects(client, NODES, EVERYTHING, NODE.read, problems=problems)
-    found = await list_objects(client, PODS, Selector(fields=UNFINISHED), POD.read, problems=problems)
+    reader = Reader(client, problems=problems)
+    nodes = await reader.list_objects(NODES, NODE.read)
+    found = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
     snapshot = ClusterSnapshot(vendor)
     document = count_pending(snapshot, nodes, found, like, pods)
     problems += snapshot.problems + snapshot.node_problems()

@@ -59,7 +59,7 @@ def test_a_node_counted_in_mib_by_another_system_takes_no_pod_and_says_why(caplo
     assert found["FailedNodes"]["theirs"] == found["FailedAndUnresolvableNodes"]["theirs"] == DISTRUST_REASON
     assert found["FailedNodes"]["full"] == ENFLAME.refused_reason
     why = "the kubelet counts 98304 enflame.com/gcu-memory, and the inventory has 96 in units of"
-    assert why in state.node_problems["theirs"]
+    assert why in state.nodes.problems["theirs"]
     assert why in caplog.text
 
 
@@ -82,11 +82,11 @@ def test_the_explanation_names_the_doubt_and_the_command_that_names_the_system()
 def test_it_takes_pods_again_when_the_other_system_has_gone() -> None:
     state = state_of()
     update(state, HAMI_MIB, 48, 48)
-    assert state.distrusted == {"n"}
+    assert state.nodes.distrusted == {"n"}
     update(state, 0, 48, 48)
     update(state, 96, 48, 48)
-    assert not state.distrusted
-    assert not state.node_problems
+    assert not state.nodes.distrusted
+    assert not state.nodes.problems
     assert state.ledger.nodes["n"].largest_free == 48
 
 
@@ -107,8 +107,8 @@ def test_no_transition_of_ours_raises_a_doubt(steps: list[tuple[int, tuple[int, 
     state = state_of()
     for units, sizes, unit in steps:
         update(state, units, *sizes, unit=unit)
-        assert not state.distrusted, (units, sizes, unit)
-        assert not state.node_problems
+        assert not state.nodes.distrusted, (units, sizes, unit)
+        assert not state.nodes.problems
 
 
 @pytest.mark.parametrize(
@@ -118,21 +118,21 @@ def test_no_transition_of_ours_raises_a_doubt(steps: list[tuple[int, tuple[int, 
 def test_only_what_no_number_of_such_cards_explains_is_doubted(units: int, is_doubted: bool) -> None:
     state = state_of()
     update(state, units, 16, 16)
-    assert bool(state.distrusted) is is_doubted
+    assert bool(state.nodes.distrusted) is is_doubted
 
 
 def test_a_change_of_unit_seen_only_in_its_middle_is_doubted_until_the_kubelet_counts_it() -> None:
     """An extender that has just started cannot know it from another system; pods wait for seconds."""
     state = state_of()
     update(state, 32_768, 16, 16)
-    assert state.distrusted
+    assert state.nodes.distrusted
     update(state, 32, 16, 16)
-    assert not state.distrusted
+    assert not state.nodes.distrusted
 
 
 def test_a_node_that_is_deleted_leaves_nothing_behind() -> None:
     state = state_of()
     update(state, HAMI_MIB, 48, 48)
     state.on_node_delete("n")
-    assert not state.distrusted
-    assert not state.node_problems
+    assert not state.nodes.distrusted
+    assert not state.nodes.problems

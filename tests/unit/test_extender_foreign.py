@@ -93,8 +93,8 @@ def test_one_nodes_inventory_is_set_aside_with_its_reason_and_nothing_else(text:
     document = node_document("bad", 16, annotations={ENFLAME.inventory_annotation: text})
     state = state_of(*(NODE.read(json.dumps(each).encode()) for each in (node_document("good", 16), document)))
 
-    assert reason in state.node_problems["bad"]
-    assert list(state.node_problems) == ["bad"]
+    assert reason in state.nodes.problems["bad"]
+    assert list(state.nodes.problems) == ["bad"]
     assert not state.ledger.nodes["bad"].fits(asks(1))
     assert state.ledger.nodes["good"].fits(asks(16))
     assert 'gcushare_nodes_unreadable{vendor="enflame"} 1.0' in figures(state)

@@ -253,10 +253,10 @@ class TestNodes:
         state.on_pod_update(bound("a"))
 
         assert not state.ledger.nodes["node-1"].fits(asks(1))
-        assert "inventory annotation" in state.node_problems["node-1"]
+        assert "inventory annotation" in state.nodes.problems["node-1"]
 
         state.on_node_update(a_node("node-1", 16))
-        assert state.node_problems == {}
+        assert state.nodes.problems == {}
         assert largest(state) == 12
 
     def test_a_problem_is_logged_when_it_changes_and_not_at_every_heartbeat(

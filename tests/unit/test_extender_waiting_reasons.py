@@ -150,24 +150,24 @@ class TestNodesWithoutUnits:
 
     @pytest.mark.parametrize(("units", "whole"), [(None, None), ("0", "0"), ("16", "0"), (None, "1")])
     def test_cards_that_the_kubelet_does_not_count_are_reported(self, units: str | None, whole: str | None) -> None:
-        assert state_of(self.node(units, whole)).nodes_without_units == {"node-1"}
+        assert state_of(self.node(units, whole)).nodes.without_units == {"node-1"}
 
     def test_it_ends_with_the_kubelets_count_or_with_the_node(self) -> None:
         state = state_of(self.node("0"))
         state.on_node_update(self.node("16", "1"))
-        assert state.nodes_without_units == set()
+        assert state.nodes.without_units == set()
         state = state_of(self.node("0"))
         state.on_node_delete("node-1")
-        assert state.nodes_without_units == set()
+        assert state.nodes.without_units == set()
 
     def test_a_node_of_no_cards_is_none_of_them(self) -> None:
         document = node_document("node-1")
         document["metadata"]["annotations"] = {}
         document["status"]["capacity"] = {"cpu": "64"}
-        assert state_of(msgspec.convert(document, Node)).nodes_without_units == set()
+        assert state_of(msgspec.convert(document, Node)).nodes.without_units == set()
 
     def test_an_inventory_that_cannot_be_read_is_the_other_problem(self) -> None:
         document = node_document("node-1", 16, annotations={ENFLAME.inventory_annotation: inventory_text([]) + "x"})
         document["status"]["capacity"] = {}
         state = state_of(msgspec.convert(document, Node))
-        assert (set(state.node_problems), state.nodes_without_units) == ({"node-1"}, set())
+        assert (set(state.nodes.problems), state.nodes.without_units) == ({"node-1"}, set())

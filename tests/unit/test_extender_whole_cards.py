@@ -287,7 +287,7 @@ def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve
     silent.status.capacity[ENFLAME.memory_resource] = "16"
     state = state_of(a_node("whole", 16, **WHOLE), a_node("both", 16, **BOTH), silent)
 
-    assert state.nodes_without_units == {"silent"}
+    assert state.nodes.without_units == {"silent"}
 
 
 def test_the_settings_decide_where_the_author_does_not() -> None:

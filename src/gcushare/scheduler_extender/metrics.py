@@ -98,12 +98,12 @@ class VendorCollector(Collector):
             (
                 "nodes_without_units",
                 "Nodes with cards of which the kubelet counts none of a resource that they serve.",
-                len(state.nodes_without_units),
+                len(state.nodes.without_units),
             ),
             (
                 "nodes_unreadable",
                 "Nodes whose cards cannot be read, or are counted otherwise.",
-                len(state.node_problems),
+                len(state.nodes.problems),
             ),
             ("pods_unreadable", "Bound pods whose cards cannot be read.", len(state.pod_problems)),
             ("reservations", "Grants that no watch event has confirmed.", len(state.ledger.reserved)),

@@ -161,7 +161,7 @@ class Feed:
             return None
         context = NodeContext(
             self.metadata.nodes.get(name, NO_NODE_METADATA),
-            state.node_problems.get(name, ""),
+            state.nodes.problems.get(name, ""),
             self.metadata.pods,
             state.pod_problems,
             frozenset(uid for uid in node.assignments if state.ledger.is_reserved(uid)),

@@ -67,7 +67,7 @@ class MetadataCache:
             unready=not node.is_ready,
             unschedulable=node.spec.unschedulable,
             address=node.internal_ip or "",
-            uncounted=frozenset(state.vendor.name for state in holders if name in state.nodes_without_units),
+            uncounted=frozenset(state.vendor.name for state in holders if name in state.nodes.without_units),
         )
         if self.nodes.get(name) != note:
             self.nodes[name] = note

@@ -215,5 +215,5 @@ class ExplainService:
             cards.limit,
             cards.percent,
         )
-        unreadable = dict(sorted(self._state.node_problems.items())[:_MAX_UNREADABLE])
+        unreadable = dict(sorted(self._state.nodes.problems.items())[:_MAX_UNREADABLE])
         return explain_waiting(waiting.pod, request, found, unreadable)

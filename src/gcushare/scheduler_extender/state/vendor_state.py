@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import ChangeLog, ClaimsNodes, FitIndexes
 from gcushare.core.ledger import Drift, FigureDrift, Ledger
@@ -23,6 +23,7 @@ from gcushare.core.nodes import Assignment
 from gcushare.core.packing.spare import SpareResources
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
+from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_names import PodNames
 from gcushare.scheduler_extender.state.preferences import Preferences
@@ -39,7 +40,6 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.over_use import over_use_text
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.extender_api import SPARE_NODES
-from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, unplaced_assignment
 
@@ -70,6 +70,7 @@ class VendorState:
     ) -> None:
         self.vendor = vendor
         self.policies = policies
+        self.nodes = NodeReader(vendor)
         self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
         self.claims_indexes = FitIndexes(ClaimsNodes(self.ledger), self.changes)
@@ -103,60 +104,36 @@ class VendorState:
         """The nodes that filter last named for an unbound pod: bind accepts no other."""
         self.let_through = LastFilteredNodes()
         """The same for pods that are bound without a record. Apart: these sets are long and would push out others."""
-        self.node_problems: dict[str, str] = {}
-        self.nodes_without_units: set[str] = set()
-        """Nodes with cards of which the kubelet counts none: no pod can be placed there."""
-        self.distrusted: set[str] = set()
-        """Nodes whose memory the kubelet counts in another unit, or for another system: no pod is placed there."""
-        self._agreed: dict[str, int] = {}  # The kubelet's count of memory when it was last that of the inventory.
         self.pod_problems: dict[str, str] = {}
         self.over_use: dict[str, str] = {}
         """By uid: text on what bound pods use beyond their grants."""
-        self._node_marks: dict[str, int] = {}
         self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
 
     # Nodes
 
     def on_node_update(self, node: Node) -> None:
         """Update a node. If nothing about its cards has changed, that costs next to nothing."""
-        name, annotations, capacity = node.metadata.name, node.metadata.annotations, node.status.capacity
-        mark = self._mark(annotations, capacity)
-        if self._node_marks.get(name) == mark:
+        if not self.nodes.has_changed(node):
             return
-        self._node_marks[name] = mark
-        self.nodes_without_units.discard(name)
-        self.distrusted.discard(name)
+        name = node.metadata.name
         try:
-            found = node_cards(self.vendor, annotations, capacity, agreed=self._agreed.get(name, 0))
-        except RemoteContractError as error:
+            found = self.nodes.read(node)
+        except RemoteContractError:
             self.ledger.set_node(name, (), None)
             self._record_modes(name)
-            self._record_node_problem(name, str(error))
             return
-        self._record_node_problem(name, found.distrust if found is not None else "")
         self._record_modes(name, found.modes if found is not None else ())
         if found is None:
             self.ledger.remove_node(name)
-        else:
-            if found.distrust:
-                self.distrusted.add(name)
-            elif found.is_agreed:
-                self._agreed[name] = found.counted
-            self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
-            resources = {SERVES_MEMORY: self.vendor.memory_resource, SERVES_WHOLE: self.vendor.whole_card_resource}
-            if any(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
-                self.nodes_without_units.add(name)
-            self.count_claims(self.claims.on_node(name))
-            if SERVES_CLAIMS in found.modes:
-                self.on_claims_node()
+            return
+        self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
+        self.count_claims(self.claims.on_node(name))
+        if SERVES_CLAIMS in found.modes:
+            self.on_claims_node()
 
     def on_node_delete(self, name: str) -> None:
         """Remove a node that is gone. What its pods hold stays counted until they are gone too."""
-        self._node_marks.pop(name, None)
-        self.node_problems.pop(name, None)
-        self.nodes_without_units.discard(name)
-        self.distrusted.discard(name)
-        self._agreed.pop(name, None)
+        self.nodes.forget(name)
         self._record_modes(name)
         self.ledger.remove_node(name)
 
@@ -183,24 +160,10 @@ class VendorState:
         """Call ``listener`` with uids of pods that wait for another part now: no pod's event reports that."""
         self._move_listeners.append(listener)
 
-    def _mark(self, annotations: Mapping[str, str], capacity: Mapping[str, str]) -> int:
-        vendor = self.vendor
-        counts = (vendor.memory_resource, vendor.count_resource, vendor.whole_card_resource)
-        texts = (annotations.get(key) for key in (vendor.inventory_annotation, vendor.cordon_annotation))
-        return hash((*texts, *map(capacity.get, counts)))
-
-    def _record_node_problem(self, name: str, problem: str) -> None:
-        if not problem:
-            if self.node_problems.pop(name, None) is not None:
-                logger.info("node can be read again %s", fields(vendor=self.vendor.name, node=name))
-        elif self.node_problems.get(name) != problem:
-            self.node_problems[name] = problem
-            logger.warning("node takes no pods %s", fields(vendor=self.vendor.name, node=name, reason=problem))
-
     @property
     def max_nodes_asked(self) -> int:
         """How many nodes one request may name; a longer list must be forged."""
-        return 2 * len(self._node_marks) + SPARE_NODES
+        return 2 * len(self.nodes) + SPARE_NODES
 
     # Claims
 

@@ -142,7 +142,7 @@ class FilterService:
 
     def _refuse_all(self, names: Iterable[str], request: SchedulingRequest) -> dict[str, str]:
         """Give each node its reason."""
-        vendor, distrusted = self._state.vendor, self._state.distrusted
+        vendor, distrusted = self._state.vendor, self._state.nodes.distrusted
         reason = vendor.refused_whole_reason if request.cards.whole else vendor.refused_reason
         failed = dict.fromkeys(names, reason)
         for name in distrusted & failed.keys() if distrusted else ():

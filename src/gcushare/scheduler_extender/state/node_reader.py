@@ -1,0 +1,86 @@
+"""Reads the cards of each Node that the watch brings, and remembers which could not be read, counted or trusted."""
+
+from __future__ import annotations
+
+import logging
+
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.log_fields import fields
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.nodes import NodeCards, node_cards
+from gcushare.wire.objects import Node
+
+logger = logging.getLogger(__name__)
+
+
+class NodeReader:
+    """The Nodes of one vendor as they were read last, by name."""
+
+    def __init__(self, vendor: Vendor) -> None:
+        self._vendor = vendor
+        self.problems: dict[str, str] = {}
+        """Why a node takes no pods."""
+        self.without_units: set[str] = set()
+        """Nodes with cards of which the kubelet counts none: no pod can be placed there."""
+        self.distrusted: set[str] = set()
+        """Nodes whose memory the kubelet counts in another unit, or for another system: no pod is placed there."""
+        self._agreed: dict[str, int] = {}
+        """The kubelet's count of memory when it was last that of the inventory."""
+        self._marks: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """How many nodes the cluster has, with and without cards."""
+        return len(self._marks)
+
+    def has_changed(self, node: Node) -> bool:
+        """Whether anything about a node's cards changed since it was read; costs next to nothing if not."""
+        vendor, annotations, capacity = self._vendor, node.metadata.annotations, node.status.capacity
+        counts = (vendor.memory_resource, vendor.count_resource, vendor.whole_card_resource)
+        texts = (annotations.get(key) for key in (vendor.inventory_annotation, vendor.cordon_annotation))
+        mark = hash((*texts, *map(capacity.get, counts)))
+        if self._marks.get(node.metadata.name) == mark:
+            return False
+        self._marks[node.metadata.name] = mark
+        return True
+
+    def read(self, node: Node) -> NodeCards | None:
+        """Read a node's cards; None if it has none of this vendor.
+
+        Raises:
+            RemoteContractError: they cannot be read; the reason is in ``problems`` then.
+        """
+        name, capacity = node.metadata.name, node.status.capacity
+        self.without_units.discard(name)
+        self.distrusted.discard(name)
+        try:
+            found = node_cards(self._vendor, node.metadata.annotations, capacity, agreed=self._agreed.get(name, 0))
+        except RemoteContractError as error:
+            self._record_problem(name, str(error))
+            raise
+        self._record_problem(name, found.distrust if found is not None else "")
+        if found is None:
+            return None
+        if found.distrust:
+            self.distrusted.add(name)
+        elif found.is_agreed:
+            self._agreed[name] = found.counted
+        resources = {SERVES_MEMORY: self._vendor.memory_resource, SERVES_WHOLE: self._vendor.whole_card_resource}
+        if any(capacity.get(resources[mode], "0") == "0" for mode in found.modes if mode in resources):
+            self.without_units.add(name)
+        return found
+
+    def forget(self, name: str) -> None:
+        """Drop a node that is gone."""
+        for known in (self._marks, self.problems, self._agreed):
+            known.pop(name, None)
+        self.without_units.discard(name)
+        self.distrusted.discard(name)
+
+    def _record_problem(self, name: str, problem: str) -> None:
+        if not problem:
+            if self.problems.pop(name, None) is not None:
+                logger.info("node can be read again %s", fields(vendor=self._vendor.name, node=name))
+        elif self.problems.get(name) != problem:
+            self.problems[name] = problem
+            logger.warning("node takes no pods %s", fields(vendor=self._vendor.name, node=name, reason=problem))

@@ -65,7 +65,7 @@ class LeadsUncurrent(Bug):
         async def at_once() -> None:
             return
 
-        for cache in (app.followers.nodes, app.followers.pods):
+        for cache in (app.watches.nodes, app.watches.pods):
             _replace(cache, "catch_up", at_once)
 
 

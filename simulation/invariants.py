@@ -66,7 +66,7 @@ class Invariants:
     def _note_seen(self) -> None:
         for replica in self._world.extenders:
             if replica.is_up:
-                followers, seen = replica.app.followers, self._seen.setdefault((replica.name, replica.starts), {})
+                followers, seen = replica.app.watches, self._seen.setdefault((replica.name, replica.starts), {})
                 if followers.pods.version:
                     seen["pods"] = followers.pods.version
                 if followers.nodes.version:

@@ -8,7 +8,6 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -19,8 +18,6 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.connection.config import Limits, find_api_server
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
@@ -66,9 +63,6 @@ from gcushare.scheduler_extender.state.watch_handlers import (
     ClaimHandler,
     NodeHandler,
     PodHandler,
-    decode_claim,
-    decode_node,
-    decode_pod,
 )
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
@@ -76,9 +70,8 @@ from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Serv
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
+from gcushare.scheduler_extender.watches import make_watches
 from gcushare.vendors import VENDORS
-from gcushare.wire.dra.claims import ResourceClaim
-from gcushare.wire.objects import Node, Pod
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
 """For requests in progress at the end: more than a bind may take."""
@@ -92,26 +85,6 @@ _LIVE_GRACE_S = 30.0
 
 Serve = Callable[[web.Application, ServeSettings], Awaitable[RunningServer]]
 """Makes a server that listens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Followers:
-    """The watches. Claims are watched once a node serves claims; no verb depends on them, so nothing waits for them."""
-
-    nodes: Reflector[Node]
-    pods: Reflector[Pod]
-    claims: Reflector[ResourceClaim]
-    serves_claims: asyncio.Event
-
-    async def watch_claims(self) -> None:
-        """Watch the claims as soon as a node serves claims."""
-        await self.serves_claims.wait()
-        await self.claims.run()
-
-    async def wait_synced(self) -> None:
-        """Wait until the watch caches of nodes and pods are complete."""
-        await self.nodes.synced.wait()
-        await self.pods.synced.wait()
 
 
 async def run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
@@ -162,14 +135,34 @@ class Extender:
         policies = Policies(
             placement.node_policy, placement.card_policy, placement.whole_card_policy, placement.memory_percent
         )
-        self._spare = SpareResources()
+        self._spare, serves_claims = SpareResources(), asyncio.Event()
         self.states = [
-            VendorState(vendor, policies, spare=self._spare, monotonic=self._clock.monotonic)
+            VendorState(
+                vendor,
+                policies,
+                spare=self._spare,
+                monotonic=self._clock.monotonic,
+                on_claims_node=serves_claims.set,
+            )
             for vendor in settings.placement.vendor
         ]
         self.dashboard = Dashboard(settings.dashboard, self.states, client)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
-        self.followers = self._make_followers(client)
+        observers: list[VendorState | MetadataCache | SpareObserver] = [
+            SpareObserver(self._spare),
+            *self.states,
+            *self.dashboard.observers,
+        ]
+        self.watches = make_watches(
+            client,
+            settings.follow,
+            NodeHandler([*observers, self.verbs.nodes]),
+            PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])]),
+            ClaimHandler(self.states),
+            serves_claims,
+            clock=self._clock,
+            rng=self._rng,
+        )
         self._leading = self._make_leading(client)
         self.leadership: Leadership = self._leading or AlwaysLeader()
         self.serving = Serving(self.leadership, self._is_catching_up)
@@ -214,7 +207,7 @@ class Extender:
             VendorCollector(state, each.filters, each.binds, each.needs)
             for state, each in zip(self.states, self.services, strict=True)
         ]
-        watches: dict[str, WatchFigures] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        watches: dict[str, WatchFigures] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
         explains = {each.vendor_name: each.explains for each in self.services}
         app.add_routes(self.dashboard.routes(ReplicaContext(self.serving, self.leadership, watches, explains)))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
@@ -261,10 +254,10 @@ class Extender:
         follow = self._settings.follow
         if self.verbs.is_wanted:
             tasks.start("serve the scheduler", self._open_verbs())
-        self.verbs.start_loops(tasks, self.followers.wait_synced)
-        tasks.start("watch nodes", self.followers.nodes.run())
-        tasks.start("watch pods", self.followers.pods.run())
-        tasks.start("watch claims", self.followers.watch_claims())
+        self.verbs.start_loops(tasks, self.watches.wait_synced)
+        tasks.start("watch nodes", self.watches.nodes.run())
+        tasks.start("watch pods", self.watches.pods.run())
+        tasks.start("watch claims", self.watches.watch_claims())
         tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
         for state, reporter in zip(self.states, self._reporters, strict=True):
@@ -284,7 +277,7 @@ class Extender:
             tasks.start("elect a leader", self._elect_when_synced(self._leading))
 
     async def _finish_sync(self) -> None:
-        await self.followers.wait_synced()
+        await self.watches.wait_synced()
         await learn_once(self.states)
         self.serving.is_synced = True
         if self._after_sync is not None:
@@ -293,7 +286,7 @@ class Extender:
 
     async def _elect_when_synced(self, leading: ReplicaLeadership) -> None:
         """Join the election only with complete watch caches: a leader that cannot answer is worse than none."""
-        await self.followers.wait_synced()
+        await self.watches.wait_synced()
         await leading.run()
 
     async def _serve_until(self, shutdown: Shutdown) -> None:
@@ -340,7 +333,7 @@ class Extender:
             return None
         namespace = election.lease_namespace or client.config.namespace
         lease = ApiLease(client, namespace, election.lease_name)
-        caches: dict[str, WatchCache] = {"nodes": self.followers.nodes, "pods": self.followers.pods}
+        caches: dict[str, WatchCache] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
         stale_s = STALE_SHARE * self._settings.follow.watch_stall
         return ReplicaLeadership(
             lease,
@@ -350,28 +343,6 @@ class Extender:
             stale_s=stale_s,
             clock=self._clock,
             rng=self._rng,
-        )
-
-    def _make_followers(self, client: KubeClient) -> Followers:
-        follow = self._settings.follow
-        how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
-        observers: list[VendorState | MetadataCache | SpareObserver] = [
-            SpareObserver(self._spare),
-            *self.states,
-            *self.dashboard.observers,
-        ]
-        pods = PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])])
-        nodes = NodeHandler([*observers, self.verbs.nodes])
-        claims, serves_claims = ClaimHandler(self.states), asyncio.Event()
-        for state in self.states:
-            state.on_claims_node = serves_claims.set
-        return Followers(
-            Reflector(client, NODES, nodes, decode=decode_node, settings=how, clock=self._clock, rng=self._rng),
-            Reflector(client, PODS, pods, decode=decode_pod, settings=how, clock=self._clock, rng=self._rng),
-            Reflector(
-                client, RESOURCE_CLAIMS, claims, decode=decode_claim, settings=how, clock=self._clock, rng=self._rng
-            ),
-            serves_claims,
         )
 
     def _make_services(self, state: VendorState) -> Services:

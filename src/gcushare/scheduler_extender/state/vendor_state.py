@@ -67,6 +67,7 @@ class VendorState:
         *,
         spare: SpareResources | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        on_claims_node: Callable[[], None] = lambda: None,
     ) -> None:
         self.vendor = vendor
         self.policies = policies
@@ -90,7 +91,7 @@ class VendorState:
         """The allocated claims; pods that hold cards by a claim are in ``bound`` too."""
         self.claiming: dict[str, WaitingPod] = {}
         """Unbound pods that kube-scheduler places, by uid: by a claim, or for a whole card on a claims node."""
-        self.on_claims_node: Callable[[], None] = lambda: None
+        self._on_claims_node = on_claims_node
         """Called when a node serves claims, so that claims have to be watched."""
         self.ahead = ReadsAhead()
         """Pods that were read, and that the watch has not brought since."""
@@ -129,7 +130,7 @@ class VendorState:
         self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
         self.count_claims(self.claims.on_node(name))
         if SERVES_CLAIMS in found.modes:
-            self.on_claims_node()
+            self._on_claims_node()
 
     def on_node_delete(self, name: str) -> None:
         """Remove a node that is gone. What its pods hold stays counted until they are gone too."""

@@ -66,11 +66,11 @@ class Invariants:
     def _note_seen(self) -> None:
         for replica in self._world.extenders:
             if replica.is_up:
-                followers, seen = replica.app.watches, self._seen.setdefault((replica.name, replica.starts), {})
-                if followers.pods.version:
-                    seen["pods"] = followers.pods.version
-                if followers.nodes.version:
-                    seen["nodes"] = followers.nodes.version
+                watches, seen = replica.app.watches, self._seen.setdefault((replica.name, replica.starts), {})
+                if watches.pods.version:
+                    seen["pods"] = watches.pods.version
+                if watches.nodes.version:
+                    seen["nodes"] = watches.nodes.version
 
     def _take_lease(self, change: Change) -> None:
         before = change.old.doc["spec"].get("holderIdentity") if change.old is not None else None

@@ -167,7 +167,7 @@ def test_what_cannot_be_edited_without_side_effects_is_refused(container: str, m
     ("text", "message"),
     [
         ("kind: Pod\n---\nkind: Pod\n", "more than one YAML document"),
-        ("kind: Pod\nkind: Pod\n", "key 'kind' stands 2 times"),
+        ("kind: Pod\nkind: Pod\n", "key 'kind' appears 2 times"),
         ("kind: Pod\n\tmetadata: {}\n", r"line 2"),
     ],
 )

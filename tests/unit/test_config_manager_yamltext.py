@@ -132,7 +132,7 @@ def test_what_several_places_share_is_not_edited(text: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\na: 2\n", "stands 2 times"),
+        ("a: 1\na: 2\n", "appears 2 times"),
         ("m: &m {a: 1}\nn: {<<: *m}\n", "YAML merge"),
         ("m: &m {a: 1}\no: &o {b: 1}\nn: {<<: [*o, *m]}\n", "YAML merge"),
     ],

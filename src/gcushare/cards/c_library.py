@@ -40,7 +40,6 @@ class CLibrary:
         self.path = path
 
     def exports(self, name: str) -> bool:
-        """Whether the loaded object has a function of this name."""
         return hasattr(self._library, name)
 
     def call(self, name: str, *arguments: object) -> int:
@@ -62,7 +61,7 @@ class CLibrary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeTable:
-    """What a family's error codes mean; ``not_exported`` stands for a function that the library does not have."""
+    """What a family's error codes mean; ``not_exported`` is for a function that the library does not have."""
 
     names: Mapping[int, str]
     not_exported: int

@@ -11,7 +11,7 @@ from gcushare.wire.untrusted_json import Int
 
 
 class Ending(Protocol):
-    """A process that was killed. It goes on while it is stuck in the driver."""
+    """A process that was killed. It still exists while it is stuck in the driver."""
 
     @property
     def pid(self) -> int: ...

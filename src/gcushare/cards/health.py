@@ -109,7 +109,7 @@ class CardsSnapshot:
 
 
 class ChangeKind(enum.Enum):
-    """What happened to a card; the values stand in the log."""
+    """What happened to a card; the values are written to the log."""
 
     APPEARED = "appeared"
     REPLACED = "replaced"
@@ -172,7 +172,6 @@ class CardRoster:
 
     @property
     def has_cards(self) -> bool:
-        """Whether the source lists any card."""
         return any(not tracked.is_gone for tracked in self._tracked.values())
 
     def update_list(self, report: CardReport, now_s: float) -> list[CardChange]:

@@ -32,7 +32,7 @@ class PciBus:
         self._root = root
 
     def find_lost(self, address: str) -> HealthReading | None:
-        """Say that a card is no longer on the bus; None if it is, if it has no address and if there is no bus."""
+        """Report a card that is no longer on the bus; None if it is, or without an address or a bus."""
         if not address or not self._root.is_dir() or (self._root / address).exists():
             return None
         reason = f"the card fell off the bus: PCI device {address} is gone"

@@ -41,14 +41,13 @@ _PODS = Resource("api/v1", "pods", _MirrorPod)
 class MirrorPods:
     """Finds the scheduler in the API server; needs no access to the host."""
 
-    def __init__(self, client: KubeClient, node: str, pod: tuple[str, str] = ("kube-system", "kube-scheduler")) -> None:
+    def __init__(self, client: KubeClient, node: str) -> None:
         self._client = client
-        self._namespace = pod[0]
-        self._name = f"{pod[1]}-{node}"
+        self._name = f"kube-scheduler-{node}"
 
     async def find(self, endpoint: HealthEndpoint) -> Running | None:
         try:
-            pod = await self._client.get(_PODS, self._name, namespace=self._namespace)
+            pod = await self._client.get(_PODS, self._name, namespace="kube-system")
         except NotFoundError:
             return None
         except GcushareError as error:

@@ -87,13 +87,13 @@ class KubeClient:
         document: JsonObject = self._decode(dict, answer, Attempt("GET /version", False))
         return str(document.get("gitVersion", ""))
 
-    async def get_raw(self, path: str, words: str, *, timeout_s: float | None = None) -> bytes:
-        """Read any path, such as a Service's proxy. ``words`` is the resource's name in metrics."""
-        return (await self.get_dated(path, words, timeout_s=timeout_s))[0]
+    async def get_raw(self, path: str, resource: str, *, timeout_s: float | None = None) -> bytes:
+        """Read any path, such as a Service's proxy. ``resource`` is its name in metrics."""
+        return (await self.get_dated(path, resource, timeout_s=timeout_s))[0]
 
-    async def get_dated(self, path: str, words: str, *, timeout_s: float | None = None) -> tuple[bytes, str]:
+    async def get_dated(self, path: str, resource: str, *, timeout_s: float | None = None) -> tuple[bytes, str]:
         """As ``get_raw``, together with the Date header: the clock of the server that answered, behind a proxy too."""
-        return await self._transport.send(Request("GET", path, "get", words, timeout_s=timeout_s))
+        return await self._transport.send(Request("GET", path, "get", resource, timeout_s=timeout_s))
 
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
@@ -134,7 +134,7 @@ class KubeClient:
             try:
                 page = PAGE.read(body)
             except RemoteContractError as error:
-                raise RemoteContractError(f"{request.attempt.words} was answered with no list: {error}") from error
+                raise RemoteContractError(f"{request.attempt.text} was answered with no list: {error}") from error
             token = page.metadata.continue_
             yield page
             if not token:
@@ -347,7 +347,7 @@ class KubeClient:
         try:
             decoded: T = decoder.read(body)
         except RemoteContractError as error:
-            raise RemoteContractError(f"{attempt.words} was answered with no {kind.__name__}: {error}") from error
+            raise RemoteContractError(f"{attempt.text} was answered with no {kind.__name__}: {error}") from error
         return decoded
 
 

@@ -149,7 +149,7 @@ class LeaderElector:
     async def _round(self) -> None:
         """Renew the lease; else read it, and take it if it is free, expired or already ours.
 
-        A deleted lease is not free: its last known holder goes on leading until its time has expired.
+        A deleted lease is not free: its last known holder leads until its time has expired.
         """
         if not self._stands():
             await self._read()

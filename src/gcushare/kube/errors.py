@@ -65,7 +65,7 @@ class NotConnectedError(OSError):
 class Attempt:
     """A failed request: its text for messages, and whether it ``writes``, so that it may have taken effect."""
 
-    words: str
+    text: str
     writes: bool
 
 
@@ -111,14 +111,14 @@ def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
     """Choose the error for an HTTP answer. After a 5xx, a write's outcome is unknown; after a 429, it had no effect."""
     status = parse_status(failure.body)
     reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
-    message = f"{attempt.words} was answered {failure.code} {reason}: {_cut(status.message)}"
+    message = f"{attempt.text} was answered {failure.code} {reason}: {_cut(status.message)}"
     return _error_of_code(failure.code, status, message, attempt, _delay_s(failure, status))
 
 
 def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
     """Choose the error for a Status inside a watch stream."""
     code = status.code or 500
-    message = f"{attempt.words} reported {code} {_cut(status.reason, MAX_REASON_CHARS)}: {_cut(status.message)}"
+    message = f"{attempt.text} reported {code} {_cut(status.reason, MAX_REASON_CHARS)}: {_cut(status.message)}"
     return _error_of_code(code, status, message, attempt, _delay_s(HttpFailure(code), status))
 
 

@@ -6,8 +6,8 @@ Guarantees to the handler, whatever happens to the connection:
   the handler must replace the object with the same uid.
 - A deleted object is ``deleted``, or missing from the uids of a later ``retained``.
 - ``retained`` follows each list: all other objects of the handler were gone at the list's version. Until then, objects
-  that were deleted while the watch was down are still present, so room is reported as taken for a moment, never as
-  free.
+  that were deleted while the watch was down are still present, so a handler that counts room may report too little
+  of it for a moment, never too much.
 - An older state of an object never follows a newer one. A handler that also gets objects from other sources (a read,
   the answer to a write) must compare versions itself: a list may be older than its last page.
 
@@ -135,7 +135,8 @@ class Reflector(Generic[T]):
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._backoff = Backoff(self._settings.backoff, self._rng)
-        self._version = ""
+        self.version = ""
+        """The last seen version; empty before the first list."""
         self._must_list = True
         self._page_size: int | None = self._settings.page_size
         self._alive_at: float | None = None
@@ -153,11 +154,6 @@ class Reflector(Generic[T]):
         """Seconds since the last answer of the server that confirmed the view; None before the first one."""
         return None if self._alive_at is None else self._clock.monotonic() - self._alive_at
 
-    @property
-    def version(self) -> str:
-        """The last seen version; empty before the first list."""
-        return self._version
-
     async def run(self) -> None:
         """Follow the collection until cancelled. Errors of the server are logged, counted and retried after a wait.
 
@@ -171,7 +167,7 @@ class Reflector(Generic[T]):
                 if self._turn is None or not self._turn.expired():
                     raise
                 phrase = "listing again" if self._must_list else "watching again"
-                logger.info("%s %s", phrase, fields(resource=self._resource.plural, version=self._version))
+                logger.info("%s %s", phrase, fields(resource=self._resource.plural, version=self.version))
 
     async def catch_up(self) -> None:
         """Return once the handler has the state that the server had at the time of this call. ``run`` must be running.
@@ -245,11 +241,11 @@ class Reflector(Generic[T]):
                 # The pages took longer than the server keeps a version: request everything at once.
                 self._page_size = None
             else:
-                self._version = ""
+                self.version = ""
         failures = self._backoff.failures
         if self._must_list and failures >= _FAILURES_BEFORE_RELIST:
             # Not even a list reaches the version any more, so accept the server's present state.
-            self._version = ""
+            self.version = ""
         if not isinstance(error, RetryableError) or (failures and failures % _FAILURES_BEFORE_RELIST == 0):
             self._must_list = True
 
@@ -262,7 +258,7 @@ class Reflector(Generic[T]):
         # because ``catch_up`` needs the newest state, which a lagging cache does not have.
         oldest_accepted = None
         if self._settings.from_cache and self._page_size is not None and not self._goals:
-            oldest_accepted = (self._version or None) if self.synced.is_set() else "0"
+            oldest_accepted = (self.version or None) if self.synced.is_set() else "0"
         # With a page size, a server interprets any version but "0" as the exact one and bypasses its cache.
         page_size = self._page_size if oldest_accepted in (None, "0") else None
         pages = self._client.pages(self._resource, self._selector, page_size=page_size, not_older_than=oldest_accepted)
@@ -275,7 +271,7 @@ class Reflector(Generic[T]):
                 version = page.metadata.resource_version
                 self._prove_alive()
         self._handler.retained(frozenset(uids), version)
-        self._version, self._must_list, self._page_size = version, False, self._settings.page_size
+        self.version, self._must_list, self._page_size = version, False, self._settings.page_size
         self.counters.lists += 1
         self._list_took_s = self._clock.monotonic() - started
         self.synced.set()
@@ -291,7 +287,7 @@ class Reflector(Generic[T]):
         async with self._client.watch(
             self._resource,
             self._selector,
-            resource_version=self._version,
+            resource_version=self.version,
             timeout_s=timeout_s,
             stall_s=settings.stall_s,
         ) as events:
@@ -329,14 +325,14 @@ class Reflector(Generic[T]):
                     f"watch of {self._resource.plural} sent event type {event.type!r}, "
                     "expected ADDED, MODIFIED, DELETED, BOOKMARK or ERROR"
                 )
-        self._version = meta.resource_version
+        self.version = meta.resource_version
         if self._goals:
             self._check_goals()
 
     def _check_goals(self, *, newest_list: int = 0) -> None:
         """Wake the callers of ``catch_up`` with a reached goal. ``newest_list`` numbers a list of the newest state."""
         for goal in self._goals:
-            if newest_list > goal.lists_begun or is_at_least(self._version, goal.version):
+            if newest_list > goal.lists_begun or is_at_least(self.version, goal.version):
                 goal.reached.set()
 
     def _apply(self, raw: msgspec.Raw, meta: ObjectMeta) -> str:

@@ -77,7 +77,6 @@ class Selector:
     labels: str = ""
 
     def query(self) -> dict[str, str]:
-        """The query parameters."""
         pairs = {"fieldSelector": self.fields, "labelSelector": self.labels}
         return {key: value for key, value in pairs.items() if value}
 
@@ -86,7 +85,6 @@ EVERYTHING = Selector()
 
 
 def with_query(path: str, query: dict[str, str]) -> str:
-    """Append query parameters to a path."""
     return f"{path}?{urlencode(query)}" if query else path
 
 

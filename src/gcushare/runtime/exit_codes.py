@@ -33,5 +33,4 @@ _BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
 
 
 def exit_code_for(error: BaseException) -> int:
-    """Return the exit code of an error that ended a program."""
     return next((code for family, code in _BY_ERROR if isinstance(error, family)), INTERNAL_ERROR)

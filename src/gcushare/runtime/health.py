@@ -33,7 +33,6 @@ class Heartbeat:
         self._last_beat = clock()
 
     def beat(self) -> None:
-        """Record one round of the task."""
         self._last_beat = self._clock()
 
     async def check(self) -> str | None:
@@ -71,7 +70,6 @@ class Report:
 
     @property
     def is_ok(self) -> bool:
-        """Whether every check passed."""
         return not any(reason is not None for reason in self.reasons.values())
 
     def to_json(self) -> dict[str, object]:

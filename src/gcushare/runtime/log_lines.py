@@ -36,7 +36,7 @@ def _local_time(second: int) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people. A stack follows indented, so that none of its lines looks like a log line."""
+    """One line for people. A stack follows indented, so that it cannot pass for log lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = _local_time(int(record.created))

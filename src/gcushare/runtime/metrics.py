@@ -50,7 +50,6 @@ class CertificateCollector(Collector):
         self._owners = owners
 
     def collect(self) -> Iterator[Metric]:
-        """Make the figure."""
         family = GaugeMetricFamily(
             "gcushare_tls_certificate_not_after_timestamp_seconds",
             "The earliest end among the certificates of a TLS file in use, in seconds since 1970.",
@@ -69,7 +68,6 @@ class RejectedCollector(Collector):
         self._servers = servers
 
     def collect(self) -> Iterator[Metric]:
-        """Make the figure."""
         family = CounterMetricFamily(
             "gcushare_turned_away", "Connections and requests that no handler saw, by cause.", labels=("cause",)
         )

@@ -26,22 +26,17 @@ class Shutdown:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._reason = ""
-
-    @property
-    def reason(self) -> str:
+        self.reason = ""
         """Why the program stops; empty while it runs."""
-        return self._reason
 
     @property
     def is_requested(self) -> bool:
-        """Whether a stop was requested."""
         return self._event.is_set()
 
     def request(self, reason: str) -> None:
         """Request a stop. The first reason is kept."""
         if not self.is_requested:
-            self._reason = reason
+            self.reason = reason
             logger.info("stopping %s", fields(reason=reason))
             self._event.set()
 

@@ -46,7 +46,7 @@ class EfmlLibrary:
         """Load the library and initialise the first of its APIs that can be; returns its path and the API's name.
 
         Raises:
-            LibraryMissingError: there is no such file, or it is no EFML library.
+            LibraryMissingError: there is no such file, or it is not an EFML library.
             DeviceError: no API can be initialised; names each with its code.
         """
         path = self._path or find_library(EFML_PATHS)

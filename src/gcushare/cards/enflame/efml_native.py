@@ -132,7 +132,6 @@ class NativeApi:
 
     @staticmethod
     def is_exported_by(library: CLibrary) -> bool:
-        """Whether a library has this API."""
         return library.exports("EfmlInit") and library.exports("EfmlGetDevCount")
 
     def open(self) -> None:

@@ -115,7 +115,6 @@ class NvmlShapedApi:
 
     @staticmethod
     def is_exported_by(library: CLibrary) -> bool:
-        """Whether a library has this API."""
         return library.exports("efmlInit") and library.exports("efmlDeviceGetHandleByIndex_v2")
 
     def open(self) -> None:

@@ -48,7 +48,6 @@ class SimulatedCards:
     driver: str
 
     def report(self) -> CardReport:
-        """The cards as a source lists them."""
         return CardReport(
             cards=tuple(entry.card for entry in self.cards if not entry.left_out),
             left_out=tuple(
@@ -269,7 +268,7 @@ class _DocumentReader:
 
 
 def _shown(value: object) -> str:
-    """Write a value out, bounded also where a document's aliases would fill the memory."""
+    """Write a value for a message, bounded also if the document's aliases would fill the memory."""
     text = reprlib.Repr()
     text.maxlevel, text.maxlist, text.maxdict = 2, 4, 4
     return text.repr(value)

@@ -35,7 +35,6 @@ class Backoffs(Generic[K]):
         return wait_s
 
     def succeed(self, key: K) -> None:
-        """Forget the key's failures."""
         self._backoffs.pop(key, None)
         self._failures.pop(key, None)
 

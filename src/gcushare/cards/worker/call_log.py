@@ -31,9 +31,7 @@ class CallRecorder:
         self._memory[:] = name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
 
     def last_call(self) -> str:
-        """The name that was recorded last."""
         return self._memory[:].rstrip(b"\0").decode(errors="replace") or _NO_CALL
 
     def close(self) -> None:
-        """Unmap the memory."""
         self._memory.close()

@@ -92,12 +92,10 @@ ANSWER = BoundedJsonDecoder(Answer, "a worker's answer", limit_bytes=MAX_LINE_BY
 
 
 def encode_request(request: Request) -> bytes:
-    """Encode a request as a line."""
     return msgspec.json.encode(request) + b"\n"
 
 
 def encode_result(result: object) -> bytes:
-    """Encode a result as an answer."""
     return _encode_answer(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
 
 
@@ -113,7 +111,7 @@ def decode_answer(line: bytes, result_type: type[T]) -> T:
 
     Raises:
         DeviceError: the worker's failure, with the type that it had there.
-        RemoteContractError: the line is no answer of this type.
+        RemoteContractError: the line is not an answer of this type.
     """
     try:
         answer = ANSWER.read(line)

@@ -106,9 +106,9 @@ class WorkerProcess:
             return await self._answer(result_type, timeout_s)
 
     async def close(self) -> None:
-        """End the process: close its socket, then kill it if it goes on. Safe to repeat.
+        """End the process: close its socket, then kill it if it still runs. Repeatable.
 
-        A process that is stuck in the driver goes on; ``is_running`` is True then.
+        A process that is stuck in the driver still exists; ``is_running`` is True then.
         """
         if self._writer is not None:
             self._writer.close()

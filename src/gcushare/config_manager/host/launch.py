@@ -21,7 +21,7 @@ _SWITCHES = frozenset(
 """kube-scheduler's flags that take a value only after ``=``; every other flag takes the next argument."""
 
 TAG_LENGTH = 10
-"""Hex digits of the configuration's sha256 that name it in a manifest: enough to tell two contents apart."""
+"""Hex digits of the configuration's sha256 that name it in a manifest: enough to distinguish two contents."""
 
 
 def is_scheduler(arguments: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Of the target before the change; the backup's content has the same."""
     after_sha256: tuple[str, ...]
     """Of the target as we wrote it, newest last, with the one before: the record is written first, so after a crash the
-    target may still be the older one. With any other sum the target was edited by somebody else."""
+    target may still be the older one. With any other sum the target was edited since."""
     flag: str
     """Name of the flag that was set, without dashes."""
     flag_was: str | None

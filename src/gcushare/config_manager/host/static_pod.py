@@ -29,7 +29,7 @@ _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
 
 @dataclass(frozen=True, slots=True)
 class PodManifest:
-    """A manifest of which exactly one container, the ``index``-th, runs kube-scheduler."""
+    """A manifest in which exactly one container, number ``index``, runs kube-scheduler."""
 
     yaml: YamlText
     index: int

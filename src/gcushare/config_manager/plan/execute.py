@@ -80,7 +80,7 @@ class Executor:
         Raises:
             Refused: the scheduler is unhealthy or cannot be found before anything is changed.
             SchedulerUnknownError: it is not known, before anything is changed, which scheduler runs.
-            ConflictError: somebody else changed the scheduler's file in the meantime; our other files are harmless.
+            ConflictError: another program or person changed the scheduler's file; our other files are harmless.
             RolledBackError: a step failed or the scheduler did not come up; everything is back as it was.
             LeaseLostError: ``tenure`` ended; completed steps stay, and a scheduler can start from them.
         """
@@ -156,7 +156,7 @@ class Executor:
     async def _roll_back(
         self, observed: Observed, plan: Plan, undo: Plan, reason: Exception, guard: _Guard
     ) -> RolledBackError:
-        """Put the files back, wait for the earlier scheduler, and return the error that tells the outcome.
+        """Put the files back, wait for the earlier scheduler, and return the error that describes the outcome.
 
         The return is to the earlier files, or to none of ours if those may be the unhealthy ones.
         """
@@ -219,7 +219,7 @@ class Executor:
 
 
 class _Guard:
-    """Checks before each step that this node holds the Lease and that no one else changed the scheduler's file."""
+    """Checks before each step that this node holds the Lease and that no other program changed the scheduler's file."""
 
     def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure | None) -> None:
         self._files = files

@@ -23,7 +23,6 @@ def opening_lines(action: str, version: Version) -> tuple[str, ...]:
 
 
 def copied_lines(layout: Layout, config: str) -> tuple[str, ...]:
-    """The line of the written configuration."""
     return (f"copy scheduler extender config file success, for detail, see {_shown(layout, config)}",)
 
 
@@ -41,7 +40,6 @@ def edited_lines(layout: Layout) -> tuple[str, ...]:
 
 
 def finished_lines(layout: Layout) -> tuple[str, ...]:
-    """The last line of applying."""
     return (f"modify kube-scheduler config finish, for detail, see {layout.target}",)
 
 
@@ -74,7 +72,7 @@ def _shown(layout: Layout, path: str) -> str:
 
 
 def _manual_path(layout: Layout, path: str) -> str:
-    """Name in brackets what the manual's reader looks for, if it is not ``path``."""
+    """Return the manual's path in brackets, if it is not ``path``."""
     if path in (layout.staging, temporary_path(layout.target), layout.target):
         name = MANIFEST_NAME
     else:

@@ -38,7 +38,7 @@ class Observed:
     has_trace: bool
     """Whether the target contains our change."""
     edited_since: bool
-    """Whether somebody else changed the target after us."""
+    """Whether the target was edited after our change."""
     record: Record | None
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""

@@ -92,7 +92,6 @@ def changed(snapshot: Snapshot, step: Step) -> Snapshot:
 
 
 def outcome(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """Compute the files after ``plan``."""
     for step in plan.steps:
         snapshot = changed(snapshot, step)
     return snapshot
@@ -128,7 +127,6 @@ def _put_back(path: str, state: FileState | None) -> Step:
 
 
 def describe(step: Step) -> str:
-    """Say in one line what a step does."""
     match step:
         case WriteFile(path=path, state=state):
             return f"write {path} ({len(state.content)} bytes, mode {state.mode:04o})"

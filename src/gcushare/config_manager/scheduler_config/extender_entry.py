@@ -81,7 +81,6 @@ class ExtenderEntry:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The resources whose pods the extender is called for."""
         whole = tuple(vendor.whole_card_resource for vendor in self.vendors) if self.whole_cards else ()
         return self.memory_resources + whole
 

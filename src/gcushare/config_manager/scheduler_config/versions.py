@@ -55,7 +55,6 @@ class ConfigFormat(enum.Enum):
         return self in (ConfigFormat.POLICY, ConfigFormat.V1ALPHA2)
 
     def is_read_by(self, version: Version) -> bool:
-        """Say whether ``version`` reads this format."""
         first, last = _READ_BY[self]
         return first <= version.release and (last is None or version.release <= last)
 
@@ -94,7 +93,7 @@ def parse_version(text: str) -> Version:
 
 
 def parse_image_version(image: str) -> Version | None:
-    """Read the version from an image's tag (a digest behind it is ignored); None when there is no version in it.
+    """Read the version from an image's tag (a digest behind it is ignored); None if the tag is not a version.
 
     Raises:
         ConfigError: the tag is a version, but not a supported one.

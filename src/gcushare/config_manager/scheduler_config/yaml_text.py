@@ -234,7 +234,6 @@ def block_entry(key: str, value: Value, indent: str) -> list[str]:
 
 
 def block_mapping(value: MappingType[str, Value], indent: str) -> list[str]:
-    """Write a mapping as lines in block style."""
     return [line for key, inner in value.items() for line in block_entry(key, inner, indent)]
 
 

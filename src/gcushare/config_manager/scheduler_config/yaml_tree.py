@@ -67,7 +67,7 @@ class Mapping:
         """
         found = [value for name, value in self.pairs if isinstance(name, Scalar) and name.value == key]
         if len(found) > 1:
-            raise ConfigError(f"key {key!r} stands {len(found)} times in one mapping: keep one of them")
+            raise ConfigError(f"key {key!r} appears {len(found)} times in one mapping: keep one of them")
         if not found and key != "<<" and key in _keys(self.get("<<")):
             raise ConfigError(f"key {key!r} comes in through a YAML merge ('<<'): write it out where it is used")
         return found[0] if found else None
@@ -177,7 +177,6 @@ def _keys(node: Node | None) -> set[str]:
 
 
 def aliases(node: Node) -> Iterator[Alias]:
-    """Yield every alias in the text of ``node``."""
     if isinstance(node, Alias):
         yield node
         return

@@ -90,7 +90,7 @@ def find_api_server(
 
 
 def home_directory(environ: Mapping[str, str], uid: int | None = None) -> Path:
-    """The folder that ``~`` stands for: $HOME, or the user's in passwd, or / if the user has neither.
+    """Find the directory for ``~``: $HOME, or the user's in passwd, or / if the user has neither.
 
     ``uid``: None means the process's own user.
     """

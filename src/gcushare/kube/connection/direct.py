@@ -59,7 +59,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         if self._waiter is None or self._waiter.done():
-            self.transport.abort()  # Data without a request would look like the next answer.
+            self.transport.abort()  # Data without a request would be read as the next answer.
             return
         try:
             answer = _read_answer(self._received)
@@ -149,7 +149,6 @@ class DirectPosts:
         return answer.code, HttpFailure(answer.code, answer.body, answer.headers.get("retry-after"))
 
     async def close(self) -> None:
-        """Close all connections. Repeatable."""
         for connection in tuple(self._open):
             connection.transport.abort()
         self._open.clear()

@@ -122,19 +122,19 @@ class ExecCredentials:
         if answer.client_certificate_data and answer.client_key_data:
             if self._place.tls is None:
                 raise ConfigError(
-                    f"{self._words} answered with a client certificate, but the server's address is not https"
+                    f"{self._shown} answered with a client certificate, but the server's address is not https"
                 )
             certificate = (answer.client_certificate_data, answer.client_key_data)
             if certificate != self._certificate:
-                load_client_certificate(self._place.tls, certificate[0].encode(), certificate[1].encode(), self._words)
+                load_client_certificate(self._place.tls, certificate[0].encode(), certificate[1].encode(), self._shown)
                 self._certificate = certificate
                 self.generation += 1
         elif answer.token is None:
-            raise ConfigError(f"{self._words} answered with neither a token nor a client certificate and its key")
+            raise ConfigError(f"{self._shown} answered with neither a token nor a client certificate and its key")
         return answer
 
     @property
-    def _words(self) -> str:
+    def _shown(self) -> str:
         return f"{self._place.where}: credential program {self._spec.command!r}"
 
     def _parse(self, output: bytes) -> _Answer:
@@ -142,10 +142,10 @@ class ExecCredentials:
             credential = CREDENTIAL.read(output)
         except RemoteContractError as error:
             # The error has a position and a type, never the token.
-            raise ConfigError(f"{self._words} printed no ExecCredential: {error}") from error
+            raise ConfigError(f"{self._shown} printed no ExecCredential: {error}") from error
         if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
             raise ConfigError(
-                f"{self._words} answered kind {credential.kind!r} of {credential.api_version!r}, "
+                f"{self._shown} answered kind {credential.kind!r} of {credential.api_version!r}, "
                 f"expected 'ExecCredential' of {self._spec.api_version!r}"
             )
         expiry = credential.status.expiration_timestamp
@@ -163,19 +163,19 @@ class ExecCredentials:
             )
         except OSError as error:
             hint = f"; {self._spec.install_hint.strip()}" if self._spec.install_hint else ""
-            raise ConfigError(f"{self._words} cannot be run: {error.strerror or error}{hint}") from error
+            raise ConfigError(f"{self._shown} cannot be run: {error.strerror or error}{hint}") from error
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT_S):
                 output, complaint = await process.communicate()
         except TimeoutError as error:
-            raise ConfigError(f"{self._words} did not answer within {PLUGIN_TIMEOUT_S:.0f} s") from error
+            raise ConfigError(f"{self._shown} did not answer within {PLUGIN_TIMEOUT_S:.0f} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode != 0:
             text = " ".join(complaint.decode("utf-8", errors="replace").split())[:_MAX_STDERR_CHARS]
-            raise ConfigError(f"{self._words} ended with status {process.returncode}: {text}")
+            raise ConfigError(f"{self._shown} ended with status {process.returncode}: {text}")
         return output
 
     def _environment(self) -> dict[str, str]:

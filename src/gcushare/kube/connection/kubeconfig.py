@@ -103,8 +103,7 @@ class Kubeconfig:
     contexts: dict[str, Placed[Context]]
 
     @property
-    def words(self) -> str:
-        """The files, for messages."""
+    def shown(self) -> str:
         return ":".join(str(each) for each in self.files)
 
 
@@ -145,7 +144,7 @@ def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
     """
     name = context or config.current_context
     if not name:
-        raise ConfigError(f"{config.words} sets no current-context: choose one of {known_names(config.contexts)}")
+        raise ConfigError(f"{config.shown} sets no current-context: choose one of {known_names(config.contexts)}")
     entry = _find("context", name, config.contexts, config)
     chosen = entry.value
     cluster = _find("cluster", chosen.cluster, config.clusters, config)
@@ -167,12 +166,11 @@ def _first(parts: Iterable[dict[str, Placed[E]]]) -> dict[str, Placed[E]]:
 def _find(kind: str, name: str, entries: dict[str, Placed[E]], config: Kubeconfig) -> Placed[E]:
     found = entries.get(name)
     if found is None:
-        raise ConfigError(f"{kind} {name!r} is not in {config.words}; known: {known_names(entries)}")
+        raise ConfigError(f"{kind} {name!r} is not in {config.shown}; known: {known_names(entries)}")
     return found
 
 
 def known_names(entries: Iterable[str]) -> str:
-    """List the names, for messages."""
     return ", ".join(repr(name) for name in sorted(entries)) or "none"
 
 

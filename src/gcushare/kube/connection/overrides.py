@@ -33,7 +33,6 @@ class Overrides:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The impersonation headers."""
         if self.impersonate is None:
             return ()
         return (
@@ -70,7 +69,7 @@ def override(config: Kubeconfig, context: str | None, wanted: Overrides) -> Kube
         user=wanted.user or before.value.user or _BY_FLAGS,
     )
     if wanted.user is not None and wanted.user not in config.users:
-        raise ConfigError(f"user {wanted.user!r} is not in {config.words}; known: {known_names(config.users)}")
+        raise ConfigError(f"user {wanted.user!r} is not in {config.shown}; known: {known_names(config.users)}")
     return replace(
         config,
         current_context=config.current_context or name,

@@ -112,7 +112,6 @@ class Transport:
         """Pools with a previous certificate, and since when. Requests under way end on them."""
 
     async def open(self) -> None:
-        """Prepare for requests, without connecting."""
         self._pools = self._make_pools()
 
     def _make_pools(self) -> _Pools:
@@ -160,7 +159,7 @@ class Transport:
             async for chunk in chunks:
                 size += len(chunk)
                 if size > limit_bytes:
-                    text = f"{request.attempt.words} was answered with more than {limit_bytes} bytes"
+                    text = f"{request.attempt.text} was answered with more than {limit_bytes} bytes"
                     raise RemoteContractError(text)
                 parts.append(chunk)
         return b"".join(parts), response.headers.get("Date", "")
@@ -310,7 +309,7 @@ def error_of_transport(attempt: Attempt, failure: Exception) -> GcushareError:
     """
     if isinstance(failure, GcushareError):
         return failure
-    text = f"{attempt.words} failed: {describe(failure)}"
+    text = f"{attempt.text} failed: {describe(failure)}"
     if isinstance(failure, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return ConfigError(f"{text}; check the certificate authority and the server's address in the configuration")
     if isinstance(failure, aiohttp.InvalidURL | aiohttp.TooManyRedirects):

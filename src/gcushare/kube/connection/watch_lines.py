@@ -73,5 +73,5 @@ def _decode(line: bytes, attempt: Attempt) -> RawWatchEvent:
             return event
         status = STATUS.read(event.object)
     except RemoteContractError as error:
-        raise RemoteContractError(f"{attempt.words} sent a line that is not a watch event: {error}") from error
+        raise RemoteContractError(f"{attempt.text} sent a line that is not a watch event: {error}") from error
     raise error_of_status(attempt, status)

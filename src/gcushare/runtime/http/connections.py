@@ -49,8 +49,9 @@ class ConnectionTable:
     def __init__(self, limits: ConnectionLimits, rejected: RejectedCounts) -> None:
         self.limits = limits
         self._rejected = rejected
-        self._idle: dict[GuardedConnection, None] = {}
-        self._busy: set[GuardedConnection] = set()
+        self.idle: dict[GuardedConnection, None] = {}
+        self.busy: set[GuardedConnection] = set()
+        """Connections with a request in work."""
         self._arriving: dict[GuardedConnection, None] = {}
         self._open: set[GuardedConnection] = set()
         self._none_busy = asyncio.Event()
@@ -59,20 +60,7 @@ class ConnectionTable:
         self._none_open.set()
 
     def __len__(self) -> int:
-        return len(self._idle) + len(self._busy)
-
-    @property
-    def busy_count(self) -> int:
-        """Connections with a request in work."""
-        return len(self._busy)
-
-    def is_idle(self, connection: GuardedConnection) -> bool:
-        """Whether it is open and has no request in work."""
-        return connection in self._idle
-
-    def is_busy(self, connection: GuardedConnection) -> bool:
-        """Whether it has a request in work."""
-        return connection in self._busy
+        return len(self.idle) + len(self.busy)
 
     def admit(self, connection: GuardedConnection, wire: asyncio.Transport) -> web.Response | None:
         """Admit a new connection; returns the answer to one that is refused.
@@ -87,7 +75,7 @@ class ConnectionTable:
             text = "too many connections, try again later"
             away = TurnedAway(503, Cause.CONNECTIONS, text, level=logging.WARNING, event="connection refused")
             return turn_away(away, self._rejected, peer=peer, limit=self.limits.count)
-        self._idle[connection] = None
+        self.idle[connection] = None
         names = names_of(wire.get_extra_info("peercert") or {}) if accepted else ()
         if accepted and accepted not in names:
             text = f"this port is for {accepted!r} alone; your certificate names {', '.join(names) or 'no one'}"
@@ -96,9 +84,9 @@ class ConnectionTable:
         return None
 
     def _make_room(self) -> bool:
-        if self._idle:
-            longest = next(iter(self._idle))
-            del self._idle[longest]
+        if self.idle:
+            longest = next(iter(self.idle))
+            del self.idle[longest]
             logger.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
             longest.force_close()
             return True
@@ -113,14 +101,14 @@ class ConnectionTable:
 
     def mark_busy(self, connection: GuardedConnection) -> None:
         """A request has begun. Does nothing if the connection is gone."""
-        if connection in self._idle:
-            del self._idle[connection]
-            self._busy.add(connection)
+        if connection in self.idle:
+            del self.idle[connection]
+            self.busy.add(connection)
             self._none_busy.clear()
 
     def mark_arriving(self, connection: GuardedConnection) -> None:
         """The body of its request is being read."""
-        if connection in self._busy:
+        if connection in self.busy:
             self._arriving[connection] = None
 
     def mark_arrived(self, connection: GuardedConnection) -> None:
@@ -129,22 +117,22 @@ class ConnectionTable:
 
     def mark_idle(self, connection: GuardedConnection) -> None:
         """Its request was answered; it may be closed to make room."""
-        if connection in self._busy:
+        if connection in self.busy:
             self._end_busy(connection)
-            self._idle[connection] = None
+            self.idle[connection] = None
 
     def forget(self, connection: GuardedConnection) -> None:
         """The connection is gone."""
-        self._idle.pop(connection, None)
+        self.idle.pop(connection, None)
         self._end_busy(connection)
         self._open.discard(connection)
         if not self._open:
             self._none_open.set()
 
     def _end_busy(self, connection: GuardedConnection) -> None:
-        self._busy.discard(connection)
+        self.busy.discard(connection)
         self._arriving.pop(connection, None)
-        if not self._busy:
+        if not self.busy:
             self._none_busy.set()
 
     async def wait_quiet(self) -> None:
@@ -194,7 +182,7 @@ class GuardedConnection(web.RequestHandler):
         """Offer the bytes to the fast path, then to aiohttp. The deadline of a head starts with its first byte."""
         if self._is_refused or (self._fast_path is not None and self._fast_path.take(data)):
             return
-        if self._head_timer is None and self.table.is_idle(self):
+        if self._head_timer is None and self in self.table.idle:
             self._head_timer = self._loop.call_later(self.table.limits.slow_client_s, self._cut, "head of a request")
         super().data_received(data)
 
@@ -228,7 +216,7 @@ class GuardedConnection(web.RequestHandler):
         aiohttp's own method leaves an idle connection open until the drain is over, and stops reading the body of a
         request in work, which then can never be answered.
         """
-        if self.table.is_busy(self):
+        if self in self.table.busy:
             self.closes_after_answer = True
         else:
             self.force_close()
@@ -244,7 +232,6 @@ class GuardedConnection(web.RequestHandler):
         self._stall_timer = self._loop.call_later(self.table.limits.slow_client_s, self._cut, "reading of an answer")
 
     def resume_writing(self) -> None:
-        """The client reads again."""
         self._stop_stall_timer()
         super().resume_writing()
 

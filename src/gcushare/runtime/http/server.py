@@ -70,7 +70,7 @@ class RunningServer:
     @property
     def busy_count(self) -> int:
         """Connections with a request in work, for metrics."""
-        return self._connections.busy_count
+        return len(self._connections.busy)
 
     @property
     def rejected(self) -> dict[Cause, int]:

@@ -71,7 +71,6 @@ class TlsFiles:
 
     @property
     def certificates(self) -> Mapping[Purpose, Path]:
-        """The files that hold certificates."""
         own = {Purpose.SERVER: self.cert}
         return own if self.client_ca is None else own | {Purpose.CLIENT_CA: self.client_ca}
 

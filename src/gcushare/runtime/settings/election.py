@@ -1,4 +1,4 @@
-"""Settings of leader election, for every program of which several replicas may run."""
+"""Settings of leader election, for programs with several replicas."""
 
 from __future__ import annotations
 

@@ -122,7 +122,6 @@ class _Page:
         self.text += f"\n{title}:\n"
 
     def paragraphs(self, text: str, indent: str = "") -> None:
-        """Write paragraphs, separated by empty lines."""
         for number, part in enumerate(text.split("\n\n")):
             self.text += "\n" if number else ""
             self._fill(part, indent, indent)

@@ -54,5 +54,5 @@ class LogSettings:
     log_file_count: int = setting(
         parsers.integer(1, 100),
         default=4,
-        help="How many rotated log files are kept beside the current one.",
+        help="How many rotated log files are kept next to the current one.",
     )

@@ -81,6 +81,7 @@ GROUPS = {
         (
             "unit/test_kube_election.py",
             "unit/test_kube_events.py",
+            "unit/test_kube_requests.py",
             "unit/test_kube_write_rate.py",
             "unit/test_kube_versions.py",
             "unit/test_kube_watch_lines.py",
@@ -99,13 +100,13 @@ GROUPS = {
         ("config_manager/plan/*.py",),
         (
             "unit/test_config_manager_flow.py",
+            "unit/test_config_manager_steps.py",
             "unit/test_config_manager_hand_edits.py",
             "unit/test_config_manager_interrupted.py",
             "unit/test_config_manager_refused.py",
             "unit/test_config_manager_systemd.py",
-            "unit/test_config_manager_files.py",
         ),
-        sample=150,
+        sample=100,
     ),
 }
 

@@ -209,3 +209,13 @@ def test_a_flag_that_is_there_is_replaced_where_it_counts(arguments: str, expect
 def test_our_flag_in_two_words_is_removed_with_both() -> None:
     text = HEAD + f"  containers:\n  - command: [kube-scheduler, --config, {CONFIG}, --v=2]\n"
     assert parse_manifest(text, "m").without_trace(OWN_FILES, None).arguments == ("kube-scheduler", "--v=2")
+
+
+def test_odd_entries_of_a_list_keep_the_places_of_the_others() -> None:
+    text = corpus_text("kubeadm-1.29.yaml").decode()
+    odd = text.replace("  volumes:\n", "  volumes:\n  - just text\n  - {name: [odd]}\n", 1)
+    manifest = parse_manifest(odd, "m")
+    assert manifest.host_path("/etc/kubernetes/scheduler.conf") == "/etc/kubernetes/scheduler.conf"
+    edited = manifest.pointed_at(TARGET)
+    assert edited.points_at(TARGET)
+    assert edited.without_trace(OWN_FILES, None).text == odd

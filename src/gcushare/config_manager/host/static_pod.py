@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
+
+import msgspec
 
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
@@ -24,7 +26,45 @@ from gcushare.wire.flags import Flag, effective
 VOLUME_PREFIX = "gcushare-scheduler-config-"
 """The beginning of our volume's name; the tag of the configuration's content follows."""
 
+T = TypeVar("T")
+
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
+
+
+class _HostPath(msgspec.Struct, frozen=True):
+    path: str = ""
+    type: str = ""
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    host_path: _HostPath | None = None
+
+
+class _Mount(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str = ""
+
+
+class _Port(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    host_port: int = 0
+    container_port: int = 0
+
+
+class _HttpGet(msgspec.Struct, frozen=True):
+    scheme: str = "HTTP"
+    host: str = ""
+    port: str = ""
+    path: str = ""
+
+
+class _Container(msgspec.Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,54 +104,54 @@ class PodManifest:
     def health(self) -> HealthEndpoint:
         """The liveness probe's address, as the kubelet uses it; without a probe that of the flags."""
         default = default_health(self.flags)
-        probe = _strings(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet"))
-        port = probe.get("port", "")
+        probe = _read_as(
+            plain_value(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet")), _HttpGet
+        )
+        port = probe.port
         if not port.isdecimal():
-            named = (each for each in _dictionaries(self._container.get("ports")) if port and each.get("name") == port)
-            port = next((str(each.get("hostPort") or each.get("containerPort")) for each in named), "")
+            named = (each for each in _items(self._container.get("ports"), _Port) if port and each.name == port)
+            port = next((str(each.host_port or each.container_port) for each in named), "")
         if not port:
             return default
-        scheme = probe.get("scheme", "HTTP").lower()
-        path = probe.get("path", default.path)
-        return HealthEndpoint(scheme, probe.get("host") or "127.0.0.1", int(port), path)
+        return HealthEndpoint(probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path)
 
     def host_path(self, path: str) -> str | None:
         """Follow the mounts; the longest mount path that contains ``path`` counts."""
-        volumes = {volume.get("name"): volume for volume in self._volumes()}
+        volumes = {volume.name: volume.host_path for volume in self._volumes()}
         best: tuple[int, str | None] = (-1, None)
         for mount in self._mounts():
-            at = str(mount.get("mountPath", "")).rstrip("/") or "/"
+            at = mount.mount_path.rstrip("/") or "/"
             inside = path == at or path.startswith(at.rstrip("/") + "/")
             if not inside or len(at) <= best[0]:
                 continue
-            source = volumes.get(mount.get("name"), {}).get("hostPath")
-            host = source.get("path") if isinstance(source, dict) else None
+            source = volumes.get(mount.name)
             rest = posixpath.relpath(path, at)
-            parts = [str(mount.get("subPath", "")), "" if rest == "." else rest]
-            best = (len(at), posixpath.join(str(host), *filter(None, parts)) if host else None)
+            parts = filter(None, (mount.sub_path, "" if rest == "." else rest))
+            best = (len(at), posixpath.join(source.path, *parts) if source is not None and source.path else None)
         return best[1]
 
     def has_trace(self, own_paths: frozenset[str]) -> bool:
         # A flag alone may be set by another system with the manual's file names. With our volume it is ours.
-        return any(str(each.get("name", "")).startswith(VOLUME_PREFIX) for each in (*self._volumes(), *self._mounts()))
+        names = [*(each.name for each in self._volumes()), *(each.name for each in self._mounts())]
+        return any(name.startswith(VOLUME_PREFIX) for name in names)
 
     def points_at(self, target: ConfigTarget) -> bool:
         flag = effective(self.flags, target.flag)
         name = VOLUME_PREFIX + target.tag
-        mounts = [m for m in self._mounts() if str(m.get("name", "")).startswith(VOLUME_PREFIX)]
-        volumes = [v for v in self._volumes() if str(v.get("name", "")).startswith(VOLUME_PREFIX)]
+        mounts = [each for each in self._mounts() if each.name.startswith(VOLUME_PREFIX)]
+        volumes = [each for each in self._volumes() if each.name.startswith(VOLUME_PREFIX)]
         return (
             flag is not None
             and flag.value == target.path
-            and [(mount.get("mountPath"), mount.get("name")) for mount in mounts] == [(target.path, name)]
-            and volumes == [{"hostPath": {"path": target.path, "type": "File"}, "name": name}]
+            and mounts == [_Mount(name, target.path)]
+            and volumes == [_Volume(name, _HostPath(target.path, "File"))]
         )
 
     def pointed_at(self, target: ConfigTarget) -> Self:
         for mount in self._mounts():
-            if mount.get("mountPath") == target.path:
+            if mount.mount_path == target.path:
                 raise Refused(
-                    f"{self.yaml.name}: {target.path!r} is mounted already, as volume {mount.get('name')!r}: another "
+                    f"{self.yaml.name}: {target.path!r} is mounted already, as volume {mount.name!r}: another "
                     "system configured this scheduler under the same file name; uninstall or recover that one first"
                 )
         volume = VOLUME_PREFIX + target.tag
@@ -152,11 +192,11 @@ class PodManifest:
                 raise ConfigError(f"{self.yaml.name}: the scheduler's arguments must be strings")
         return [node for node in nodes if isinstance(node, Scalar)]
 
-    def _volumes(self) -> list[dict[str, object]]:
-        return _dictionaries(self.yaml.at("spec", "volumes"))
+    def _volumes(self) -> list[_Volume]:
+        return _items(self.yaml.at("spec", "volumes"), _Volume)
 
-    def _mounts(self) -> list[dict[str, object]]:
-        return _dictionaries(self._container.get("volumeMounts"))
+    def _mounts(self) -> list[_Mount]:
+        return _items(self._container.get("volumeMounts"), _Mount)
 
     def _edited(self, yaml: YamlText) -> Self:
         return type(self)(yaml, self.index)
@@ -208,7 +248,7 @@ class PodManifest:
         while True:
             owner = _mapping(edited.yaml, *owner_path)
             listed = owner.get(key)
-            names = [str(entry.get("name", "")) for entry in _dictionaries(listed)]
+            names = [entry.name for entry in _items(listed, _Volume)]
             index = next((i for i, name in enumerate(names) if name.startswith(VOLUME_PREFIX)), None)
             if index is None or not isinstance(listed, Sequence):
                 return edited
@@ -229,7 +269,7 @@ def parse_manifest(text: str, name: str) -> PodManifest:
     kind = _text(yaml.mapping.get("kind"))
     if kind != "Pod":
         raise ConfigError(f"{name}: kind is {kind!r}, a static pod manifest has kind 'Pod'")
-    if _dictionaries(yaml.at("spec", "containers")) == []:
+    if not _items(yaml.at("spec", "containers"), _Container):
         raise ConfigError(f"{name}: the pod has no containers")
     manifest = PodManifest(yaml, _scheduler_index(yaml))
     arguments = manifest.arguments
@@ -243,28 +283,25 @@ def parse_manifest(text: str, name: str) -> PodManifest:
 
 def _scheduler_index(yaml: YamlText) -> int:
     """Choose the container: by its command, else by its image, else by its name."""
-    containers = _dictionaries(yaml.at("spec", "containers"))
+    containers = _items(yaml.at("spec", "containers"), _Container)
 
-    def by_command(container: dict[str, object]) -> bool:
-        arguments = [str(each) for key in ("command", "args") for each in _list(container.get(key))]
+    def by_command(container: _Container) -> bool:
+        arguments = (*container.command, *container.args)
         is_ours = is_scheduler(arguments) or is_scheduler(arguments[1:])  # a wrapper may stand before the program
         return is_ours or any(" --kubeconfig" in each and "kube-scheduler " in each for each in arguments)
 
-    def by_image(container: dict[str, object]) -> bool:
-        repository = str(container.get("image", "")).partition("@")[0].rpartition("/")[2]
+    def by_image(container: _Container) -> bool:
+        repository = container.image.partition("@")[0].rpartition("/")[2]
         return repository.partition(":")[0] == "kube-scheduler"
 
-    def by_name(container: dict[str, object]) -> bool:
-        return container.get("name") == "kube-scheduler"
-
-    for rule in (by_command, by_image, by_name):
+    for rule in (by_command, by_image, lambda container: container.name == "kube-scheduler"):
         found = [index for index, container in enumerate(containers) if rule(container)]
         if len(found) > 1:
-            names = ", ".join(repr(containers[index].get("name")) for index in found)
+            names = ", ".join(repr(containers[index].name) for index in found)
             raise Refused(f"{yaml.name}: several containers run kube-scheduler: {names}")
         if found:
             return found[0]
-    names = ", ".join(repr(container.get("name")) for container in containers)
+    names = ", ".join(repr(container.name) for container in containers)
     raise ConfigError(f"{yaml.name}: no container runs kube-scheduler; its containers are {names}")
 
 
@@ -280,15 +317,15 @@ def _text(node: Node | None) -> str:
     return node.value if isinstance(node, Scalar) and not node.is_null else ""
 
 
-def _strings(node: Node | None) -> dict[str, str]:
+def _items(node: Node | None, kind: type[T]) -> list[T]:
     value = plain_value(node)
-    return {key: str(inner) for key, inner in value.items() if inner is not None} if isinstance(value, dict) else {}
+    return [_read_as(item, kind) for item in value] if isinstance(value, list) else []
 
 
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _dictionaries(node: Node | None) -> list[dict[str, object]]:
-    """Read a list of mappings; other items become empty mappings, so that indexes are those of the list."""
-    return [item if isinstance(item, dict) else {} for item in _list(plain_value(node))]
+def _read_as(value: object, kind: type[T]) -> T:
+    """Convert a mapping; anything else becomes an empty one, so that the indexes of items are those of their list."""
+    known = {key: each for key, each in value.items() if each is not None} if isinstance(value, dict) else {}
+    try:
+        return msgspec.convert(known, kind, strict=False)
+    except msgspec.ValidationError:
+        return kind()

@@ -26,7 +26,8 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_version
 from gcushare.core.errors import GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, load_config
+from gcushare.kube.connection.config import ConfigSources, load_config
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NAMESPACES
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.processes import Child, Command

@@ -11,7 +11,8 @@ import pytest
 from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, Limits
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NODES, PODS
 from tests.protocol.kube_server import scripted, text
 

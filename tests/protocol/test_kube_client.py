@@ -17,8 +17,8 @@ from gcushare.core.errors import (
 )
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, Limits
-from gcushare.kube.connection.transport import RequestReport
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits, RequestReport
 from gcushare.kube.errors import AlreadyExistsError, GoneError, InvalidError, UnauthorizedError, UnknownOutcomeError
 from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import NODES, PODS, Selector

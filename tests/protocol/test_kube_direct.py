@@ -13,7 +13,8 @@ import pytest
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, Limits
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.errors import UnknownOutcomeError
 
 POD = PodRef("uid-1", "ns", "train")

@@ -23,7 +23,8 @@ from gcushare.config_manager.scheduler_config.document import new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, Limits
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.commands import extender_command, plugin_command, port_of
 from gcushare_playground.doubles import Doubles, InsideDoubles

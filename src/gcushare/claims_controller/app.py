@@ -21,7 +21,8 @@ from gcushare.claims_controller.template_keeper import TemplateKeeper
 from gcushare.claims_controller.template_plan import OWN_LABELS, NamespaceObject, TemplatePlan
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.connection.config import find_api_server
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.patches import Patch, PatchKind

@@ -36,7 +36,8 @@ from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.connection.config import find_api_server
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector

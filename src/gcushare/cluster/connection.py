@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, Limits, find_api_server, home_directory
+from gcushare.kube.connection.config import ConfigSources, find_api_server, home_directory
 from gcushare.kube.connection.overrides import Overrides
+from gcushare.kube.connection.transport import Limits
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 

@@ -29,7 +29,8 @@ from gcushare.config_manager.rollout_lease import ApiRolloutLease
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.connection.config import find_api_server
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat

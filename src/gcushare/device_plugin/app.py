@@ -39,7 +39,8 @@ from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, make_hea
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.connection.config import find_api_server
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, Selector

@@ -12,8 +12,8 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.core.errors import ConflictError, RemoteContractError
 from gcushare.core.nodes import PodRef
-from gcushare.kube.connection.config import MAX_ANSWER_BYTES, KubeConfig, Limits
-from gcushare.kube.connection.transport import ApiTransport, Observer, Request, Transport
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
 from gcushare.kube.errors import Attempt, InvalidError
 from gcushare.kube.patches import (

@@ -15,7 +15,8 @@ from gcushare._version import __version__
 from gcushare.core.packing.spare import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.config import Limits, find_api_server
+from gcushare.kube.connection.config import find_api_server
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
 from gcushare.runtime.health import Health, Heartbeat

@@ -14,7 +14,8 @@ from gcushare.core.backoff import BackoffPolicy
 from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig, Limits
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare_playground.scheduler.cache import ClusterCache

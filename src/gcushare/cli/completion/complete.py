@@ -19,8 +19,9 @@ from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import Limits, load_config
+from gcushare.kube.connection.config import load_config
 from gcushare.kube.connection.kubeconfig import read_kubeconfig
+from gcushare.kube.connection.transport import Limits
 from gcushare.kube.resources import NAMESPACES
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE

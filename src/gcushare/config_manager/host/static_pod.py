@@ -110,7 +110,7 @@ class PodManifest:
         port = probe.port
         if not port.isdecimal():
             named = (each for each in _items(self._container.get("ports"), _Port) if port and each.name == port)
-            port = next((str(each.host_port or each.container_port) for each in named), "")
+            port = next((str(each.host_port or each.container_port or "") for each in named), "")
         if not port:
             return default
         return HealthEndpoint(probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path)

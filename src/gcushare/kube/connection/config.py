@@ -23,22 +23,6 @@ from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubec
 from gcushare.kube.connection.tls import client_context, load_client_certificate
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-MAX_ANSWER_BYTES = 512 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Timeouts and limits of the client."""
-
-    request_s: float = 10.0
-    """Timeout of one request, without getting credentials. A healthy server answers in milliseconds."""
-    list_page_s: float = 60.0
-    """Timeout of one page of a list: it has megabytes, and the server may read them from etcd."""
-    connect_s: float = 5.0
-    connections: int = 64
-    """Simultaneous connections. Each watch uses one; the rest limits a burst of binds."""
-    answer_bytes: int = MAX_ANSWER_BYTES
-    """Largest accepted answer. A list of 50,000 pods from an old server without paging has about half of it."""
 
 
 @dataclass(frozen=True, slots=True)

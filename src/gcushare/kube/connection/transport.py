@@ -18,7 +18,7 @@ import aiohttp
 from yarl import URL
 
 from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError, RetryableError
-from gcushare.kube.connection.config import KubeConfig, Limits
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.direct import DirectPosts, Target
 from gcushare.kube.errors import (
     Attempt,
@@ -32,6 +32,7 @@ from gcushare.kube.errors import (
 
 T = TypeVar("T")
 
+MAX_ANSWER_BYTES = 512 * 1024 * 1024
 _MAX_ERROR_BYTES = 64 * 1024
 _READ_CHUNK_BYTES = 256 * 1024
 _RETIRED_S = 600.0
@@ -39,6 +40,21 @@ _RETIRED_S = 600.0
 
 TRANSPORT_FAILURES = (aiohttp.ClientError, TimeoutError, OSError, asyncio.IncompleteReadError)
 """The exceptions of aiohttp while connecting, sending and reading. ``error_of_transport`` converts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Timeouts and limits of the client."""
+
+    request_s: float = 10.0
+    """Timeout of one request, without getting credentials. A healthy server answers in milliseconds."""
+    list_page_s: float = 60.0
+    """Timeout of one page of a list: it has megabytes, and the server may read them from etcd."""
+    connect_s: float = 5.0
+    connections: int = 64
+    """Simultaneous connections. Each watch uses one; the rest limits a burst of binds."""
+    answer_bytes: int = MAX_ANSWER_BYTES
+    """Largest accepted answer. A list of 50,000 pods from an old server without paging has about half of it."""
 
 
 @dataclass(frozen=True, slots=True)

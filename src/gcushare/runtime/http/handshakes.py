@@ -19,6 +19,8 @@ from gcushare.runtime.http.answers import Cause, RejectedCounts
 
 logger = logging.getLogger(__name__)
 
+# How long a TLS handshake may take; an honest one takes milliseconds.
+HANDSHAKE_S = 3.0
 # How long the closing of TLS may take.
 _SHUTDOWN_S = 1.0
 # How long to accept nothing after a failure: if all file descriptors are in use, they stay so for a while.

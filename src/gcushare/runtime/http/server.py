@@ -16,7 +16,7 @@ from gcushare.core.log_fields import fields
 from gcushare.runtime.http.answers import Cause, RejectedCounts
 from gcushare.runtime.http.body_limits import BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
-from gcushare.runtime.http.handshakes import HandshakeLimits, TlsListener
+from gcushare.runtime.http.handshakes import HANDSHAKE_S, HandshakeLimits, TlsListener
 from gcushare.runtime.http.request_gate import body_of, make_gate
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 _LINGER_S = 2.0
 # How long requests may go on after the drain: once to end, and once more after they are cancelled.
 _CANCEL_S = 0.1
-# How long a TLS handshake may take; an honest one takes milliseconds.
-_HANDSHAKE_S = 3.0
 # Connections that the kernel completes while the loop is busy; Linux caps it at net.core.somaxconn.
 _BACKLOG = 1024
 # Below the deadline of a health check, so that the reason is ours.
@@ -115,7 +113,7 @@ class RunningServer:
         if tls is None:
             self._listener = await loop.create_server(make, sock=sock, backlog=_BACKLOG)
         else:
-            limits = HandshakeLimits(count=settings.max_connections, each_s=min(_HANDSHAKE_S, settings.request_timeout))
+            limits = HandshakeLimits(count=settings.max_connections, each_s=min(HANDSHAKE_S, settings.request_timeout))
             self._tls_listener = TlsListener(sock, tls.context, limits, self._fast_paths.rejected, make)
             self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
             self._follower.add_done_callback(report_follower)

@@ -21,7 +21,7 @@ EXIT_STATUS: Mapping[int | str, str] = {
     MISUSED: "Wrong arguments, settings or files; every problem is on stderr.",
     INTERNAL_ERROR: "A defect of the program; the stack is on stderr.",
     TRY_AGAIN: "A peer did not answer or asked to wait; the same call may succeed later.",
-    "128+N": "Ended by signal N before it could finish: 130 by Ctrl-C, 141 when no one reads its output any more.",
+    "128+N": "Ended by signal N before it could finish: 130 by Ctrl-C, 141 if the reader of its output has gone.",
 }
 
 # The first match wins, so a subclass comes before its base class.

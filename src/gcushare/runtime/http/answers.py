@@ -42,7 +42,7 @@ _LONGEST_TEXT = 2000
 
 
 class Cause(Enum):
-    """Why a request or a connection got no further; the values are the metric's label."""
+    """Why a request or a connection was rejected; the values are the metric's label."""
 
     CONNECTIONS = "connections"
     """The maximum of connections is open, and none of them is idle."""
@@ -54,7 +54,7 @@ class Cause(Enum):
     """The body is larger than allowed."""
     MALFORMED = "malformed"
     CERTIFICATE = "certificate"
-    """The client presented none although it must, or that of another client."""
+    """The client presented none although one is required, or the certificate of another client."""
     HANDSHAKE = "handshake"
     """The TLS handshake failed: unknown authority, no certificate although one is required, or no TLS at all. Or it was
     the oldest one when the limit of handshakes was reached."""
@@ -80,7 +80,7 @@ def error_response(status: int, text: str, *, close: bool = False) -> web.Respon
     return response
 
 
-class TurnedAway(Exception):
+class Rejection(Exception):
     """A request or connection is rejected before a handler: its answer's status and text, and the cause for metrics.
 
     ``level`` and ``event`` are for its log line.
@@ -96,33 +96,33 @@ class TurnedAway(Exception):
         self.event = event
 
 
-def body_too_slow(limit_s: float) -> TurnedAway:
+def body_too_slow(limit_s: float) -> Rejection:
     """The body did not arrive in time."""
-    return TurnedAway(408, Cause.SLOW, f"the request's body did not arrive within {limit_s:g}s")
+    return Rejection(408, Cause.SLOW, f"the request's body did not arrive within {limit_s:g}s")
 
 
-def body_too_large(size: str, largest: int) -> TurnedAway:
+def body_too_large(size: str, largest: int) -> Rejection:
     """The body has, or would have, more bytes than its path accepts."""
-    return TurnedAway(413, Cause.SIZE, f"the request's body has {size}; accepted: at most {largest} bytes")
+    return Rejection(413, Cause.SIZE, f"the request's body has {size}; accepted: at most {largest} bytes")
 
 
-def no_memory() -> TurnedAway:
+def no_memory() -> Rejection:
     """The memory for bodies is used up."""
-    return TurnedAway(503, Cause.MEMORY, "too many large requests at once, try again later")
+    return Rejection(503, Cause.MEMORY, "too many large requests at once, try again later")
 
 
-def body_cut() -> TurnedAway:
+def body_cut() -> Rejection:
     """The memory of an incomplete body was given to other bodies."""
     text = "the request's body came slower than others that needed its memory, try again later"
-    return TurnedAway(503, Cause.MEMORY, text)
+    return Rejection(503, Cause.MEMORY, text)
 
 
-def turn_away(away: TurnedAway, counts: RejectedCounts, **facts: object) -> web.Response:
+def reject(rejection: Rejection, counts: RejectedCounts, **facts: object) -> web.Response:
     """Count and log a rejection, and build its answer, after which the connection is closed."""
-    counts[away.cause] += 1
-    logger.log(away.level, "%s %s", away.event, fields(**facts, reason=away))
-    response = error_response(away.status, str(away), close=True)
-    if away.status == 503:
+    counts[rejection.cause] += 1
+    logger.log(rejection.level, "%s %s", rejection.event, fields(**facts, reason=rejection))
+    response = error_response(rejection.status, str(rejection), close=True)
+    if rejection.status == 503:
         response.headers["Retry-After"] = "1"
     return response
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from gcushare.core.log_fields import fields
-from gcushare.runtime.http.answers import Cause, RejectedCounts, TurnedAway, turn_away, write_response
+from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection, reject, write_response
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class ConnectionTable:
         self._rejected = rejected
         self.idle: dict[GuardedConnection, None] = {}
         self.busy: set[GuardedConnection] = set()
-        """Connections with a request in work."""
+        """Connections with a request in progress."""
         self._arriving: dict[GuardedConnection, None] = {}
         self._open: set[GuardedConnection] = set()
         self._none_busy = asyncio.Event()
@@ -73,14 +73,14 @@ class ConnectionTable:
         peer, accepted = wire.get_extra_info("peername"), self.limits.client_name
         if len(self) >= self.limits.count and not self._make_room():
             text = "too many connections, try again later"
-            away = TurnedAway(503, Cause.CONNECTIONS, text, level=logging.WARNING, event="connection refused")
-            return turn_away(away, self._rejected, peer=peer, limit=self.limits.count)
+            rejection = Rejection(503, Cause.CONNECTIONS, text, level=logging.WARNING, event="connection refused")
+            return reject(rejection, self._rejected, peer=peer, limit=self.limits.count)
         self.idle[connection] = None
         names = names_of(wire.get_extra_info("peercert") or {}) if accepted else ()
         if accepted and accepted not in names:
             text = f"this port is for {accepted!r} alone; your certificate names {', '.join(names) or 'no one'}"
-            away = TurnedAway(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
-            return turn_away(away, self._rejected, peer=peer, accepted=accepted)
+            rejection = Rejection(403, Cause.CERTIFICATE, text, level=logging.WARNING, event="client refused")
+            return reject(rejection, self._rejected, peer=peer, accepted=accepted)
         return None
 
     def _make_room(self) -> bool:
@@ -136,7 +136,7 @@ class ConnectionTable:
             self._none_busy.set()
 
     async def wait_quiet(self) -> None:
-        """Wait until no connection has a request in work."""
+        """Wait until no connection has a request in progress."""
         await self._none_busy.wait()
 
     async def cut_all(self) -> None:
@@ -211,10 +211,10 @@ class GuardedConnection(web.RequestHandler):
                 self.close()
 
     def close(self) -> None:
-        """Close now if idle, else after the answer to the request in work.
+        """Close now if idle, else after the answer to the request in progress.
 
         aiohttp's own method leaves an idle connection open until the drain is over, and stops reading the body of a
-        request in work, which then can never be answered.
+        request in progress, which then can never be answered.
         """
         if self in self.table.busy:
             self.closes_after_answer = True

@@ -19,7 +19,7 @@ from gcushare.runtime.http.answers import Cause, RejectedCounts
 
 logger = logging.getLogger(__name__)
 
-# How long a TLS handshake may take; an honest one takes milliseconds.
+# How long a TLS handshake may take; a working client takes milliseconds.
 HANDSHAKE_S = 3.0
 # How long the closing of TLS may take.
 _SHUTDOWN_S = 1.0

@@ -13,15 +13,15 @@ from aiohttp.typedefs import Handler, Middleware
 from gcushare.runtime.http.answers import (
     Cause,
     RejectedCounts,
-    TurnedAway,
+    Rejection,
     body_cut,
     body_too_large,
     body_too_slow,
     log_answered,
     no_memory,
+    reject,
     respond_to_failure,
     respond_to_http,
-    turn_away,
 )
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.connections import GuardedConnection
@@ -69,12 +69,12 @@ class _Gate:
             has_certificate = transport is not None and transport.get_extra_info("peercert")
             if self._needs_certificate and request.path not in OPEN_PATHS and not has_certificate:
                 text = "a client certificate is required; present one that the configured authority signed"
-                raise TurnedAway(403, Cause.CERTIFICATE, text)
+                raise Rejection(403, Cause.CERTIFICATE, text)
             if not request.body_exists:
                 return await handler(request)
             return await self._answer_body(request, handler)
-        except TurnedAway as away:
-            return turn_away(away, self._rejected, **_facts(request))
+        except Rejection as rejection:
+            return reject(rejection, self._rejected, **_facts(request))
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -125,7 +125,7 @@ class _Gate:
                 raise body_cut() from None
             raise body_too_slow(self._timeout_s) from None
         except web.RequestPayloadError as error:
-            raise TurnedAway(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
+            raise Rejection(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
         share.complete()
         request[_BODY] = bytes(body)
 

@@ -23,13 +23,13 @@ from aiohttp import web
 
 from gcushare.runtime.http.answers import (
     RejectedCounts,
-    TurnedAway,
+    Rejection,
     body_cut,
     body_too_slow,
     log_answered,
     no_memory,
+    reject,
     respond_to_failure,
-    turn_away,
     write_response,
 )
 from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
@@ -116,7 +116,7 @@ class FastPathContext:
 
 @dataclass(slots=True)
 class _Arriving:
-    """A request in work: the part of its body that arrived, and how many bytes are missing."""
+    """A request in progress: the part of its body that arrived, and how many bytes are missing."""
 
     path: str
     missing: int
@@ -154,7 +154,7 @@ class FastPath:
             return True
         piece = data[:missing]
         if not arriving.share.grow(len(piece)):
-            self._turn_away(arriving, no_memory())
+            self._reject(arriving, no_memory())
             return True
         if isinstance(arriving.body, bytes):
             arriving.body = bytearray(arriving.body)
@@ -194,7 +194,7 @@ class FastPath:
 
         def give_up() -> None:
             if self._arriving is not None:
-                self._turn_away(self._arriving, body_cut())
+                self._reject(self._arriving, body_cut())
 
         share = context.budget.open(give_up)
         if not share.grow(len(body)):
@@ -211,7 +211,7 @@ class FastPath:
         else:
             self._connection.table.mark_arriving(self._connection)
             limit_s, loop = self._context.body_timeout_s, asyncio.get_running_loop()
-            self._deadline = loop.call_later(limit_s, self._turn_away, arriving, body_too_slow(limit_s))
+            self._deadline = loop.call_later(limit_s, self._reject, arriving, body_too_slow(limit_s))
         return True
 
     def _hold(self, data: bytes) -> None:
@@ -220,9 +220,9 @@ class FastPath:
         if self._connection.wire is not None:
             self._connection.wire.pause_reading()
 
-    def _turn_away(self, arriving: _Arriving, away: TurnedAway) -> None:
+    def _reject(self, arriving: _Arriving, rejection: Rejection) -> None:
         self._stop_deadline()
-        self._finish(arriving, turn_away(away, self._context.rejected, **self._facts(arriving)))
+        self._finish(arriving, reject(rejection, self._context.rejected, **self._facts(arriving)))
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:

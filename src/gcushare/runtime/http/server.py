@@ -67,7 +67,7 @@ class RunningServer:
 
     @property
     def busy_count(self) -> int:
-        """Connections with a request in work, for metrics."""
+        """Connections with a request in progress, for metrics."""
         return len(self._connections.busy)
 
     @property
@@ -120,7 +120,7 @@ class RunningServer:
         logger.info("listening %s", fields(url=self.url, address=self.host))
 
     async def stop(self, drain_s: float) -> None:
-        """Stop accepting, wait up to ``drain_s`` seconds for requests in work, then cut the rest; repeatable."""
+        """Stop accepting, wait up to ``drain_s`` seconds for requests in progress, then cut the rest; repeatable."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -137,7 +137,7 @@ class RunningServer:
         logger.info("stopped serving %s", fields(url=self.url))
 
     async def drain(self, _app: web.Application) -> None:
-        """Wait for requests in work. The application's shutdown calls it after the program's own hooks."""
+        """Wait for requests in progress. The application's shutdown calls it after the program's own hooks."""
         try:
             async with asyncio.timeout(self._drain_s):
                 await self._connections.wait_quiet()

@@ -16,7 +16,7 @@ class ElectionSettings:
     leader_elect: bool = setting(
         parsers.boolean(),
         default=True,
-        help="Elect, among several replicas, the one that works. Without it exactly one replica may run.",
+        help="Elect one of several replicas as the leader. Without election, run exactly one replica.",
     )
     lease_name: str = setting(parsers.text("NAME", accepted="a name of a Lease"), default="", help="Name of the Lease.")
     lease_namespace: str | None = setting(

@@ -399,6 +399,19 @@ async def test_the_log_says_which_lease_was_won_and_lost_and_by_which_candidate(
     ], "a, which does not lead, leaves the lease alone"
 
 
+async def test_a_candidate_that_never_led_leaves_without_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster() as world:
+        first, second = world.candidate("a"), world.candidate("b")
+        first.start()
+        await world.pass_watching(2)
+        second.start()
+        await world.pass_watching(2)
+        second.access.cut = True
+        await second.stop()
+        assert (world.leaders, second.changes) == (["a"], [])
+        assert "lease not released" not in caplog.text
+
+
 async def test_a_lease_that_was_deleted_or_lost_and_won_in_one_round_begins_a_new_term() -> None:
     async with cluster() as world:
         first = world.candidate("a")

@@ -39,6 +39,14 @@ async def test_an_idle_bucket_fills_to_its_burst_and_no_further() -> None:
     await third
 
 
+async def test_a_bucket_without_tokens_refuses_those_that_do_not_wait() -> None:
+    time = VirtualTime()
+    bucket = TokenBucket(1, 2, time.clock())
+    assert [bucket.take_now() for _ in range(4)] == [True, True, False, False]
+    await time.pass_(1.1)
+    assert [bucket.take_now() for _ in range(2)] == [True, False], "a refusal uses no token"
+
+
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (1, 0)])
 def test_a_bucket_that_never_lets_anything_through_is_refused(rate: float, burst: int) -> None:
     with pytest.raises(ValueError, match="rate_per_s must be above 0"):

@@ -11,6 +11,7 @@ from gcushare.cli.kubectl.summary import Summary
 from gcushare.cli.terminal.layout import Cell, plain_table
 from gcushare.cli.terminal.output_formats import Document, to_csv
 from gcushare.cli.top.rows import POWER, TEMPERATURE, UTILIZATION, CardUseRow, PodUseRow
+from gcushare.cluster.card_drawing.figures import show_figure
 from gcushare.core.units import GIB
 from gcushare.core.wording import counted, some_names
 
@@ -33,9 +34,9 @@ def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *
                 _gib(row.granted_bytes),
                 Cell(_gib(row.used_bytes), style),
                 _gib(row.total_bytes or None),
-                _figure(row.readings.get(UTILIZATION), "%"),
-                _figure(row.readings.get(TEMPERATURE), "°C"),
-                _figure(row.readings.get(POWER), "W"),
+                show_figure(row.readings.get(UTILIZATION), "%"),
+                show_figure(row.readings.get(TEMPERATURE), "°C"),
+                show_figure(row.readings.get(POWER), "W"),
                 _pods(row) if is_wide else str(len(row.pods)),
                 Cell(over, style),
             )
@@ -60,7 +61,7 @@ def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None
         words = f"over by {_gib(row.excess_bytes)}" if row.is_over else ""
         note = Cell(words + (", reported on the pod" if row.is_reported else ""), style)
         used = Cell(_gib(row.used_bytes), style)
-        busy = _figure(row.utilization_percent, "%")
+        busy = show_figure(row.utilization_percent, "%")
         limit = _gib(row.limit_bytes or None)
         cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), limit, used, busy, note))
     headings = ("NAME", word, "POD", f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", "UTIL", "NOTE")
@@ -147,7 +148,3 @@ def _pods(row: CardUseRow) -> str:
 
 def _gib(size: int | None) -> str:
     return _UNKNOWN if size is None else f"{size / GIB:.1f}"
-
-
-def _figure(value: float | None, unit: str) -> str:
-    return _UNKNOWN if value is None else f"{value:.0f}{unit}"

@@ -211,20 +211,13 @@ def _holder_lines(position: int, holder: HolderView, card: CardStatus, paper: Pa
     if text and row.cell_len + 3 + len(text) <= paper.inner:
         row.append(f"   {text}", "dim")
         text = ""
-    yield from _cut(row, paper.inner)
+    # A row whose pod has a very long name goes on in the next line.
+    yield from [row] if row.cell_len <= paper.inner else _notes(row.plain, "", paper.inner)
     below: Sequence[str] = [text] if text else []
     if holder.processes:
         below = [*below, ", ".join(describe_processes(holder.processes, paper.unit, is_wide=paper.is_wide))]
     for line in below:
         yield from (Text(f"    {part}", "dim") for part in fold(line, paper.inner - 4))
-
-
-def _cut(row: Text, width: int) -> list[Text]:
-    """A row whose pod has a very long name goes on in the next line."""
-    if row.cell_len <= width:
-        return [row]
-    first, *rest = fold(row.plain, width - 2)
-    return [Text(first), *(Text(f"  {line}") for line in rest)]
 
 
 def _summary_parts(view: NodeView, unit: MemoryUnit | None) -> Iterator[tuple[str, str]]:

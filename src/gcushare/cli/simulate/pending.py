@@ -16,14 +16,7 @@ from gcushare.cluster.listing import UNFINISHED
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
-from gcushare.core.packing.nodes_needed import (
-    ANY_AMOUNTS,
-    NodeClasses,
-    NodeCount,
-    PodKind,
-    empty_like,
-    parse_class,
-)
+from gcushare.core.packing.nodes_needed import ANY_AMOUNTS, NodeClasses, NodeCount, PodKind, empty_like, parse_class
 from gcushare.core.packing.spare import Amounts
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector

@@ -11,7 +11,7 @@ from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerF
 from gcushare.cluster.programs import port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.vendors import VENDORS, Vendor
+from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import VERBS_PORT
 
 WAITED_S = 30.0
@@ -140,39 +140,34 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
         both = sorted(each.name for each in nodes if {SERVES_MEMORY, SERVES_WHOLE} <= {*each.modes})
         served = [each.name for each in nodes if SERVES_WHOLE in each.modes]
         counted = [each.name for each in nodes if each.capacity(vendor.whole_card_resource) != "0"]
-        others = [name for name in counted if name not in served]
+        others = sorted(name for name in counted if name not in served)
+        resource = vendor.whole_card_resource
         for scheduler in facts.schedulers:
             managed = {name for entry in extenders_of(scheduler) for name in entry.resources}
-            if not managed:
-                continue
-            if vendor.whole_card_resource not in managed:
-                yield from _check_unmanaged(scheduler, vendor, both)
-            elif others or (not served and facts.has_every_node):
-                yield _unserved(scheduler, vendor, sorted(others))
-
-
-def _check_unmanaged(scheduler: SchedulerFacts, vendor: Vendor, both: list[str]) -> Iterator[Finding]:
-    resource = vendor.whole_card_resource
-    if both:
-        yield warning(
-            "whole-cards-unmanaged",
-            f"scheduler {scheduler.name}",
-            f"{scheduler.source} does not manage {resource}, and {words_of(both)} serve whole cards beside memory: the "
-            "scheduler counts cards, but not which of them are shared at that moment",
-            f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
-            "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created again",
-        )
-
-
-def _unserved(scheduler: SchedulerFacts, vendor: Vendor, others: list[str]) -> Finding:
-    resource = vendor.whole_card_resource
-    found = f"another plugin serves it on {words_of(others)}" if others else "no node's plugin serves whole cards"
-    return warning(
-        "whole-cards-unserved",
-        f"scheduler {scheduler.name}",
-        f"{scheduler.source} manages {resource}, and {found}: pods that ask for it fit only where ours serves it",
-        f"start the plugins with --mode both, or take {resource} out of managedResources (chart value wholeCards)",
-    )
+            if managed and resource not in managed and both:
+                yield warning(
+                    "whole-cards-unmanaged",
+                    f"scheduler {scheduler.name}",
+                    f"{scheduler.source} does not manage {resource}, and {words_of(both)} serve whole cards beside "
+                    "memory: the scheduler counts cards, but not which of them are shared at that moment",
+                    f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
+                    "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created "
+                    "again",
+                )
+            elif resource in managed and (others or (not served and facts.has_every_node)):
+                found = (
+                    f"another plugin serves it on {words_of(others)}"
+                    if others
+                    else "no node's plugin serves whole cards"
+                )
+                yield warning(
+                    "whole-cards-unserved",
+                    f"scheduler {scheduler.name}",
+                    f"{scheduler.source} manages {resource}, and {found}: pods that ask for it fit only where ours "
+                    "serves it",
+                    f"start the plugins with --mode both, or take {resource} out of managedResources (chart value "
+                    "wholeCards)",
+                )
 
 
 def check_reports(facts: Facts) -> Iterator[Finding]:

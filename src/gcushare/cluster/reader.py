@@ -185,11 +185,17 @@ class Reader:
     async def learn_rights(self, rights: Sequence[Right]) -> bytes:
         """Learn the server's time and which rights the caller lacks; returns the body of /version.
 
-        If the API server does not say whether a right is there, the attempt itself will show it.
-
         Raises:
             GcushareError: the API server does not answer.
         """
+        self.progress("asking the API server")
+        hello = await self._fetch_dated(self.client, "/version", "version", ANSWER_S)
+        self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
+        await self.find_missing(rights)
+        return hello.body
+
+    async def find_missing(self, rights: Sequence[Right]) -> None:
+        """Learn which of these rights the caller lacks; if the API server does not say it, the attempt will show it."""
 
         async def is_missing(right: Right) -> bool:
             try:
@@ -199,14 +205,10 @@ class Reader:
             status = answer.get("status")
             return isinstance(status, dict) and status.get("allowed") is False
 
-        self.progress("asking the API server")
-        hello = await self._fetch_dated(self.client, "/version", "version", ANSWER_S)
-        self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
         answers = await asyncio.gather(*(is_missing(right) for right in rights))
         for right in (right for right, missing in zip(rights, answers, strict=True) if missing):
             self._missing.add(right.part)
             self.unread.append(Unread(right.part, "the right is missing", str(right)))
-        return hello.body
 
     def may_read(self, part: Area) -> bool:
         """Whether no right for it is known to be missing."""

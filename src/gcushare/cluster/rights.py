@@ -23,6 +23,7 @@ class Area(enum.Enum):
     POLICIES = "whether records are protected from pods' authors"
     SECRETS = "when certificates end"
     SLICES = "which other drivers offer the cards of nodes"
+    CLAIMS = "slices, DeviceClasses, templates and policies of claims, and namespaces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,17 @@ class Right:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
         }
+
+
+CLAIMS_RIGHTS = (
+    Right(Area.CLAIMS, "list", "resourceslices", group=_DRA),
+    Right(Area.CLAIMS, "list", "deviceclasses", group=_DRA),
+    Right(Area.CLAIMS, "list", "resourceclaimtemplates", group=_DRA),
+    Right(Area.CLAIMS, "list", "mutatingadmissionpolicies", group=_ADMISSION),
+    Right(Area.CLAIMS, "list", "mutatingadmissionpolicybindings", group=_ADMISSION),
+    Right(Area.CLAIMS, "list", "namespaces"),
+)
+"""What an examination uses beside ``needed_rights`` if nodes serve claims."""
 
 
 def needed_rights(namespace: str) -> tuple[Right, ...]:

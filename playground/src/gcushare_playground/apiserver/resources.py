@@ -100,6 +100,10 @@ RESOURCES: tuple[Resource, ...] = (
         "", "v1", "Service", "services", True, ("svc",), ("status",), _ALL, frozenset({"spec.clusterIP", "spec.type"})
     ),
     Resource("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",), ("token",)),
+    Resource("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", False),
+    Resource(
+        "admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", False
+    ),
     Resource(
         "admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False
     ),
@@ -146,6 +150,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource("rbac.authorization.k8s.io", "v1", "Role", "roles", create_on_update=True),
     Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", create_on_update=True),
+    Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False),
     Resource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", subresources=("status",)),
     Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
     Resource(

@@ -18,6 +18,7 @@ from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
+from gcushare.wire.dra.slices import ResourceSlice
 from gcushare.wire.objects import Lease, Node
 
 
@@ -86,6 +87,29 @@ class PolicyFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimsFacts:
+    """What nodes that serve claims need. Of ``policies``, which change pods, ``denies`` says that a binding is there.
+
+    ``classes`` are the DeviceClasses with the extended resource that each stands for, ``templates`` have namespace and
+    name, ``namespaces`` are those whose pods get claims.
+    """
+
+    drivers: tuple[PluginFacts, ...] = ()
+    controllers: tuple[SeenPod, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
+    classes: Mapping[str, str] = field(default_factory=dict)
+    policies: tuple[PolicyFacts, ...] = ()
+    templates: frozenset[tuple[str, str]] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+    lease: Lease | None = None
+
+    def driver_of(self, node: str, vendor: Vendor) -> PluginFacts | None:
+        """The claims driver of a node; the one that answers, of two during an update."""
+        found = [each for each in self.drivers if each.node == node and each.vendor == vendor]
+        return max(found, key=lambda each: each.status is not None, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
     """A certificate and its end; ``problem`` where it cannot be read."""
 
@@ -109,6 +133,8 @@ class Facts:
     """Pods that may ask for cards, carry a record, or run one of the programs."""
     programs: Mapping[Program, tuple[SeenPod, ...]] = field(default_factory=dict)
     plugins: tuple[PluginFacts, ...] = ()
+    claims: ClaimsFacts | None = None
+    """None in a cluster without nodes that serve claims."""
     extender: ExtenderFacts = ExtenderFacts()
     schedulers: tuple[SchedulerFacts, ...] = ()
     reports: tuple[NodeReport, ...] = ()

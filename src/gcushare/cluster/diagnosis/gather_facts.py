@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from gcushare._version import __version__
+from gcushare.cluster.diagnosis.claims_objects import read_claims
 from gcushare.cluster.diagnosis.cluster_objects import (
     read_certificates,
     read_drivers,
@@ -38,6 +39,8 @@ NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
 SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
 _RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, namespaced=False)
 
+_OF_NODES = (None, Program.PLUGIN, Program.CLAIMS_DRIVER)
+"""Pods of another node than the one asked for that are left out: other people's, and the programs of that node."""
 CONCERNED = (b"gcu", b"gpu", b"GPU_MEM", b"kube-scheduler")
 """One of these stands in the JSON of every pod that asks for cards, carries a record or runs one of the programs."""
 
@@ -70,13 +73,15 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
             programs[program].append(pod)
     ours = [*programs[Program.EXTENDER], *programs[Program.CONFIG_MANAGER]]
     namespaces = dict.fromkeys((namespace, *(pod.metadata.namespace for pod in programs[Program.CONFIG_MANAGER])))
-    plugins, extender, schedulers, reports, certificates = await asyncio.gather(
+    plugins, claims_drivers, extender, schedulers, reports, certificates = await asyncio.gather(
         _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
+        _ask_plugins(reader, [pod for pod in programs[Program.CLAIMS_DRIVER] if pod.is_bound]),
         _read_extender(reader, where, programs[Program.EXTENDER]),
         read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
         read_reports(reader, tuple(namespaces)),
         read_certificates(reader, ours),
     )
+    claims = await read_claims(reader, nodes, claims_drivers, programs[Program.CLAIMS_CONTROLLER])
     return Facts(
         now=reader.now(),
         server_version=server_version,
@@ -86,6 +91,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         pods=pods,
         programs={program: tuple(members) for program, members in programs.items() if members},
         plugins=plugins,
+        claims=claims,
         extender=extender,
         schedulers=schedulers,
         reports=reports,
@@ -120,16 +126,12 @@ async def _read_nodes(reader: Reader, name: str | None, decode: Callable[[msgspe
 async def _read_pods(reader: Reader, node: str | None, decode: Callable[[msgspec.Raw], SeenPod]) -> tuple[SeenPod, ...]:
     """Read the pods that concern us. With a ``node``: its pods, and our programs on any node."""
     found = await reader.list_part(Area.PODS, PODS, decode, CONCERNED)
-    kept = (
-        pod
-        for pod in found
-        if node is None or pod.spec.node_name == node or program_of(pod) not in (None, Program.PLUGIN)
-    )
+    kept = (pod for pod in found if node is None or pod.spec.node_name == node or program_of(pod) not in _OF_NODES)
     return tuple(sorted(kept, key=lambda pod: pod.key))
 
 
 async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginFacts, ...]:
-    """Ask every running plugin for its status; the facts of the others have the state of their pods."""
+    """Ask every running plugin or claims driver for its status; facts of the others have the state of their pods."""
     asked = [pod for pod in pods if pod.status.phase == "Running"] if reader.may_read(Area.PLUGINS) else []
 
     def read(answer: Dated) -> tuple[PluginStatus, Dated]:
@@ -143,7 +145,8 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginF
             facts.append(PluginFacts(pod=pod, vendor=vendor, problem=str(found or "")))
             continue
         status, answer = found
-        reader.record_clock(f"the device plugin of node {pod.spec.node_name}", answer)
+        what = "claims driver" if program_of(pod) is Program.CLAIMS_DRIVER else "device plugin"
+        reader.record_clock(f"the {what} of node {pod.spec.node_name}", answer)
         # Its pod may say nothing of the vendor: a settings file, a variable or the cards themselves may have decided.
         facts.append(PluginFacts(pod=pod, vendor=VENDORS_BY_NAME.get(status.vendor, vendor), status=status))
     return tuple(facts)

@@ -25,7 +25,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
             continue
         if each.plugin is not None:
             yield from _check_pod(each.plugin)
-            if each.plugin.pod.status.phase == "Running":
+            if each.plugin.pod.status.phase == "Running" and not each.serves_claims:
                 yield from _check_registration(each)
         elif facts.knows(Area.PODS) and not each.serves_claims:
             node, vendor = each.node, each.vendor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from gcushare.cluster.diagnosis.checks import (
+    claims,
     clocks_and_certificates,
     extenders,
     inventories,
@@ -54,6 +55,10 @@ CHECKS: tuple[Check, ...] = (
     plugins.check_plugins,
     plugins.check_kubelets,
     plugins.check_leftovers,
+    claims.check_claims_drivers,
+    claims.check_claims_slices,
+    claims.check_claims_cluster,
+    claims.check_claiming_pods,
     inventories.check_readable,
     inventories.check_message_limit,
     inventories.check_counts,

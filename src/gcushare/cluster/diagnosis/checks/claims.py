@@ -1,0 +1,233 @@
+"""Have nodes that serve claims a driver whose slices say what they have, and do pods of the cluster get claims?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, span, vendor_nodes, words_of
+from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts, PluginFacts
+from gcushare.cluster.diagnosis.findings import Finding, error, warning
+from gcushare.cluster.rights import Area
+from gcushare.core.cards import SERVES_CLAIMS, Inventory
+from gcushare.core.claims import device_name, unit_bytes
+from gcushare.vendors import Vendor
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
+from gcushare.wire.dra.slices import MEMORY, Device, quantity
+from gcushare.wire.kubernetes_versions import find_release, release_text
+
+FIRST_WITH_SHARES = (1, 36)
+"""The scheduler shares a device among claims by default from here on (the gate DRAConsumableCapacity)."""
+WAITED_S = 60.0
+"""A template is made within a second, and pods of a moment ago are no finding."""
+STALE_LEASES = 3
+"""A lease that was not renewed for so many of its durations has no holder any more."""
+_NAMESPACE_LABEL = f"{CLAIMS_LABEL}={CLAIMS_ENABLED}"
+
+
+def check_claims_drivers(facts: Facts) -> Iterator[Finding]:
+    """Nodes labelled for claims without a driver, and drivers that do not run, do not answer or report a problem."""
+    if facts.claims is None:
+        return
+    for each in vendor_nodes(facts):
+        driver = facts.claims.driver_of(each.name, each.vendor)
+        if driver is not None and each.plugin is not None:
+            yield error(
+                "plugin-beside-claims-driver",
+                each.subject,
+                f"the device plugin {each.plugin.pod.key} and the claims driver {driver.pod.key} both run here, and a "
+                "node gives its cards in one way: one of them waits for the other",
+                "label the node gcushare.io/serve=claims, or remove that label, and see the affinity of the plugin's "
+                "DaemonSet",
+            )
+        if not (each.serves_claims and each.is_labelled):
+            continue
+        version = each.node.status.node_info.kubelet_version
+        if (release := find_release(version)) is not None and release < FIRST_WITH_SHARES:
+            yield _too_old(each.subject, f"its kubelet is {version}", "upgrade the kubelet, or serve resources here")
+        if driver is not None:
+            yield from _check_driver(driver)
+        elif facts.knows(Area.PODS):
+            yield error(
+                "node-without-claims-driver",
+                each.subject,
+                f"it is labelled for claims and carries {each.vendor.node_label}, and no gcushare-claims-driver of "
+                f"{each.vendor.name} runs on it",
+                "install with claims.enabled=true, or see the events of the driver's DaemonSet",
+            )
+
+
+def _check_driver(driver: PluginFacts) -> Iterator[Finding]:
+    subject, status = f"node {driver.node}", driver.pod.status
+    namespace, name = driver.pod.metadata.namespace, driver.pod.metadata.name
+    if status.phase != "Running":
+        yield error(
+            "claims-driver-not-running",
+            subject,
+            f"the claims driver's pod {driver.pod.key} is {status.phase or 'Pending'}; restarts: {driver.pod.restarts}",
+            f"kubectl -n {namespace} describe pod {name}",
+        )
+    elif driver.problem:
+        yield error(
+            "claims-driver-unreachable",
+            subject,
+            f"the claims driver {driver.pod.key} does not report its state: {driver.problem}",
+            "see its log; a network policy may keep the API server away from its port",
+        )
+    elif driver.status is not None:
+        for part, problem in sorted(driver.status.problems.items()):
+            yield error(
+                "claims-driver-problem",
+                subject,
+                f"the claims driver says of its {part}: {problem}",
+                f"kubectl -n {namespace} logs {name} says what it tried; until then its claims stay unprepared",
+            )
+
+
+def check_claims_slices(facts: Facts) -> Iterator[Finding]:
+    """Slices that say something else than the inventory, from which every view of ours is counted."""
+    if facts.claims is None or not facts.knows(Area.CLAIMS):
+        return
+    for each in vendor_nodes(facts):
+        driver, inventory = facts.claims.driver_of(each.name, each.vendor), each.inventory
+        if driver is None or driver.status is None or driver.status.problems or inventory is None:
+            continue  # The driver says why.
+        if SERVES_CLAIMS not in inventory.modes:
+            continue
+        wanted = _wanted(inventory)
+        devices = _devices(facts.claims, each)
+        found = {name: each.capacity[MEMORY].value for name, each in devices.items() if MEMORY in each.capacity}
+        if unshared := sorted(name for name, device in devices.items() if not device.allow_multiple_allocations):
+            yield error(
+                "claims-gate-off",
+                each.subject,
+                f"the API server dropped allowMultipleAllocations of {words_of(unshared)}: its cards cannot be shared",
+                "turn the feature gate DRAConsumableCapacity on in kube-apiserver and kube-scheduler",
+            )
+        elif differing := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
+            name = differing[0]
+            yield error(
+                "claims-slices-differ",
+                each.subject,
+                f"its ResourceSlices and its inventory differ in {words_of(differing)}: {name} has "
+                f"{found.get(name, 'no slice')} there and {wanted.get(name, 'no card')} here",
+                "restart the driver's pod; if it stays, see its log for what the API server answered",
+            )
+
+
+def _wanted(inventory: Inventory) -> dict[str, str]:
+    step = unit_bytes(inventory.unit)
+    return {device_name(card.index): quantity(card.units * step) for card in inventory.cards if card.units}
+
+
+def _devices(claims: ClaimsFacts, node: VendorNode) -> dict[str, Device]:
+    """The devices of a node's newest slices, by name."""
+    driver = node.vendor.claims.driver
+    slices = [each.spec for each in claims.slices if each.spec.driver == driver and each.spec.pool.name == node.name]
+    newest = max((spec.pool.generation for spec in slices), default=0)
+    return {device.name: device for spec in slices if spec.pool.generation == newest for device in spec.devices}
+
+
+def check_claims_cluster(facts: Facts) -> Iterator[Finding]:
+    """What the cluster needs once: a release with shared devices, DeviceClasses, the policy, a leading controller."""
+    claims = facts.claims
+    if claims is None:
+        return
+    release = find_release(facts.server_version)
+    if release is not None and release < FIRST_WITH_SHARES:
+        yield _too_old("cluster", f"the API server is {facts.server_version}", "upgrade, or serve resources alone")
+    if facts.knows(Area.CLAIMS):
+        for vendor in facts.vendors():
+            yield from _check_vendor(claims, vendor)
+    if not claims.controllers and facts.knows(Area.PODS):
+        yield error(
+            "claims-controller-missing",
+            "cluster",
+            "no pod runs gcushare-claims-controller: the templates that pods name are not made, and they stay Pending",
+            "install with claims.enabled=true, or see the events of its Deployment",
+        )
+    elif facts.knows(Area.LEASES) and (why := _why_leaderless(facts, claims)):
+        yield error(
+            "claims-controller-no-leader",
+            "claims controller",
+            f"none of {len(claims.controllers)} replicas works: {why}",
+            "see in their logs why the Lease cannot be renewed: rights, another namespace, no API server",
+        )
+
+
+def _check_vendor(claims: ClaimsFacts, vendor: Vendor) -> Iterator[Finding]:
+    names = vendor.claims
+    wanted = {names.memory_class: "", names.whole_class: vendor.whole_card_resource}
+    for name, resource in wanted.items():
+        if name not in claims.classes:
+            problem = "there is no such DeviceClass: claims of it stay unallocated"
+        elif resource and claims.classes[name] != resource:
+            problem = f"it stands for {claims.classes[name] or 'no resource'}, not for {resource}"
+        else:
+            continue
+        yield error("device-class-missing", f"DeviceClass {name}", problem, "install or upgrade the claims chart")
+    entry = f"gcushare-{names.template_prefix}"
+    naming = [policy for policy in claims.policies if entry in policy.text]
+    if not any(policy.denies for policy in naming):
+        what = f"policy {naming[0].name} has no binding" if naming else "there is none"
+        yield warning(
+            "claims-policy-missing",
+            f"vendor {vendor.name}",
+            f"no MutatingAdmissionPolicy turns {vendor.memory_resource} of pods into claims: {what}",
+            "install the claims chart with admission.enabled=true, or write the claims into the pods",
+        )
+
+
+def _why_leaderless(facts: Facts, claims: ClaimsFacts) -> str:
+    lease = claims.lease
+    if lease is None or not lease.spec.holder_identity:
+        return "its Lease has no holder"
+    age_s, duration_s = facts.age_s(lease.spec.renew_time), lease.spec.lease_duration_seconds or 15
+    if age_s is None or age_s <= STALE_LEASES * duration_s:
+        return ""
+    return f"{lease.spec.holder_identity} renewed its Lease {span(age_s)} ago"
+
+
+def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
+    """Pods that wait for a template, or for a resource that no node gives any more."""
+    claims = facts.claims
+    if claims is None or not facts.knows(Area.CLAIMS):
+        return
+    waiting = [
+        pod
+        for pod in facts.pods
+        if not pod.is_bound and (facts.age_s(pod.metadata.creation_timestamp) or 0.0) > WAITED_S
+    ]
+    for vendor in facts.vendors():
+        entry = f"gcushare-{vendor.claims.template_prefix}"
+        for pod in waiting:
+            names = [each.resource_claim_template_name for each in pod.spec.resource_claims if each.name == entry]
+            for name in names:
+                if (pod.metadata.namespace, name) not in claims.templates:
+                    yield error(
+                        "claim-template-missing",
+                        f"pod {pod.key}",
+                        f"it waits for the ResourceClaimTemplate {name}, which its namespace does not have",
+                        "see the pod's Events and the claims controller's log for why the template is not made",
+                    )
+        labelled = [each for each in vendor_nodes(facts, (vendor,)) if each.is_labelled]
+        if not labelled or not facts.has_every_node or not all(each.serves_claims for each in labelled):
+            continue
+        asking = [pod for pod in waiting if asks_for(pod, vendor.memory_resource)]
+        for namespace in sorted({pod.metadata.namespace for pod in asking}):
+            keys = sorted(pod.key for pod in asking if pod.metadata.namespace == namespace)
+            is_labelled = namespace in claims.namespaces
+            yield error(
+                "namespace-without-claims",
+                f"namespace {namespace}",
+                f"{words_of(keys)} wait for {vendor.memory_resource}, which no node offers: all serve claims, and "
+                + ("the pods are older than the namespace's label" if is_labelled else f"it lacks {_NAMESPACE_LABEL}"),
+                "create the pods again"
+                if is_labelled
+                else f"kubectl label namespace {namespace} {_NAMESPACE_LABEL}, then create the pods again",
+            )
+
+
+def _too_old(subject: str, found: str, remedy: str) -> Finding:
+    needed = release_text(FIRST_WITH_SHARES)
+    problem = f"{found}, and claims share cards from {needed} on"
+    return error("claims-kubernetes-too-old", subject, problem, remedy)

@@ -1,0 +1,56 @@
+"""The doctor's healthy cluster, made to serve claims: driver, controller, slices, DeviceClasses, policy."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gcushare.claims_driver.slice_plan import SlicePlan
+from gcushare.core.cards import SERVES_CLAIMS, Inventory
+from gcushare.core.units import parse_memory_unit
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_DRIVER, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.dra.slices import new_slice
+from gcushare.wire.objects import ObjectMeta
+from gcushare_playground.apiserver.objects import JsonObject
+from tests.builders import cards
+from tests.protocol.doctor_rig import EXTENDER, NODE, PLUGIN, SERVICE, SYSTEM, DoctorRig, lease, program_pod, status
+
+NAMES = ENFLAME.claims
+DRIVER, CONTROLLER, SLICE, POLICY = "claims-driver-x", "claims-controller-x", "slice-0", "gcushare-claims-enflame"
+INVENTORY = Inventory(unit=parse_memory_unit("1"), cards=(*cards(16, 16),), modes=(SERVES_CLAIMS,))
+
+
+def device_class(name: str, resource: str = "") -> JsonObject:
+    spec = {"extendedResourceName": resource} if resource else {}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+
+
+def admission(kind: str, spec: JsonObject) -> JsonObject:
+    group = "admissionregistration.k8s.io/v1"
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": POLICY}, "spec": spec}
+
+
+def serve_claims(rig: DoctorRig) -> None:
+    """Have the node serve claims in place of resources; nothing is wrong then."""
+
+    def change(node: JsonObject) -> None:
+        node["metadata"]["labels"][SERVE_LABEL] = SERVE_CLAIMS
+        node["metadata"]["annotations"][ENFLAME.inventory_annotation] = encode_inventory(INVENTORY)
+        for part in ("capacity", "allocatable"):
+            node["status"][part] = {"cpu": "64"}
+
+    rig.change_node(change)
+    rig.delete("pods", PLUGIN, SYSTEM)
+    rig.delete("pods", EXTENDER, SYSTEM)
+    rig.delete("services", SERVICE, SYSTEM)
+    rig.plugin.pages["/status"] = status(modes=[SERVES_CLAIMS], isRegistered=True)
+    rig.put_pod(program_pod(DRIVER, CLAIMS_DRIVER, rig.plugin.port, "--vendor=enflame", node=NODE))
+    rig.put_pod(program_pod(CONTROLLER, CLAIMS_CONTROLLER, 32762, "--leader-elect", node="master"))
+    rig.put(lease(SYSTEM, CLAIMS_CONTROLLER, CONTROLLER))
+    (spec,) = SlicePlan(ENFLAME, NODE).build(INVENTORY, (0, 1))
+    rig.put(msgspec.to_builtins(new_slice(ObjectMeta(name=SLICE), spec)))
+    rig.put(device_class(NAMES.memory_class))
+    rig.put(device_class(NAMES.whole_class, ENFLAME.whole_card_resource))
+    rig.put(admission("MutatingAdmissionPolicy", {"mutations": [f"gcushare-{NAMES.template_prefix}"]}))
+    rig.put(admission("MutatingAdmissionPolicyBinding", {"policyName": POLICY}))

@@ -1,0 +1,175 @@
+"""Findings about nodes that serve claims: each is made to happen, and nothing else is found."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from gcushare.cluster.diagnosis.checks.claims import FIRST_WITH_SHARES
+from gcushare.cluster.rights import CLAIMS_RIGHTS
+from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_DRIVER, CLAIMS_ENABLED, CLAIMS_LABEL, DEVICE_PLUGIN
+from gcushare_playground.apiserver.objects import JsonObject
+from tests.extender_objects import pod_document
+from tests.protocol.doctor_claims import CONTROLLER, DRIVER, NAMES, POLICY, SLICE, serve_claims
+from tests.protocol.doctor_rig import NODE, SYSTEM, DoctorRig, program_pod, status
+from tests.protocol.test_doctor_rights import ALL_RIGHTS, examine_with
+
+ERROR, WARNING = "error", "warning"
+SLICES, CLASSES = "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"
+TEMPLATE = f"{NAMES.template_prefix}-4"
+
+
+CLAIMS = tuple((right.verb, right.resource, right.group) for right in CLAIMS_RIGHTS)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        serve_claims(running)
+        yield running
+
+
+async def test_a_cluster_that_serves_claims_is_in_order_without_plugin_and_extender(rig: DoctorRig) -> None:
+    assert (await rig.examine()).kinds == set()
+
+
+def claiming_pod(rig: DoctorRig, *, age_s: float = 600.0) -> None:
+    pod = pod_document("waits", None)
+    pod["spec"]["resourceClaims"] = [
+        {"name": f"gcushare-{NAMES.template_prefix}", "resourceClaimTemplateName": TEMPLATE}
+    ]
+    rig.put_pod(pod, age_s=age_s, phase="Pending", conditions=[])
+
+
+def driver_gone(rig: DoctorRig) -> None:
+    rig.delete("pods", DRIVER, SYSTEM)
+
+
+def driver_that_does_not_start(rig: DoctorRig) -> None:
+    driver_gone(rig)
+    rig.put_pod(program_pod(DRIVER, CLAIMS_DRIVER, 1, node=NODE), phase="Pending", conditions=[])
+
+
+def driver_that_answers_nothing(rig: DoctorRig) -> None:
+    del rig.plugin.pages["/status"]
+
+
+def driver_without_registration(rig: DoctorRig) -> None:
+    rig.plugin.pages["/status"] = status(problems={"registration": "the kubelet did not ask for the driver yet"})
+
+
+def plugin_beside_it(rig: DoctorRig) -> None:
+    rig.put_pod(program_pod("plugin-x", DEVICE_PLUGIN, rig.plugin.port, "--vendor=enflame", node=NODE))
+    rig.set_units("2", resource=ENFLAME.count_resource)
+
+
+def slice_with_less_memory(rig: DoctorRig) -> None:
+    def change(found: JsonObject) -> None:
+        found["spec"]["devices"][1]["capacity"]["memory"]["value"] = "8Gi"
+
+    rig.change(SLICES, SLICE, change)
+
+
+def slice_of_an_older_generation(rig: DoctorRig) -> None:
+    rig.delete(SLICES, SLICE)
+
+
+def slice_without_sharing(rig: DoctorRig) -> None:
+    rig.change(SLICES, SLICE, lambda found: found["spec"]["devices"][0].pop("allowMultipleAllocations"))
+
+
+def class_gone(rig: DoctorRig) -> None:
+    rig.delete(CLASSES, NAMES.memory_class)
+
+
+def class_of_another_resource(rig: DoctorRig) -> None:
+    rig.change(CLASSES, NAMES.whole_class, lambda found: found["spec"].update(extendedResourceName="x/y"))
+
+
+def policy_without_a_binding(rig: DoctorRig) -> None:
+    rig.delete("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY)
+
+
+def controller_gone(rig: DoctorRig) -> None:
+    rig.delete("pods", CONTROLLER, SYSTEM)
+
+
+def lease_of_an_hour_ago(rig: DoctorRig) -> None:
+    def change(found: JsonObject) -> None:
+        found["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z"
+
+    rig.change("leases.coordination.k8s.io", CLAIMS_CONTROLLER, change, SYSTEM)
+
+
+def old_kubelet(rig: DoctorRig) -> None:
+    rig.change_node(lambda node: node["status"]["nodeInfo"].update(kubeletVersion="v1.35.4"))
+
+
+def namespace_without_label(rig: DoctorRig) -> None:
+    rig.put_asking("asks", 4)
+
+
+def pod_older_than_the_label(rig: DoctorRig) -> None:
+    rig.put_asking("asks", 4)
+    rig.change("namespaces", "default", lambda found: found["metadata"].update(labels={CLAIMS_LABEL: CLAIMS_ENABLED}))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "severity", "kind", "words"),
+    [
+        (driver_gone, ERROR, "node-without-claims-driver", "enflame.com/gcushare=true"),
+        (driver_that_does_not_start, ERROR, "claims-driver-not-running", "is Pending"),
+        (driver_that_answers_nothing, ERROR, "claims-driver-unreachable", "404"),
+        (driver_without_registration, ERROR, "claims-driver-problem", "of its registration: the kubelet did not ask"),
+        (plugin_beside_it, ERROR, "plugin-beside-claims-driver", f"{SYSTEM}/plugin-x"),
+        (slice_with_less_memory, ERROR, "claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
+        (slice_of_an_older_generation, ERROR, "claims-slices-differ", "card-0 has no slice there"),
+        (slice_without_sharing, ERROR, "claims-gate-off", "allowMultipleAllocations of card-0"),
+        (class_gone, ERROR, "device-class-missing", "there is no such DeviceClass"),
+        (class_of_another_resource, ERROR, "device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
+        (policy_without_a_binding, WARNING, "claims-policy-missing", f"policy {POLICY} has no binding"),
+        (controller_gone, ERROR, "claims-controller-missing", "no pod runs"),
+        (lease_of_an_hour_ago, ERROR, "claims-controller-no-leader", f"{CONTROLLER} renewed its Lease"),
+        (old_kubelet, ERROR, "claims-kubernetes-too-old", "its kubelet is v1.35.4"),
+        (claiming_pod, ERROR, "claim-template-missing", TEMPLATE),
+        (namespace_without_label, ERROR, "namespace-without-claims", f"it lacks {CLAIMS_LABEL}"),
+        (pod_older_than_the_label, ERROR, "namespace-without-claims", "older than the namespace's label"),
+    ],
+)
+async def test_each_trouble_of_claims_is_found_and_nothing_beside_it(
+    rig: DoctorRig, scenario: Callable[[DoctorRig], object], severity: str, kind: str, words: str
+) -> None:
+    scenario(rig)
+    (await rig.examine()).assert_only(severity, kind, words)
+
+
+async def test_a_pod_of_a_moment_ago_and_one_whose_template_is_there_are_no_trouble(rig: DoctorRig) -> None:
+    claiming_pod(rig, age_s=5.0)
+    assert (await rig.examine()).kinds == set()
+    rig.delete("pods", "waits", "default")
+    claiming_pod(rig)
+    template = {"metadata": {"name": TEMPLATE, "namespace": "default"}, "spec": {"spec": {"devices": {}}}}
+    rig.put({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template})
+    assert (await rig.examine()).kinds == set()
+
+
+async def test_an_older_api_server_is_named(tmp_path: Path) -> None:
+    async with DoctorRig(tmp_path, version="v1.35.1") as older:
+        serve_claims(older)
+        (await older.examine()).assert_only(ERROR, "claims-kubernetes-too-old", "the API server is v1.35.1")
+    assert FIRST_WITH_SHARES == (1, 36)
+
+
+async def test_without_rights_on_claims_nothing_is_said_of_them_but_that(rig: DoctorRig) -> None:
+    found = await examine_with(rig, *ALL_RIGHTS)
+    assert {kind for _, kind in found.kinds} == {"missing-right"}, found.stdout
+    assert "missing right to list resourceslices.resource.k8s.io" in found.stdout
+    assert rig.api.requests.refused("looker") == []
+
+
+async def test_the_rights_that_are_named_are_enough_for_claims(rig: DoctorRig) -> None:
+    assert (await examine_with(rig, *ALL_RIGHTS, *CLAIMS)).kinds == set()
+    assert rig.api.requests.refused("looker") == []

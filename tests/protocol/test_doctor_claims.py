@@ -166,7 +166,7 @@ async def test_an_older_api_server_is_named(tmp_path: Path) -> None:
 async def test_without_rights_on_claims_nothing_is_said_of_them_but_that(rig: DoctorRig) -> None:
     found = await examine_with(rig, *ALL_RIGHTS)
     assert {kind for _, kind in found.kinds} == {"missing-right"}, found.stdout
-    assert "missing right to list resourceslices.resource.k8s.io" in found.stdout
+    assert "missing right to list deviceclasses.resource.k8s.io" in found.stdout
     assert rig.api.requests.refused("looker") == []
 
 

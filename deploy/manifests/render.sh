@@ -2,6 +2,7 @@
 # Render the charts into plain manifests, for clusters without helm: render.sh [DIRECTORY], by default this one.
 #
 #   VENDOR/gcushare.yaml       everything, for: kubectl apply -f
+#   VENDOR/claims.yaml         cards as claims, from Kubernetes 1.36, for the nodes and namespaces that are labelled for it
 #   VENDOR/admission.yaml      the admission policies, from Kubernetes 1.30
 #   VENDOR/before-delete.yaml  the Job that puts every kube-scheduler back: apply it, and wait for it, before deleting
 #   VENDOR/after-delete.yaml   the Job that cleans the Nodes: apply it after deleting
@@ -44,6 +45,8 @@ for vendor in "${VENDORS[@]}"; do
     device=charts/gcushare-device-plugin-chart/templates
     extender=charts/gcushare-scheduler-extender-chart/templates
     render "$vendor" v1.29.0 --no-hooks >"$target/$vendor/gcushare.yaml"
+    template gcushare "$here/../gcushare/charts/gcushare-claims" --kube-version v1.36.0 --set "vendor=$vendor" \
+        >"$target/$vendor/claims.yaml"
     render "$vendor" v1.30.0 --show-only $extender/validatingadmissionpolicy.yaml >"$target/$vendor/admission.yaml"
     render "$vendor" v1.29.0 --show-only $extender/uninstall.yaml >"$target/$vendor/before-delete.yaml"
     render "$vendor" v1.29.0 --show-only $device/cleanup.yaml >"$target/$vendor/after-delete.yaml"

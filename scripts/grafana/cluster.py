@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scripts.grafana.claims import CLAIMS
 from scripts.grafana.model import (
     EXACTLY_ONE,
     FILLING,
@@ -274,6 +275,6 @@ CLUSTER = Dashboard(
     variables=(
         Variable(name="vendor", label="Vendor", query="label_values(gcushare_pods_waiting, vendor)", takes_many=True),
     ),
-    rows=(_GLANCE, _MEMORY, _NODES, PODS, CALLS, TRUTH),
+    rows=(_GLANCE, _MEMORY, _NODES, PODS, CALLS, TRUTH, CLAIMS),
     other=("One node", "gcushare-node"),
 )

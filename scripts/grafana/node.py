@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scripts.grafana.claims import CLAIMS_ON_NODE
 from scripts.grafana.model import (
     FILLING,
     NONE_IS_FINE,
@@ -309,11 +310,9 @@ NODE = Dashboard(
     title="GCUShare / Node",
     about="One node's cards: granted and really used, who holds them, and how the plugin and the kubelet get along.",
     variables=(
-        Variable(
-            name="vendor", label="Vendor", query="label_values(gcushare_plugin_registered, vendor)", takes_many=True
-        ),
-        Variable(name="node", label="Node", query='label_values(gcushare_plugin_registered{vendor=~"$vendor"}, node)'),
+        Variable(name="vendor", label="Vendor", query="label_values(gcushare_card_units, vendor)", takes_many=True),
+        Variable(name="node", label="Node", query='label_values(gcushare_card_units{vendor=~"$vendor"}, node)'),
     ),
-    rows=(_GLANCE, _CARDS, _PODS, KUBELET),
+    rows=(_GLANCE, _CARDS, _PODS, KUBELET, CLAIMS_ON_NODE),
     other=("Cluster", "gcushare-cluster"),
 )

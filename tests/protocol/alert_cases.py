@@ -359,4 +359,48 @@ _CERTIFICATES = (
     _certificate("GcushareCertificateNearlyOut", 1, 3),
 )
 
-CASES = (*_UP, *_SCHEDULING, *_NODES, *_CERTIFICATES)
+_DRIVER = 'namespace="kube-system",job="gcushare-claims-driver-metrics",instance="10.0.1.1:32763",node="node-1"'
+_CONTROLLER = 'namespace="kube-system",job="gcushare-claims-controller-metrics",instance="10.0.0.1:32762"'
+_OF_DRIVER = {"namespace": "kube-system", "job": "gcushare-claims-driver-metrics"}
+_OF_CONTROLLER = {"namespace": "kube-system", "job": "gcushare-claims-controller-metrics"}
+_CALLS = f'gcushare_claims_driver_failed_calls_total{{{_DRIVER},vendor="enflame",call="NodePrepareResources"}}'
+
+
+def _driver_gauge(alert: str, name: str) -> Case:
+    series = f'{name}{{{_DRIVER},vendor="enflame"}}'
+    labels = {"vendor": "enflame", "node": "node-1"}
+    return Case(alert=alert, fires={series: f"0{_ALWAYS}"}, quiet={series: f"1{_ALWAYS}"}, labels=labels)
+
+
+_CLAIMS = (
+    Case(
+        alert="GcushareClaimsDriverDown",
+        fires={f"up{{{_DRIVER}}}": f"0{_ALWAYS}"},
+        quiet={f"up{{{_DRIVER}}}": f"1{_ALWAYS}"},
+        labels=_OF_DRIVER | {"instance": "10.0.1.1:32763", "node": "node-1"},
+    ),
+    _driver_gauge("GcushareClaimsDriverNotRegistered", "gcushare_claims_driver_registered"),
+    _driver_gauge("GcushareClaimsSlicesStale", "gcushare_claims_driver_slices_current"),
+    # Refused at each of the kubelet's attempts; and some once, on a busy day.
+    Case(
+        alert="GcushareClaimsNotPrepared",
+        fires={_CALLS: "0+1x90"},
+        quiet={_CALLS: "0x30 3x60"},
+        labels=_OF_DRIVER
+        | {"instance": "10.0.1.1:32763", "vendor": "enflame", "node": "node-1", "call": "NodePrepareResources"},
+    ),
+    Case(
+        alert="GcushareClaimsControllerDown",
+        fires={f"up{{{_CONTROLLER}}}": f"0{_ALWAYS}"},
+        quiet={f"up{{{_CONTROLLER}}}": f"1{_ALWAYS}"},
+        labels=_OF_CONTROLLER,
+    ),
+    Case(
+        alert="GcushareClaimsWritesFail",
+        fires={f'gcushare_claims_write_failures_total{{{_CONTROLLER},what="template"}}': "0+1x90"},
+        quiet={f'gcushare_claims_write_failures_total{{{_CONTROLLER},what="template"}}': "0x30 2x60"},
+        labels=_OF_CONTROLLER | {"instance": "10.0.0.1:32762", "what": "template"},
+    ),
+)
+
+CASES = (*_UP, *_SCHEDULING, *_NODES, *_CERTIFICATES, *_CLAIMS)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import promql_parser as promql
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,6 +18,7 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.node.over_use.over_use_settings import Action
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
+from gcushare_playground.kubelet.dra import ClaimRef
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document
@@ -32,9 +34,11 @@ from tests.monitoring import (
     selectors_of,
     variable_queries,
 )
+from tests.protocol.claims_rig import ClaimsRig
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.runtime_certificates import Authority, trusting
+from tests.protocol.test_claims_controller import replica
 
 pytestmark = pytest.mark.xdist_group("monitoring queries")
 
@@ -113,13 +117,27 @@ async def scrape_closed_card() -> str:
         return (await rig.get("/metrics"))[1]
 
 
+async def scrape_claims() -> str:
+    """The metrics of a claims driver that has refused a claim, and of a claims controller."""
+    async with ClaimsRig() as rig:
+        await rig.start()
+        await rig.kubelet.prepare(ClaimRef("no-such-uid", "gone"))
+        driver = (await rig.get("/metrics"))[1]
+        async with replica(rig.api) as controller, asyncio.timeout(10), aiohttp.ClientSession() as http:
+            while controller.server is None:  # noqa: ASYNC110 - it sets no event of ours
+                await asyncio.sleep(0.01)
+            async with http.get(f"{controller.server.url}/metrics") as answer:
+                return driver + await answer.text()
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
-    async def scrape() -> tuple[str, str, str]:
+    async def scrape() -> tuple[str, str, str, str]:
         return await asyncio.gather(
             scrape_extender(tmp_path_factory.mktemp("tls")),
             scrape_plugin(tmp_path_factory.mktemp("proc")),
             scrape_closed_card(),
+            scrape_claims(),
         )
 
     return Served.of(asyncio.run(scrape()))

@@ -86,6 +86,7 @@ class DriverMetrics(Collector):
         )
         for call in CALLS:
             self._calls.labels(call, "ok")
+        self._failed_calls = dict.fromkeys(CALLS, 0)
         self._observed: Observed | None = None
 
     def observe_request(self, report: RequestReport) -> None:
@@ -95,6 +96,7 @@ class DriverMetrics(Collector):
     def observe_call(self, call: str, seconds: float, error: str) -> None:
         """Count one claim of a call of the kubelet."""
         self._calls.labels(call, error or "ok").observe(seconds)
+        self._failed_calls[call] += bool(error)
 
     def follow(self, observed: Observed) -> None:
         """Show these parts from now on."""
@@ -130,6 +132,14 @@ class DriverMetrics(Collector):
         )
         rounds.add_metric(labels, seen.publisher.rounds)
         yield rounds
+        failed = CounterMetricFamily(
+            "gcushare_claims_driver_failed_calls",
+            "Claims of the kubelet's calls that were refused or failed.",
+            labels=("vendor", "node", "call"),
+        )
+        for call, times in self._failed_calls.items():
+            failed.add_metric((*labels, call), times)
+        yield failed
         yield from collect_card_metrics(seen)
 
 

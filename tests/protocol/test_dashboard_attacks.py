@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,9 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from gcushare.cli.support_bundle.log_filter import cut_log
+from gcushare.cli.support_bundle.redact import Redactor
+from gcushare.runtime.log_lines import TextFormatter
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare_playground.apiserver import ApiServer, service_account
 from tests.browser.page_rig import PageRig
@@ -89,6 +93,32 @@ async def test_no_token_is_in_a_log_line_or_in_an_answer(api: ApiServer, caplog:
     written = caplog.text + "".join(answers)
     assert "reader let in" in written, "the log was caught"
     assert [token for token in tokens if token in written] == []
+
+
+async def test_no_token_typed_into_an_address_is_in_a_bundle(api: ApiServer) -> None:
+    """Whoever types a token into the path, as browsers keep it in their history, has it logged, and there alone."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextFormatter())
+    logger = logging.getLogger("gcushare")
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(handler)
+    token = api.add_user(JANE)
+    paths = (token, f"{EXPLAIN}/{token}", f"api/explain/enflame/default/{token}", f"?token={token}", f"api/{token}?a=b")
+    try:
+        async with page(api) as (rig, http):
+            for path in paths:
+                for sent in (None, token):
+                    await status(http, rig.url + path, sent)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    written = stream.getvalue()
+    assert token in written, "the control: a path is logged"
+    kept = Redactor().text(cut_log(written))
+    assert token not in kept
+    assert "method=GET" in kept
 
 
 async def test_a_hundred_readers_that_never_read_keep_no_other_from_the_page() -> None:

@@ -117,3 +117,29 @@ async def test_of_two_runs_none_evicts_while_a_pod_of_the_other_is_away(tmp_path
             code, text, _ = await execute(rig, "--for", "16", "--yes", patience="5s")
         assert (code, ended) == (4, ["two"])
         assert "no pod runs in its place" in text
+
+
+@pytest.mark.parametrize("second", ["16", "12"], ids=["the same request", "another request"])
+async def test_two_runs_at_once_have_one_pod_away_at_a_time_and_evict_none_that_the_other_moved(
+    tmp_path: Path, second: str
+) -> None:
+    """Two admins give the command at the same moment; each run asks the API server by itself."""
+    async with cluster(tmp_path) as rig:
+        two_in_the_way(rig)
+        away: list[int] = []
+
+        def make(name: str) -> Document | None:
+            away.append(sum(bool(pod["metadata"].get("deletionTimestamp")) for pod in rig.api.store.list("pods", "")))
+            return elsewhere(name)
+
+        async with replacing(rig, make) as ended:
+            found = await asyncio.gather(
+                execute(rig, "--for", "16", "--yes"), execute(rig, "--for", second, "--yes"), return_exceptions=True
+            )
+        assert [each for each in found if isinstance(each, BaseException)] == []
+        assert {code for code, _, _ in found} <= {0, 4}
+        assert sorted(ended) == sorted(set(ended)), "no pod goes twice"
+        assert set(ended) <= {"one", "two"}
+        assert away == [0] * len(ended), "when a pod ends, no other is on its way out"
+        assert {"fixed-2", "fixed-3"} <= names(rig)
+        assert any("There is room now" in text for _, text, _ in found) or "stopped" in "".join(t for _, t, _ in found)

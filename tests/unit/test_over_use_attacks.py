@@ -12,7 +12,10 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures, OverUseTracker
 from gcushare.core.units import GIB
+from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
+from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc, cgroup_of
+from tests.unit.over_use_node import NODE, OverUseNode
 
 ATTACKER = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 NEIGHBOUR = "11111111-2222-3333-4444-555555555555"
@@ -34,6 +37,64 @@ def test_a_process_that_moves_to_a_neighbours_group_stays_whose_it_was(tmp_path:
     owners.find([42])
     (proc.root / "42" / "cgroup").write_text(cgroup_of(NEIGHBOUR))
     assert owners.find([42]) == {42: ATTACKER}
+
+
+OUTSIDE = {
+    "a group below its own": f"{cgroup_of(ATTACKER).strip()}/kubepods-pod{NEIGHBOUR.replace('-', '_')}.slice/x\n",
+    "no pod's group": "0::/system.slice/x.service\n",
+    "the root": "0::/\n",
+    "a removed pod's": "0::/kubepods/burstable/pod99999999-2222-3333-4444-555555555555/x (deleted)\n",
+    "two pods' at once": f"3:cpu:/kubepods/pod{ATTACKER}/x\n2:memory:/kubepods/pod{NEIGHBOUR}/x\n",
+}
+
+
+@pytest.mark.parametrize("group", OUTSIDE.values(), ids=OUTSIDE)
+async def test_a_process_that_changes_its_group_before_the_first_poll_is_never_counted_to_a_neighbour(
+    tmp_path: Path, group: str
+) -> None:
+    """The kernel lets no process into the neighbour's own group without a writable host: root on the node."""
+    node = OverUseNode(tmp_path)
+    node.start("p1", 21)
+    node.proc.start(11, group.replace(ATTACKER, node.uids["p0"]).replace(NEIGHBOUR, node.uids["p1"]))
+    node.use({11: 40, 21: 4})
+    for _ in range(3):
+        await node.look()
+    assert node.uids["p1"] not in node.watch.over
+    found = node.pod_use.latest
+    assert found is not None
+    own = found.by_pod.get(node.uids["p0"], {}).get(0, 0)
+    assert own + found.unattributed[0] == 40 * GIB
+
+
+async def test_a_process_that_takes_a_neighbours_id_between_two_polls_brings_its_memory_to_its_own_pod(
+    tmp_path: Path,
+) -> None:
+    """A pod with hostPID sees the ids, and forks until it has the one of a process that just ended."""
+    node = OverUseNode(tmp_path)
+    node.start("p0", 42)
+    node.use({42: 4}, peaks={42: 4})
+    for _ in range(3):
+        await node.look()
+    node.proc.end(42)
+    node.start("p1", 42)
+    node.use({42: 40}, peaks={42: 40})
+    for _ in range(3):
+        await node.look()
+    assert set(node.watch.over) == {node.uids["p1"]}
+    assert [name for _, _, name in node.events.posted] == ["p1"]
+
+
+async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_figures(tmp_path: Path) -> None:
+    """Who names the node may write a static pod's annotations: its uid on the machine is then the neighbour's."""
+    node = OverUseNode(tmp_path)
+    uid = node.uids["p0"]
+    forged = {MIRROR: uid, STATIC_POD_UID: uid}
+    node.store.on_pod_update(a_pod("forged", 4, node=NODE, record=on_card(0, 4), annotations=forged))
+    node.start("p0", 11)
+    node.use({11: 9})
+    for _ in range(3):
+        await node.look()
+    assert set(node.watch.over) == {uid}
 
 
 @pytest.mark.parametrize("polls", [2, 3])

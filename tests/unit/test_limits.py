@@ -74,6 +74,12 @@ def test_torch_is_limited_when_it_first_uses_the_card_and_not_at_import(framewor
     assert answer(frameworks, f"{program}\nprint(json.dumps([before, torch.calls]))") == [[], [[0.25, 0]]]
 
 
+def test_a_container_that_may_burst_is_limited_to_its_pods_limit(frameworks: Path) -> None:
+    burst = {**GRANT, "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM": str(12 * GIB)}  # the units stay those of its request
+    program = "import gcushare_limits, torch\ntorch.cuda.init()\nprint(json.dumps(torch.calls))"
+    assert answer(frameworks, program, burst) == [[0.75, 0]]
+
+
 def test_torch_that_uses_the_card_already_is_limited_at_once(frameworks: Path) -> None:
     program = "import torch\ntorch.cuda.init()\nimport gcushare_limits\nprint(json.dumps(torch.calls))"
     assert answer(frameworks, program) == [[0.25, 0]]

@@ -297,7 +297,7 @@ def _smaller(request: RequestDocument, largest: int) -> list[str]:
 
 def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
     """Name the fewest cards of one node that together would hold the request; nothing if no node has so many."""
-    if request.whole:
+    if request.whole or request.percent:
         return []
     total = request.units * request.cards
     for cards in range(request.cards + 1, MAX_CARDS_PER_POD + 1):

@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.claims_driver.claims_driver_settings import CARD_POLICIES, ClaimsDriverSettings
 from gcushare.claims_driver.command_line import PROGRAM
-from gcushare.node.choices import Strategy
+from gcushare.node.choices import OtherSystems, Strategy
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
@@ -40,6 +40,11 @@ def test_the_program_reads_the_rendered_flags() -> None:
 @pytest.mark.parametrize("policy", CARD_POLICIES)
 def test_the_chart_takes_every_policy_of_the_program(policy: str) -> None:
     assert settings_of(f"driver.cardPolicy={policy}").cards.card_policy == policy
+
+
+@pytest.mark.parametrize("choice", OtherSystems)
+def test_the_chart_passes_what_follows_beside_other_systems(choice: OtherSystems) -> None:
+    assert settings_of(f"driver.otherSystems={choice.value}").cards.other_systems is choice
 
 
 def test_each_vendor_has_a_daemon_set_on_the_nodes_that_serve_claims() -> None:

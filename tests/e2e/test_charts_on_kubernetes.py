@@ -19,6 +19,8 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS
+from gcushare.node.other_systems import SliceDrivers
 from gcushare.scheduler_extender.ports import KubePods
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
@@ -32,6 +34,7 @@ from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
 from tests.e2e.objects import node, pod
 from tests.e2e.scheduling import Scheduling
+from tests.neighbours import read_objects
 
 
 @pytest.mark.parametrize("vendor", ["enflame", "aliyun"])
@@ -125,6 +128,16 @@ async def test_the_programs_can_do_their_work_with_the_rights_of_the_charts(inst
         written = child.log_file.read_text()
         assert "orbidden" not in written, written
         assert not re.search(r"\b403\b", written), written  # A uid may have these digits inside.
+
+
+async def test_the_plugins_account_reads_which_other_drivers_offer_cards_of_a_node(installed: Installed) -> None:
+    (theirs,) = (each for each in read_objects("nvidia-dra") if each["kind"] == "ResourceSlice")
+    for name in (NODE, "other"):
+        spec = theirs["spec"] | {"nodeName": name, "pool": theirs["spec"]["pool"] | {"name": name}}
+        body = theirs | {"metadata": {"name": f"gpu.nvidia.com-{name}"}, "spec": spec}
+        await installed.scheduling.client.create(SLICES_OF_ALL_DRIVERS, body)
+    assert await SliceDrivers(installed.plugin, NODE).read() == {"gpu.nvidia.com"}
+    assert await SliceDrivers(installed.plugin, "a-third").read() == frozenset()
 
 
 async def test_no_one_else_writes_a_record(installed: Installed) -> None:

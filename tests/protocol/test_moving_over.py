@@ -74,7 +74,7 @@ class Neighbourhood:
             case ["helm", "upgrade", release, *_, "resources.gpus.enabled=false"]:
                 self._delete([each for each in self._stored("DaemonSet") if _annotations(each).get(RELEASE) == release])
             case _:
-                raise AssertionError(f"nobody plays {words}")
+                raise AssertionError(f"no rule here plays {words}")
         await self._reconcile()
 
     def _stored(self, *kinds: str) -> Iterator[dict[str, Any]]:

@@ -96,7 +96,7 @@ class ConflictingPluginWatch:
         if foreign:
             is_gone = counts is not None and counts.allocatable == 0 and (counts.capacity > 0 or not self._is_strict)
             usable = "an unknown number" if counts is None else str(counts.allocatable)
-            return "" if is_gone else self._words(
+            return "" if is_gone else self._text(
                 f"the kubelet was sent {len(foreign)} device ids such as {min(foreign)[:60]!r} and counts {usable} of "
                 "them as usable"
             )  # fmt: skip
@@ -104,12 +104,12 @@ class ConflictingPluginWatch:
             return ""
         if self._reported or (counts is not None and counts.capacity > 0):
             counted = "some" if counts is None else str(counts.capacity)
-            return self._words(f"the kubelet was sent {counted} devices that are all unhealthy or lost, and not by us")
+            return self._text(f"the kubelet was sent {counted} devices that are all unhealthy or lost, and not by us")
         return ""
 
     def _was_ours(self) -> bool:
         former = self._node.former
         return not self._reported and (self._is_ours or (former is not None and SERVES_WHOLE in former.modes))
 
-    def _words(self, evidence: str) -> str:
+    def _text(self, evidence: str) -> str:
         return f"another plugin serves {self._resource} on this node: {evidence}. {self._advice}"

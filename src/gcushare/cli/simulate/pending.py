@@ -28,6 +28,7 @@ from gcushare.wire.documents.nodes_needed import (
     make_nodes_needed,
     render_nodes_needed,
 )
+from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 
@@ -73,6 +74,8 @@ def count_pending(
 ) -> NodesNeededDocument:
     """Count for ``like`` a node or class (empty: every class), and ``only`` the pods of a namespace, or one pod.
 
+    Pods with claims are not counted: kube-scheduler places them alone, on nodes that serve claims.
+
     Takes an empty snapshot. Present nodes that are not ready or cordoned hold no further pods.
 
     Raises:
@@ -92,7 +95,11 @@ def count_pending(
     def left(name: str, used: Mapping[tuple[str, int], int]) -> Amounts:
         return Amounts(*(max(0, amount - used[name, part]) for part, amount in enumerate(offered.get(name, _NONE))))
 
-    ungated = {pod.metadata.uid: pod for pod in pods if not pod.spec.scheduling_gates}
+    ungated = {
+        pod.metadata.uid: pod
+        for pod in pods
+        if not pod.spec.scheduling_gates and claimed_request(pod, snapshot.vendor) is None
+    }
     kinds = Counter(
         PodKind(facts.request, pod_amounts(ungated[facts.ref.uid]))
         for facts in snapshot.waiting()

@@ -54,7 +54,7 @@ class PodKind:
     def _size(self) -> tuple[int, ...]:
         """The order in which kinds are placed: the largest have the lowest key."""
         request, amounts = self.request, self.amounts
-        units = sys.maxsize if request.whole else request.units
+        units = sys.maxsize if request.whole else request.units_on(_MAX_UNITS)
         return (-units, -request.cards, -amounts.cpu_milli, -amounts.memory_mib)
 
 
@@ -130,7 +130,10 @@ def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]
         while placed < pods and _fits(trial, spare, kind):
             if (chosen := choose_cards(trial, request, _rank_card)) is None:
                 break
-            grants = (CardGrant(s.index, s.total if request.whole else request.units, request.whole) for s in chosen)
+            grants = (
+                CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole)
+                for s in chosen
+            )
             trial = node.copy() if trial is node else trial
             trial.add(Assignment(PodRef(f"trial-{next(numbers)}", "", ""), node.name, tuple(grants)))
             spare = Amounts(spare.cpu_milli - asked.cpu_milli, spare.memory_mib - asked.memory_mib)

@@ -21,7 +21,6 @@ PASSED_BY_EVERYTHING = {
     "scheduler_extender/http/inspect",  # hears that the ledger changed
     "scheduler_extender/ports",
     "scheduler_extender/state/last_filtered_nodes",
-    "scheduler_extender/state/node_reader",  # says how many nodes there are, which bounds a request
     "scheduler_extender/state/nominations",
     "scheduler_extender/state/preferences",  # what was learned for one policy; all others go on to placement
     "scheduler_extender/waking/waker",  # hears that the ledger changed

@@ -27,11 +27,8 @@ class NodeReader:
         """Nodes whose memory the kubelet counts in another unit, or for another system: no pod is placed there."""
         self._agreed: dict[str, int] = {}
         """The kubelet's count of memory when it was last that of the inventory."""
-        self._marks: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        """How many nodes the cluster has, with and without cards."""
-        return len(self._marks)
+        self.marks: dict[str, int] = {}
+        """A hash of what was read, of every node with and without cards."""
 
     def has_changed(self, node: Node) -> bool:
         """Whether anything about a node's cards changed since it was read; costs next to nothing if not."""
@@ -39,9 +36,9 @@ class NodeReader:
         counts = (vendor.memory_resource, vendor.count_resource, vendor.whole_card_resource)
         texts = (annotations.get(key) for key in (vendor.inventory_annotation, vendor.cordon_annotation))
         mark = hash((*texts, *map(capacity.get, counts)))
-        if self._marks.get(node.metadata.name) == mark:
+        if self.marks.get(node.metadata.name) == mark:
             return False
-        self._marks[node.metadata.name] = mark
+        self.marks[node.metadata.name] = mark
         return True
 
     def read(self, node: Node) -> NodeCards | None:
@@ -72,7 +69,7 @@ class NodeReader:
 
     def forget(self, name: str) -> None:
         """Drop a node that is gone."""
-        for known in (self._marks, self.problems, self._agreed):
+        for known in (self.marks, self.problems, self._agreed):
             known.pop(name, None)
         self.without_units.discard(name)
         self.distrusted.discard(name)

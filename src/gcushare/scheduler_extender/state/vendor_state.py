@@ -164,7 +164,7 @@ class VendorState:
     @property
     def max_nodes_asked(self) -> int:
         """How many nodes one request may name; a longer list must be forged."""
-        return 2 * len(self.nodes) + SPARE_NODES
+        return 2 * len(self.nodes.marks) + SPARE_NODES
 
     # Claims
 

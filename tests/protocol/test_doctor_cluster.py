@@ -10,10 +10,11 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
 from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.annotations.keys import CLAIMED_RESOURCE
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards
-from tests.extender_objects import inventory_text
+from tests.extender_objects import inventory_text, pod_document
 from tests.protocol.doctor_rig import (
     CONFIG,
     EXTENDER,
@@ -98,6 +99,14 @@ def serve_whole_cards(rig: DoctorRig, *, beside_memory: bool = True) -> None:
     text = inventory_text(cards(16, 16), modes=BOTH_MODES if beside_memory else (SERVES_MEMORY,))
     rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.inventory_annotation: text}))
     rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
+
+
+def claims_that_no_scheduler_is_told_to_ignore(rig: DoctorRig) -> None:
+    configure_by_config_map(rig, "http://10.96.1.37:32766/gcushare-scheduler")
+    pod = pod_document("waits", None, annotations={CLAIMED_RESOURCE: ENFLAME.memory_resource})
+    mark = {ENFLAME.claims.extender_resource: "4"}
+    pod["spec"]["containers"][0]["resources"] = {"limits": mark, "requests": mark}
+    rig.put_pod(pod, age_s=600.0, phase="Pending", conditions=[])
 
 
 def whole_cards_that_no_one_is_asked_about(rig: DoctorRig) -> None:
@@ -221,6 +230,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (scheduler_calling_an_old_address, ERROR, "scheduler-other-address", SCHEDULER, "10.96.99.99:32766"),
         (scheduler_calling_a_port_that_is_none, ERROR, "scheduler-other-address", SCHEDULER, ":327660/gcushare"),
         (scheduler_that_does_not_manage_a_vendor, ERROR, "scheduler-resource-unmanaged", SCHEDULER, "gcu-memory"),
+        (claims_that_no_scheduler_is_told_to_ignore, ERROR, "claims-unmanaged", "kube-scheduler", "1 pods with claims"),
         (whole_cards_that_no_one_is_asked_about, WARNING, "whole-cards-unmanaged", SCHEDULER, "n1 serve whole cards"),
         (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no node's plugin serves"),
         (whole_cards_of_another_plugin_beside_ours, WARNING, "whole-cards-unserved", SCHEDULER, "on theirs"),

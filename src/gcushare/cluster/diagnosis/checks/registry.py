@@ -45,6 +45,7 @@ CHECKS: tuple[Check, ...] = (
     scheduling.check_calls,
     scheduling.check_address,
     scheduling.check_resources,
+    scheduling.check_claims,
     scheduling.check_whole_cards,
     scheduling.check_reports,
     extenders.check_presence,

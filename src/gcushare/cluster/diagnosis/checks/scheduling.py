@@ -133,6 +133,25 @@ def check_resources(facts: Facts) -> Iterator[Finding]:
                 )
 
 
+def check_claims(facts: Facts) -> Iterator[Finding]:
+    """Pods with claims that are marked for the extender fit no node, unless a scheduler is told to ignore the mark."""
+    if not facts.schedulers or any(each.extenders is None for each in facts.schedulers):
+        return  # One whose configuration is unknown may be the right one.
+    managed = {name for each in facts.schedulers for entry in each.extenders or () for name in entry.resources}
+    unbound = [each for each in facts.pods if not each.is_bound]
+    for mark in sorted({vendor.claims.extender_resource for vendor in VENDORS} - managed):
+        waiting = sorted(pod.key for pod in unbound if any(mark in each.resources.limits for each in pod.containers()))
+        if waiting:
+            yield error(
+                "claims-unmanaged",
+                "kube-scheduler",
+                f"{len(waiting)} pods with claims name {mark} ({words_of(waiting)}), which no scheduler manages: it is "
+                "a resource of no node, so they wait",
+                "have the scheduler call the extender for claims: chart value claims: true, or gcushare-config-manager "
+                "--claims; or turn admission.callExtender off, and create the pods again",
+            )
+
+
 def check_whole_cards(facts: Facts) -> Iterator[Finding]:
     """Pods that ask for whole cards must reach the extender if cards are shared too, and only then."""
     for vendor in facts.vendors():

@@ -146,7 +146,10 @@ class NvmlLibrary:
             return lost
         handle = self._handle(slot)
         self._calls.query("nvmlDeviceGetMemoryInfo", handle)  # a card that is lost raises here
-        reason = self._recovery_reason(handle)
+        reason, recovery = "", pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+        values = self._calls.query("nvmlDeviceGetFieldValues", handle, [recovery])
+        if values is not None and values[0].nvmlReturn == pynvml.NVML_SUCCESS and (action := values[0].value.uiVal):
+            reason = f"the driver asks for {_RECOVERY_ACTIONS.get(action, f'recovery action {action}')}"
         if not reason:
             rows = self._calls.query("nvmlDeviceGetRemappedRows", handle)
             if rows is not None and rows[3]:
@@ -251,14 +254,6 @@ class NvmlLibrary:
         """The newest CUDA that the driver runs; NVML has it as 1000 * major + 10 * minor."""
         version = self._calls.query("nvmlSystemGetCudaDriverVersion")
         return None if version is None else f"{int(version) // 1000}.{int(version) % 1000 // 10}"
-
-    def _recovery_reason(self, handle: Any) -> str:
-        values = self._calls.query("nvmlDeviceGetFieldValues", handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-        if values is None or values[0].nvmlReturn != pynvml.NVML_SUCCESS:
-            return ""
-        action = int(values[0].value.uiVal)
-        needed = _RECOVERY_ACTIONS.get(action, f"recovery action {action}")
-        return f"the driver asks for {needed}" if action else ""
 
     def _register_events(self) -> Any:
         """Ask for the health events of every card that has them.

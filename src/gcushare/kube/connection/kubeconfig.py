@@ -179,8 +179,10 @@ def _read_document(path: Path) -> _Document:
     try:
         with path.open("rb") as file:
             text = read_bounded(file, MAX_YAML_BYTES, what).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {what}: {_reason(error)}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {what}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read {what}: not UTF-8 at byte {error.start}") from error
     except RemoteContractError as error:
         raise ConfigError(str(error)) from error
     return parse_kubeconfig(text, what)
@@ -196,7 +198,3 @@ def parse_kubeconfig(text: str, what: str) -> _Document:
         return load_as(_Document, text, what)
     except RemoteContractError as error:
         raise ConfigError(str(error)) from None
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else f"not UTF-8 at byte {error.start}"

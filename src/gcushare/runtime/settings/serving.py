@@ -67,15 +67,11 @@ class ServeSettings:
     def find_conflicts(self) -> Iterator[str]:
         """Certificate and key need each other; client certificates need both."""
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            yield (
-                f"tls-cert-file {_show(self.tls_cert_file)} and tls-key-file {_show(self.tls_key_file)} belong "
-                "together: set both, or neither"
-            )
+            cert, key = _show(self.tls_cert_file), _show(self.tls_key_file)
+            yield f"tls-cert-file {cert} and tls-key-file {key} belong together: set both, or neither"
         elif self.tls_client_ca_file is not None and self.tls_cert_file is None:
-            yield (
-                f"tls-client-ca-file {_show(self.tls_client_ca_file)} has no effect without TLS: set tls-cert-file and "
-                "tls-key-file as well"
-            )
+            ca = _show(self.tls_client_ca_file)
+            yield f"tls-client-ca-file {ca} has no effect without TLS: set tls-cert-file and tls-key-file as well"
 
 
 def _show(path: Path | None) -> str:

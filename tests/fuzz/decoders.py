@@ -27,6 +27,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of, merged_c
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
 from gcushare.core.cards import CardUse
+from gcushare.core.claims import parse_device_name, parse_template_name
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.device_plugin.plugin_settings import PluginSettings
@@ -219,6 +220,10 @@ TEXT_DECODERS: dict[str, Decoder] = {
     "list": Decoder(_page, ()),
     "device id": Decoder(any_text(decode_device_id), (b"000", b"0a~", b"zzz")),
     "whole card's id": Decoder(any_text(decode_whole_card_id), (b"card-0", b"card-15")),
+    "claim's device": Decoder(any_text(parse_device_name), (), NONE),
+    "claim template's name": Decoder(
+        any_text(lambda text: parse_template_name(text, ENFLAME.claims.template_prefix)), (), NONE
+    ),
     "quantity": Decoder(
         any_text(lambda text: (parse_quantity(text), parse_count(text))), (b"4", b"1Ki", b"12e2", b"2k")
     ),

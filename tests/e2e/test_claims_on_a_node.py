@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from gcushare.core.units import GIB
+from gcushare.kube.resources import EVENTS, Selector
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import node_of
-from tests.e2e.claims_side import NAMES, ClaimsSide, claims_side, need_cdi
+from tests.e2e.claims_side import CLAIM_OBJECTS, NAMES, ClaimsSide, claim, claims_side, need_cdi, pod_of
 from tests.e2e.machine import Machine
 from tests.e2e.waiting import until
 
@@ -135,3 +136,28 @@ async def test_a_sick_card_takes_no_claims_and_its_pod_says_so(side: ClaimsSide)
     await side.scheduling.pods.until(lambda: reported() == "Unhealthy", "the pod says so", shown=reported)
     await side.run("other", 4)
     assert await side.allocated("other") != [device]
+
+
+async def test_a_container_with_two_claims_is_refused_and_two_containers_with_one_each_are_not(
+    side: ClaimsSide,
+) -> None:
+    """The kubelet lists a pod's claims before it has the driver prepare them: without that nothing would be refused."""
+    for name in ("a", "b", "c", "d"):
+        await side.scheduling.client.create(CLAIM_OBJECTS, claim(name, 4), namespace="default")
+    both, apart = pod_of("both", "a"), pod_of("apart", "c")
+    both["spec"]["resourceClaims"].append({"name": "other", "resourceClaimName": "b"})
+    both["spec"]["containers"][0]["resources"]["claims"].append({"name": "other"})
+    apart["spec"]["resourceClaims"].append({"name": "other", "resourceClaimName": "d"})
+    apart["spec"]["containers"].append(
+        apart["spec"]["containers"][0] | {"name": "second", "resources": {"claims": [{"name": "other"}]}}
+    )
+    await side.scheduling.create_pods([both, apart])
+    await side.until_running("apart")
+
+    async def refusal() -> str:
+        events = await side.scheduling.client.list_all(EVENTS, Selector(fields="involvedObject.name=both"))
+        words = "container 'main' of pod default/both uses the claims default/a and default/b"
+        return "" if any(words in event.message for event in events) else str([event.message for event in events])
+
+    await until(refusal, "an event of the pod says why")
+    assert side.prepared() == {"c", "d"}

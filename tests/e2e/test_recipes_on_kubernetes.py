@@ -49,7 +49,7 @@ NEEDED = f"{ENFLAME.url_prefix}/nodes-needed?like=2x16"
 async def control_plane() -> AsyncIterator[ControlPlane]:
     """A control plane with groups, and the controllers of quotas and Deployments."""
     binary = need_binaries("kube-controller-manager")["kube-controller-manager"]
-    gates = "GenericWorkload=true,GangScheduling=true"
+    gates = "GenericWorkload=true,GangScheduling=true,SchedulerPopFromBackoffQ=false"
     async with ControlPlane(feature_gates=gates, runtime_config="scheduling.k8s.io/v1alpha2=true") as running:
         await running.start(
             running.command(

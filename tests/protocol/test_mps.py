@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.choices import Bursts, Mode
 from gcushare.node.mps.daemon import MpsControl
 from gcushare.node.mps.mps_settings import Fallback, MemoryLimit
 from gcushare.node.mps.state import MpsStateReader
@@ -172,7 +172,7 @@ async def test_compute_is_shared_in_proportion_where_the_pod_asks_for_it() -> No
 
 
 async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
-    async with mps_rig() as mps, LimitedRig(mps) as rig:
+    async with mps_rig() as mps, LimitedRig(mps, bursts=Bursts.ALLOW) as rig:
         await mps.start_well()
         await rig.start()
         rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12", COMPUTE_SHARE: "proportional"})
@@ -187,8 +187,9 @@ async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
         assert rig.variables("plain")[names.container_bytes] == str(3 * GIB), "a limit below the request is none"
 
 
-async def test_where_the_admin_allows_no_bursts_the_limit_is_the_grant() -> None:
-    async with mps_rig() as mps, LimitedRig(mps, bursts=False) as rig:
+@pytest.mark.parametrize("bursts", [Bursts.AUTO, Bursts.IGNORE])
+async def test_no_author_raises_the_limit_that_an_admin_set_where_nothing_evicts(bursts: Bursts) -> None:
+    async with mps_rig() as mps, LimitedRig(mps, bursts=bursts) as rig:
         await mps.start_well()
         await rig.start()
         rig.bind("burst", 4, annotations={MEMORY_LIMIT: "12"})

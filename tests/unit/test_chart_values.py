@@ -50,7 +50,7 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "cards.pollInterval": ("1s", ""),
     "cards.failWithoutCards": ("true", ""),
     "podUse": ("true", ""),
-    "bursts": ("false", ""),
+    "bursts": ("ignore", ""),
     "memoryLimit": ("mps", "vendor: aliyun"),
     "mps.root": ("/data/mps", "{vendor: aliyun, memoryLimit: mps}"),
     "mps.fallback": ("unlimited", "{vendor: aliyun, memoryLimit: mps}"),

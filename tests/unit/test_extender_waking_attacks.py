@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,8 @@ async def test_pods_that_come_and_go_with_ever_new_shapes_leave_no_memory_behind
         for number in numbers:
             cards = ",".join(str(index) for index in range(8) if number // 97 >> index & 1) or "0"
             annotations = {"gcushare.io/use-cards": cards, "gcushare.io/node-policy": "expected-fill"}
-            own = {"annotations": annotations, "namespace": f"team-{number}", "labels": {f"label-{number}": "x"}}
+            labels = {f"label-{number}": "x"}
+            own: dict[str, Any] = {"annotations": annotations, "namespace": f"team-{number}", "labels": labels}
             name, units = f"churned-{number}", 1 + number % 97
             bench.ask(name, units, **own)
             if number % 3 == 0:

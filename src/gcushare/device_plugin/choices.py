@@ -22,6 +22,18 @@ class Mode(enum.Enum):
         return BOTH_MODES if self is Mode.BOTH else (self.value,)
 
 
+class Bursts(enum.Enum):
+    """Whether a pod may use more than its grant, up to its annotation gcushare.io/memory-limit.
+
+    ``AUTO``: unless MPS limits memory and nothing evicts pods. Its author could then raise a limit that the admin set,
+    and nothing would take the memory back.
+    """
+
+    AUTO = "auto"
+    ALLOW = "allow"
+    IGNORE = "ignore"
+
+
 class CardCount(enum.Enum):
     """The count on the Node: one per card, or a thousand per card, which a node's pods can never use up."""
 

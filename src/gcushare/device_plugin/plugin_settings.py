@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.choices import CardCount, Mode
+from gcushare.device_plugin.choices import Bursts, CardCount, Mode
 from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
 from gcushare.node.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S, Strategy
-from gcushare.node.mps.mps_settings import MpsSettings
-from gcushare.node.over_use.over_use_settings import OverUseSettings
+from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.node.use_settings import use_conflicts
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -57,11 +57,12 @@ class CardSettings(CardSourceSettings):
         "1k for each card, so that such pods share cards like any other. auto: exact for enflame, whose pods do not "
         "ask for it, thousands for aliyun, whose pods do.",
     )
-    bursts: bool = setting(
-        parsers.boolean(),
-        default=True,
-        help="Let pods use more than their grant, up to their annotation gcushare.io/memory-limit, while no other pod "
-        "needs the memory. false: the annotation has no effect on this node; what a container may use is its grant.",
+    bursts: Bursts = setting(
+        parsers.choice(Bursts),
+        default=Bursts.AUTO,
+        help="Whether pods may use more than their grant, up to their annotation gcushare.io/memory-limit, while no "
+        "other pod needs the memory: allow; ignore gives the annotation no effect on this node; auto allows it unless "
+        "MPS limits memory (--memory-limit mps) and nothing evicts pods that use too much (--over-use report).",
     )
 
 
@@ -177,6 +178,13 @@ class PluginSettings:
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=PLUGIN_PORT)
     log: LogSettings = group(LogSettings)
+
+    @property
+    def allows_bursts(self) -> bool:
+        """Whether pods may use more than their grant."""
+        evicts = self.over_use.over_use is Action.EVICT and not self.over_use.dry_run
+        is_safe = evicts or self.limits.memory_limit is not MemoryLimit.MPS
+        return self.cards.bursts is Bursts.ALLOW or (self.cards.bursts is Bursts.AUTO and is_safe)
 
     def find_conflicts(self) -> Iterator[str]:
         """What the settings of cards, over-use and limits ask of each other."""

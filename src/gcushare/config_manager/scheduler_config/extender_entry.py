@@ -39,7 +39,7 @@ class ExtenderEntry:
     vendors: tuple[Vendor, ...]
     """The first one's URL prefix is called for all of them: kube-scheduler accepts one extender that binds."""
     whole_cards: bool = False
-    """Whether it is called for pods that ask for whole cards too. These then fit only where our plugin or claims driver runs."""
+    """Whether it is called for pods that ask for whole cards too: these then fit only on nodes that we serve."""
     claims: bool = False
     """Whether it is called for pods with claims too. The claims chart marks them with a resource that no node lists."""
     weight: int = 1

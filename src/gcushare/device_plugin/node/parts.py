@@ -71,7 +71,7 @@ def make_parts(
     store = PodStore(
         cards.vendor,
         longest_wait_s=kubelet.longest_wait_for_containers,
-        allows_bursts=cards.bursts,
+        allows_bursts=settings.allows_bursts,
     )
 
     def wall_clock_ns() -> int:

@@ -134,6 +134,14 @@ class TestClasses:
         assert chosen("b") == {"2x16/both": ["b", "a"]}
         assert chosen("1x48/both") == {"1x48/both": ["c"]}
         assert chosen("4x48") == {"4x48": []}
+        assert chosen("2x16") == {"2x16/both": ["a", "b"]}, "a class without its mode means any"
+
+    def test_a_class_without_a_model_means_any(self) -> None:
+        classes = NodeClasses()
+        for name in ("8x48:S60", "8x48:T20", "8x48:S60+1x16:B"):
+            classes.add(parse_class(name))
+        assert list(classes.choose("8x48")) == ["8x48:S60", "8x48:T20"]
+        assert list(classes.choose("8x48:T20")) == ["8x48:T20"]
 
     def test_a_scaler_keeps_what_is_in_use_unless_more_is_needed(self) -> None:
         used, idle = node("a", 16), node("b", 16)

@@ -33,6 +33,7 @@ MAX_KINDS = 256
 _MAX_CARDS = 64
 _MAX_UNITS = 10_000_000
 _CARDS = re.compile(r"([0-9]{1,2})x([0-9]{1,8})(?::(.+))?")
+_MODELS_AND_MODE = re.compile(r":[^+/]*|/\w+$")
 _SUFFIXES = {"": (SERVES_MEMORY,), "/whole": (SERVES_WHOLE,), "/both": BOTH_MODES}
 CLASS_FORM = "CARDSxUNITS, such as 8x48 or 8x48:MODEL, with /whole or /both at the end for nodes that serve whole cards"
 
@@ -208,12 +209,16 @@ class NodeClasses:
         """The classes asked about, with their nodes.
 
         ``like``: a node, which is the first of its class then, or a class, which may have no nodes; empty for every
-        class.
+        class. A class without a model or mode stands for those of any.
 
         Raises:
             RemoteContractError: ``like`` is none of these.
         """
-        chosen = {name: alike for name, alike in self._classes.items() if like in ("", name) or like in alike}
+        chosen = {
+            name: alike
+            for name, alike in self._classes.items()
+            if like in ("", name, _MODELS_AND_MODE.sub("", name)) or like in alike
+        }
         if like and not chosen:
             return {name_class(parse_class(like)): []}
         found = {name: [alike[each] for each in sorted(alike)] for name, alike in sorted(chosen.items())}

@@ -22,6 +22,7 @@ from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag, effective
+from gcushare.wire.untrusted_json import Int
 
 VOLUME_PREFIX = "gcushare-scheduler-config-"
 """The beginning of our volume's name; the tag of the configuration's content follows."""
@@ -49,8 +50,8 @@ class _Mount(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Port(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
-    host_port: int = 0
-    container_port: int = 0
+    host_port: Int = 0
+    container_port: Int = 0
 
 
 class _HttpGet(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import pytest
 
 from gcushare.claims_driver.slice_publisher import slice_name
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.contracts import CLAIMS_DRIVER
 from tests.charts import CLAIMS_CHART, NAMESPACE, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane
@@ -19,10 +20,11 @@ pytestmark = needs_helm
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 OWN_INVENTORY = "gcushare-claims-own-inventory"
 OWN_EVENTS = "gcushare-claims-own-events"
+POLICY = "ValidatingAdmissionPolicy"
 PATHS = {
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    POLICY: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
 }
 
@@ -131,3 +133,57 @@ async def test_the_driver_writes_the_inventory_of_its_own_node_and_nothing_else(
     assert alone in await patch("node-1", {}, status={"capacity": {"cpu": "1000"}})
     assert "cannot patch resource" in await patch("node-1", written, path="")
     assert await patch("node-1", {"annotations": {ENFLAME.inventory_annotation: None}}) == ""
+
+
+async def test_with_pod_use_it_notes_over_use_on_its_own_pods_and_nothing_else(control_plane: ControlPlane) -> None:
+    http, url = control_plane.http, control_plane.url
+    pods = f"{url}/api/v1/namespaces/default/pods"
+    for name in ("node-1", "node-2"):
+        spec = {"nodeName": name, "containers": [{"name": "main", "image": "x"}]}
+        async with http.post(pods, json={"metadata": {"name": f"on-{name}"}, "spec": spec}) as made:
+            assert made.status == 201, await made.text()
+    for each in of_kind(rendered(CLAIMS_CHART, "driver.podUse=true"), *PATHS):
+        path = f"{url}{PATHS[each['kind']]}"
+        if each["metadata"]["name"] == "gcushare-claims-own-pods":
+            async with http.post(path, json=each) as made:
+                assert made.status == 201, await made.text()
+        elif each["metadata"]["name"] == {"ClusterRole": CLAIMS_DRIVER, POLICY: OWN_EVENTS}.get(each["kind"]):
+            change = {key: each[key] for key in ("rules", "spec") if key in each}
+            merge = {"Content-Type": "application/merge-patch+json"}
+            async with http.patch(f"{path}/{each['metadata']['name']}", json=change, headers=merge) as made:
+                assert made.status == 200, await made.text()
+
+    async def patch(pod: str, metadata: object, *, path: str = "/status", **parts: object) -> str:
+        headers = driver_on("node-1") | {"Content-Type": "application/merge-patch+json"}
+        async with http.patch(f"{pods}/{pod}{path}", json={"metadata": metadata, **parts}, headers=headers) as answer:
+            return "" if answer.status == 200 else await answer.text()
+
+    note = {"annotations": {OVER_USE: "{}"}}
+
+    async def is_refused() -> str:
+        problem = await patch("on-node-2", note)
+        return "" if "writes only on the pods of its own node" in problem else problem or "accepted"
+
+    await until(is_refused, "the policy is in force")
+    assert await patch("on-node-1", note) == ""
+    alone = f"the claims driver writes only the annotation {OVER_USE} of a pod"
+    for other in ({"annotations": {"other": "1"}}, {"labels": {"new": "1"}}):
+        assert alone in await patch("on-node-1", other)
+    assert alone in await patch("on-node-1", {}, status={"phase": "Succeeded"})
+    assert "cannot patch resource" in await patch("on-node-1", note, path="")
+    assert await patch("on-node-1", {"annotations": {OVER_USE: None}}) == ""
+
+    async def is_event_refused() -> str:
+        event = {
+            "metadata": {"name": f"said-{secrets.token_hex(4)}", "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "name": "on-node-1", "namespace": "default"},
+            "source": {"component": CLAIMS_DRIVER, "host": "node-1"},
+            "reportingComponent": CLAIMS_DRIVER,
+            "reportingInstance": "node-1",
+        }
+        async with http.post(
+            f"{url}/api/v1/namespaces/default/events", json=event, headers=driver_on("node-1")
+        ) as answer:
+            return "" if answer.status == 201 else await answer.text()
+
+    await until(is_event_refused, "it may speak of pods")

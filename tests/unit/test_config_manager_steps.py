@@ -20,7 +20,8 @@ from gcushare.config_manager.plan.steps import (
     describe,
     render_diff,
 )
-from tests.unit.config_manager_host import EXTENDER, MANIFEST, Host, host_with, systemd_host
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
+from tests.unit.config_manager_host import EXTENDER, MANIFEST, TLS_EXTENDER, Host, host_with, systemd_host
 
 
 def state(content: bytes) -> FileState:
@@ -117,6 +118,14 @@ async def test_a_lost_lease_names_the_step_that_was_not_done(tmp_path: Path, lef
 async def test_a_lost_lease_ends_the_wait_for_the_scheduler(tmp_path: Path) -> None:
     with pytest.raises(LeaseLostError, match="before this step: wait until kube-scheduler is healthy"):
         await run(host_with(tmp_path, "kubeadm-1.29.yaml"), Counted(5))
+
+
+async def test_an_extender_over_https_whose_certificate_cannot_be_verified_is_mentioned(tmp_path: Path) -> None:
+    unverified = ExtenderEntry(url="https://10.96.1.37:32766", vendors=EXTENDER.vendors)
+    for folder, extender, is_mentioned in (("a", unverified, True), ("b", TLS_EXTENDER, False), ("c", EXTENDER, False)):
+        (tmp_path / folder).mkdir()
+        lines = await host_with(tmp_path / folder, "kubeadm-1.29.yaml").apply(extender)
+        assert any("certificate is not verified: no CA was given (--tls-ca)" in line for line in lines) is is_mentioned
 
 
 async def test_other_files_of_the_manifest_directory_hide_no_scheduler(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from aiohttp import web
 
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, RetryableError
-from gcushare.core.placement import NamedNodes
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.app import PluginApp
 from gcushare.device_plugin.plugin_settings import CardSettings, KubeletSettings, PluginSettings
@@ -27,6 +26,7 @@ from gcushare.scheduler_extender.extender_settings import (
     PlacementSettings,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
 from gcushare.wire.contracts import EXTENDER
 from simulation.cards import Machine, SimulatedSource
 from simulation.kubelet import Kubelet

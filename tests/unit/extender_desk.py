@@ -7,16 +7,16 @@ import json
 import msgspec
 
 from gcushare.core.packing.spare import SpareResources
-from gcushare.core.placement import NamedNodes
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import ConfigError
-from gcushare.core.placement import NamedNodes
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
+from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SCHEDULER_NAME
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from gcushare.core.matching import Candidate, choose_card, has_room, match, order_candidates
+from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from tests.builders import pod
 
@@ -68,14 +68,6 @@ def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:
 
 def test_no_one_is_meant_by_a_size_that_no_one_asks_for() -> None:
     assert match([candidate("a", 4)], 5, {0: 16}) is None
-
-
-def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
-    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4) == 1
-    assert choose_card({0: 8, 1: 4}, {1: 1}, 4) == 0
-    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4) == 0
-    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4) == 1
-    assert choose_card({0: 3}, {}, 4) is None
 
 
 def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served() -> None:

@@ -8,7 +8,7 @@ from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.preference import Preference, choose_ids
+from gcushare.device_plugin.allocation.preference import Preference, choose_card, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.choices import Strategy
@@ -144,3 +144,11 @@ def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
     assert allocate(ids, burst, plain)[names.container_bytes] == str(4 << 30), "the call may be for either"
     large = bound("large", **{MEMORY_LIMIT: "99"})
     assert allocate(ids, large)[names.container_bytes] == str(16 << 30), "no more than the card has"
+
+
+def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:
+    assert choose_card({0: 8, 1: 4, 2: 4}, {}, 4) == 1
+    assert choose_card({0: 8, 1: 4}, {1: 1}, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 4, 1: 1}, 4) == 0
+    assert choose_card({0: 8, 1: 4}, {0: 5, 1: 1}, 4) == 1
+    assert choose_card({0: 3}, {}, 4) is None

@@ -22,8 +22,6 @@ LIBRARY_FORMS = tuple(f"{name}=FILE" for name in VENDOR_OF_LIBRARY)
 """The accepted forms of ``--card-library``: a library that is not in the usual places."""
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 """Where the kernel keeps one link per PCI function; a card's link disappears when the card falls off the bus."""
-DEFAULT_CALL_TIMEOUT_S = 5.0
-"""How long a call into a library may take. Calls read memory or a register; a second would be long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from gcushare.kube.resources import (
 from gcushare.runtime.health import Health
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, RejectedCollector, make_registry, metrics_route
-from gcushare.runtime.shutdown import Shutdown, root_tasks
+from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, Shutdown, root_tasks
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.dra.slices import RESOURCE_SLICE
@@ -47,8 +47,6 @@ from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.objects import NODE
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
-DRAIN_S = 2.0
-"""For requests under way at the end."""
 _WRITE_S = 5.0
 """A label of a node that takes longer is tried again."""
 
@@ -106,7 +104,7 @@ class Controller:
 
     async def run(self, shutdown: Shutdown) -> None:
         """Watch, stand for election and work until the shutdown; then give the Lease up."""
-        async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
+        async with root_tasks(shutdown, drain_s=REQUESTS_DRAIN_S) as tasks:
             self.server = await start_server(self._make_application(), self._settings.serve)
             self._registry.register(CertificateCollector([self.server]))
             self._registry.register(RejectedCollector([self.server]))
@@ -218,5 +216,5 @@ class Controller:
 
     async def _serve_until(self, shutdown: Shutdown, server: RunningServer) -> None:
         await shutdown.wait()
-        await server.stop(DRAIN_S)
-        await self.recorder.drain(DRAIN_S)
+        await server.stop(REQUESTS_DRAIN_S)
+        await self.recorder.drain(EVENTS_DRAIN_S)

@@ -18,6 +18,8 @@ from gcushare.wire.dra.templates import ClaimingPod, ResourceClaimTemplate, Temp
 from gcushare.wire.objects import ObjectMeta
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
+DEFAULT_UNUSED_AFTER_S = 3600.0
+"""How long a template is kept after the last waiting pod that named it: a Job that starts every half hour needs it."""
 MAX_TEMPLATES = 256
 """Of one namespace: pods of more different sizes are a mistake or an attack on the API server's storage."""
 

@@ -55,7 +55,7 @@ from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.runtime.health import Heartbeat, Progress
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
-from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
 from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE
@@ -63,9 +63,6 @@ from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
-DRAIN_S = 3.0
-EVENTS_DRAIN_S = 1.0
-"""Below the root tasks' own drain time, after which they are cancelled."""
 REGISTRATION_AGE_S = 60.0
 OTHERS_POLL_S = 10.0
 NO_OTHERS_POLL_S = 300.0
@@ -236,10 +233,10 @@ class ClaimsDriverApp:
         self.metrics.registry.register(CertificateCollector([server]))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
         try:
-            async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
+            async with root_tasks(shutdown, drain_s=REQUESTS_DRAIN_S) as tasks:
                 self._start(tasks, shutdown)
         finally:
-            await server.stop(DRAIN_S)
+            await server.stop(REQUESTS_DRAIN_S)
         return 0
 
     def _start(self, tasks: RootTasks, shutdown: Shutdown) -> None:

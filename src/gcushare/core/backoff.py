@@ -11,9 +11,6 @@ from typing import Protocol
 
 from gcushare.core.errors import RetryableError
 
-MAX_RETRY_AFTER_S = 120.0
-"""Longest Retry-After of a server that we obey. A proxy that asks for an hour must not stop a node."""
-
 
 class Chance(Protocol):
     """The method of ``random.Random`` that `Backoff` needs. The core does not import ``random``."""

@@ -84,15 +84,3 @@ def has_room(candidate: Candidate, units: int, free: Mapping[int, int]) -> bool:
         return False
     share = units // candidate.request.cards.cards
     return bool(candidate.card_indexes) and all(free.get(index, 0) >= share for index in candidate.card_indexes)
-
-
-def choose_card(free: Mapping[int, int], promised: Mapping[int, int], units: int) -> int | None:
-    """The card for a pod that has none, or whose card is full: the fullest that fits, then the lowest index.
-
-    ``promised`` are units that other pods' records name and that the kubelet has not handed out yet; a card that
-    fits only by breaking such a promise is taken last. None when no card fits.
-    """
-    able = [index for index, amount in free.items() if amount >= units]
-    if not able:
-        return None
-    return min(able, key=lambda index: (free[index] - promised.get(index, 0) < units, free[index], index))

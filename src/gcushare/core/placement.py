@@ -46,17 +46,6 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedNodes:
-    """Which of the fitting nodes a filter answer names: the best ``most``, or all if that is None.
-
-    ``only_equal``: only those of them that score the same as the best.
-    """
-
-    most: int | None
-    only_equal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class WholeCardPolicy:
     """How whole cards are chosen. ``cards`` describes that in help texts."""
 

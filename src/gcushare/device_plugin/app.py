@@ -55,16 +55,13 @@ from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
-from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
 from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
-DRAIN_S = 3.0
-EVENTS_DRAIN_S = 1.0
-"""Shorter than the root tasks' own drain time, after which they are cancelled."""
 FACTS_TIMEOUT_S = 10.0
 """How long the start waits for the API server. Running pods and the kubelet must not wait for it longer."""
 _OFFER_WAIT_S = 5.0
@@ -280,10 +277,10 @@ class PluginApp:
         self.metrics.registry.register(CertificateCollector([server]))
         logger.info("serving %s", fields(url=server.url, version=__version__, node=self._node_name))
         try:
-            async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
+            async with root_tasks(shutdown, drain_s=REQUESTS_DRAIN_S) as tasks:
                 self._start(tasks, shutdown)
         finally:
-            await server.stop(DRAIN_S)
+            await server.stop(REQUESTS_DRAIN_S)
             await self._reader.close()
         return 0
 

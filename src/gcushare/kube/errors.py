@@ -7,10 +7,8 @@ msgspec leaves this package.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from gcushare.core.backoff import MAX_RETRY_AFTER_S
 from gcushare.core.errors import (
     ConflictError,
     ContractError,
@@ -20,6 +18,7 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
+from gcushare.kube.retry_after import retry_after_s
 from gcushare.wire.objects import STATUS, Status
 
 MAX_MESSAGE_CHARS = 600
@@ -112,14 +111,20 @@ def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
     status = parse_status(failure.body)
     reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
     message = f"{attempt.text} was answered {failure.code} {reason}: {_cut(status.message)}"
-    return _error_of_code(failure.code, status, message, attempt, _delay_s(failure, status))
+    return _error_of_code(
+        failure.code,
+        status,
+        message,
+        attempt,
+        _delay_s(failure.retry_after, status),
+    )
 
 
 def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
     """Choose the error for a Status inside a watch stream."""
     code = status.code or 500
     message = f"{attempt.text} reported {code} {_cut(status.reason, MAX_REASON_CHARS)}: {_cut(status.message)}"
-    return _error_of_code(code, status, message, attempt, _delay_s(HttpFailure(code), status))
+    return _error_of_code(code, status, message, attempt, _delay_s(None, status))
 
 
 def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, delay_s: float | None) -> GcushareError:
@@ -154,9 +159,5 @@ def _cut(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _delay_s(failure: HttpFailure, status: Status) -> float | None:
-    """The server's delay in seconds; the header comes first. HTTP dates are ignored, because clocks may differ."""
-    if failure.retry_after is not None and re.fullmatch(r"\s*\d{1,9}\s*", failure.retry_after, re.ASCII):
-        return min(float(failure.retry_after), MAX_RETRY_AFTER_S)
-    seconds = status.details.retry_after_seconds if status.details else None
-    return None if not seconds or seconds < 0 else min(float(seconds), MAX_RETRY_AFTER_S)
+def _delay_s(header: str | None, status: Status) -> float | None:
+    return retry_after_s(header, status.details.retry_after_seconds if status.details else None)

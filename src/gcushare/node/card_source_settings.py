@@ -6,8 +6,9 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
-from gcushare.cards.libraries import DEFAULT_CALL_TIMEOUT_S, LIBRARY_FORMS, SOURCES
+from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
+from gcushare.cards.worker.client import DEFAULT_CALL_TIMEOUT_S
 from gcushare.node.choices import NO_RESERVE, OtherSystems, Reserve
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings

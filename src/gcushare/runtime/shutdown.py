@@ -53,6 +53,10 @@ class TaskFailed(GcushareError):
         self.task = task
 
 
+REQUESTS_DRAIN_S = 3.0
+"""How long requests in progress may take when a program ends. The extender gives its binds more time, in its app."""
+EVENTS_DRAIN_S = 1.0
+"""How long Events may take to be posted after that."""
 CANCEL_PATIENCE_S = 5.0
 """Longer than any task takes to clean up after a cancellation, in seconds."""
 

@@ -23,7 +23,7 @@ from gcushare.cards.errors import (
     LibraryNotOpenError,
     WorkerLostError,
 )
-from gcushare.cards.libraries import DEFAULT_CALL_TIMEOUT_S, LibrarySpec
+from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_left_out, sanitize_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.backoffs import Backoffs
@@ -34,6 +34,9 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
+
+DEFAULT_CALL_TIMEOUT_S = 5.0
+"""How long a call into a library may take before its worker is killed. Calls read a register; a second would be long."""
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.matching import Candidate, choose_card, match
+from gcushare.core.matching import Candidate, match
 from gcushare.core.placement import WHOLE_CARD_POLICIES
 from gcushare.core.requests import split_over_cards
 from gcushare.core.topology import CLOSE, by_index
@@ -135,6 +135,18 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
         shares[index] = share
         del left[index]
     return shares
+
+
+def choose_card(free: Mapping[int, int], promised: Mapping[int, int], units: int) -> int | None:
+    """The card for a pod that has none, or whose card is full: the fullest that fits, then the lowest index.
+
+    ``promised`` are units that other pods' records name and that the kubelet has not handed out yet; a card that
+    fits only by breaking such a promise is taken last. None when no card fits.
+    """
+    able = [index for index, amount in free.items() if amount >= units]
+    if not able:
+        return None
+    return min(able, key=lambda index: (free[index] - promised.get(index, 0) < units, free[index], index))
 
 
 def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:

@@ -15,6 +15,7 @@ from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
+from gcushare.device_plugin.pods.compute_states import compute_states
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, PendingAllocations
@@ -22,7 +23,6 @@ from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
     PodEntry,
     UnreadablePod,
-    age,
     bound_request,
     exchange_promises,
     find_refusal,
@@ -68,7 +68,11 @@ class PodStore:
         self._ended -= {ref.uid, str(ref)}
         self.gone.discard(ref.uid)
         self._unreadable.pop(ref.uid, None)
-        record, record_error = self._read_record(pod)
+        record, record_error = None, ""
+        try:
+            record = pod_record(pod, self._vendor)
+        except GcushareError as error:
+            record_error = str(error)  # The pod keeps what the kubelet gave it in any case.
         if reason := record_error or find_refusal(pod, self._vendor, record):
             self._unreadable[ref.uid] = UnreadablePod(ref, reason)
         entry = self._entries.get(ref.uid)
@@ -84,7 +88,7 @@ class PodStore:
             # Without it a running pod would look like a waiting one, and the next call would seem to be for it.
             entry.shown = self._shown.held_by(entry, by_name=not reuses_name)
             self.unrecorded.drop(entry.keys)
-        self._compute_states()
+        compute_states(self._entries, self._pending)
         return is_new
 
     def on_pod_delete(self, uid: str, *, is_over: bool = False) -> bool:
@@ -94,14 +98,14 @@ class PodStore:
         more (see ``ForceDeletedPods``).
         """
         is_known = self._remove(uid, is_over=is_over)
-        self._compute_states()
+        compute_states(self._entries, self._pending)
         return is_known
 
     def on_pod_resync(self, uids: Collection[str]) -> None:
         """Remove every pod but these: they are all that a full list has."""
         for uid in [uid for uid in (*self._entries, *self._unreadable) if uid not in uids]:
             self._remove(uid, is_over=False)
-        self._compute_states()
+        compute_states(self._entries, self._pending)
 
     def on_allocate(
         self,
@@ -115,7 +119,7 @@ class PodStore:
     ) -> None:
         """Store what was given out, probably to this pod's container ("" if it is not known to which)."""
         self._pending.add(PendingAllocation(uid, container, dict(counts), now_s, whole, ids))
-        self._compute_states()
+        compute_states(self._entries, self._pending)
 
     def end_pending(self, made_before_s: float, *, is_readable: bool) -> None:
         """End the pending allocations that the kubelet did not show in time.
@@ -124,7 +128,7 @@ class PodStore:
         was given out counts. So does what was given to an ordinary init container, which podresources never shows.
         """
         self._pending.end(made_before_s, is_accepted=lambda pending: not is_readable or self._is_for_init(pending))
-        self._compute_states()
+        compute_states(self._entries, self._pending)
 
     def on_kubelet_read(self, shown: KubeletAllocations, *, asked: Collection[str] | None = None) -> None:
         """Store the kubelet's allocations.
@@ -146,16 +150,16 @@ class PodStore:
         for entry in entries:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
-        self._compute_states()
+        compute_states(self._entries, self._pending)
         exchange_promises(entries)
-        self._compute_states()
+        compute_states(self._entries, self._pending)
 
     def on_record_written(self, write: RecordWrite) -> None:
         """Store what is being written on a pod, before the watch shows it."""
         entry = self._entries.get(write.pod.uid)
         if entry is not None:
             entry.on_record_written(write.cards, is_served=write.assigned)
-            self._compute_states()
+            compute_states(self._entries, self._pending)
 
     def end_gone(
         self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
@@ -335,35 +339,6 @@ class PodStore:
         due = [write for write in found if write is not None]
         return sorted(due, key=lambda write: (write.pod.created, write.pod.uid))
 
-    def _compute_states(self) -> None:
-        """Compute what every pod holds and its state, from the three inputs."""
-        entries = self._entries.values()
-        for entry in entries:
-            entry.held, entry.unconfirmed = dict(entry.shown), set()
-        for pending in self._pending.accepted:
-            self._place(pending)
-        misplaced = [pending for pending in self._pending if not self._place(pending, is_confirmed=False)]
-        for entry in entries:
-            entry.state = entry.find_state()
-        # Misplaced are allocations for a pod that turned out to hold other cards. Until the kubelet shows which pod has
-        # these, one waiting pod each, the youngest first, must not be served from what is kept for others.
-        shares = [(pending.whole, pending.counts) for pending in misplaced]
-        for entry in sorted((e for e in entries if shares and e.state is PodState.WAITING), key=age, reverse=True):
-            share = (entry.is_whole, entry.first_share)
-            if share in shares:
-                shares.remove(share)
-                entry.state = PodState.DISPLACED
-
-    def _place(self, pending: PendingAllocation, *, is_confirmed: bool = True) -> bool:
-        """Count an allocation as held by the container that it was for; False if that is unknown or holds another."""
-        entry = self._entries.get(pending.uid)
-        if entry is None or pending.container in entry.held:
-            return False
-        entry.held[pending.container] = pending.counts
-        if not is_confirmed:
-            entry.unconfirmed.add(pending.container)
-        return True
-
     def _is_for_init(self, pending: PendingAllocation) -> bool:
         """Whether an allocation is for an ordinary init container."""
         entry = self._entries.get(pending.uid)
@@ -373,15 +348,8 @@ class PodStore:
         """Whether an allocation is for an init container that has ended: a later container of its pod is shown."""
         return self._is_for_init(pending) and any(key in shown for key in self._entries[pending.uid].keys)
 
-    def _read_record(self, pod: Pod) -> tuple[PodRecord | None, str]:
-        """Read a pod's record, or why it cannot be read. The pod keeps what the kubelet gave it in any case."""
-        try:
-            return pod_record(pod, self._vendor), ""
-        except GcushareError as error:
-            return None, str(error)
-
     def _make_entry(self, pod: Pod, record: PodRecord | None) -> PodEntry | None:
-        ref, grace_s = pod_ref(pod), pod.spec.termination_grace_period_seconds
+        ref, seconds = pod_ref(pod), pod.spec.termination_grace_period_seconds
         try:
             request = bound_request(pod, self._vendor, record)
         except GcushareError as error:
@@ -390,14 +358,8 @@ class PodStore:
         if request is None:
             self._unreadable.pop(ref.uid, None)
             return None
-        return PodEntry(
-            ref,
-            request,
-            None,
-            {},
-            may_burst=self._allows_bursts,
-            grace_s=DEFAULT_GRACE_S if grace_s is None else float(grace_s),
-        )
+        grace_s = DEFAULT_GRACE_S if seconds is None else float(seconds)
+        return PodEntry(ref, request, None, {}, may_burst=self._allows_bursts, grace_s=grace_s)
 
     def _is_name_reused(self, ref: PodRef) -> bool:
         """Whether what the kubelet shows under a pod's name may be of another pod, which had the name before."""

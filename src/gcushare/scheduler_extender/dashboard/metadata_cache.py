@@ -6,32 +6,16 @@ their labels only those that people search for.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata
+from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata, shown_labels
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.annotations.over_use import over_use_text
 from gcushare.wire.objects import Node, Pod
 
-MAX_LABELS = 24
 _MAX_MESSAGE = 600
-
-_NOISE = frozenset(
-    {
-        "pod-template-hash",
-        "controller-revision-hash",
-        "pod-template-generation",
-        "statefulset.kubernetes.io/pod-name",
-        "batch.kubernetes.io/controller-uid",
-        "controller-uid",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-    }
-)
-"""Labels that controllers write for themselves, and old names of others."""
 
 
 class MetadataCache:
@@ -63,7 +47,7 @@ class MetadataCache:
             self.on_node_delete(name)
             return
         note = NodeMetadata(
-            labels=_keep(node.metadata.labels),
+            labels=shown_labels(node.metadata.labels),
             unready=not node.is_ready,
             unschedulable=node.spec.unschedulable,
             address=node.internal_ip or "",
@@ -144,7 +128,7 @@ def _note_of(pod: Pod, *, waits: bool) -> PodMetadata:
     meta = pod.metadata
     owner = next((each for each in meta.owner_references if each.controller), None)
     return PodMetadata(
-        labels=_keep(meta.labels),
+        labels=shown_labels(meta.labels),
         corrected=meta.annotations.get(CORRECTED, "")[:80],
         over_use=over_use_text(meta.annotations),
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
@@ -158,9 +142,3 @@ def _scheduler_message(pod: Pod) -> str:
         if each.type == "PodScheduled" and each.status == "False":
             return each.message[:_MAX_MESSAGE]
     return ""
-
-
-def _keep(labels: Mapping[str, str]) -> dict[str, str]:
-    """Choose the labels worth showing; keys are interned, they repeat on every object."""
-    kept = sorted((key, value) for key, value in labels.items() if key not in _NOISE)
-    return {sys.intern(key): value for key, value in kept[:MAX_LABELS]}

@@ -17,8 +17,8 @@ from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.metrics import Count
 from gcushare.scheduler_extender.ports import Leadership
-from gcushare.scheduler_extender.verbs.answer import Answer
 from gcushare.scheduler_extender.verbs.binding_client import NotLeader
+from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid

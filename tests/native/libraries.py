@@ -22,7 +22,8 @@ from typing import Literal
 import pytest
 
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolatedSource
+from gcushare.cards.worker.time_limits import IsolationSettings
 
 FakeKind = Literal["efml", "efml_native", "efml_shaped", "nvml"]
 

@@ -11,7 +11,8 @@ from gcushare.cards.health import CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
-from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolatedSource
+from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Health
 from tests.manual_clock import ManualClock
 from tests.native.libraries import FakeLibrary, install_fake

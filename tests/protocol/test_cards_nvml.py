@@ -10,7 +10,7 @@ from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.links import LinkTable
 from gcushare.cards.nvidia.nvml import APPLICATION_XIDS
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.worker.client import IsolationSettings
+from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 from tests.native.libraries import install_fake, isolated

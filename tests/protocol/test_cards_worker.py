@@ -13,7 +13,8 @@ import pytest
 
 from gcushare.cards.errors import LibraryCallError, LibraryNotOpenError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolatedSource
+from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.errors import DeviceError
 from tests.manual_clock import ManualClock
 from tests.native.libraries import FakeKind, FakeLibrary, install_fake, isolated

@@ -11,7 +11,8 @@ from pathlib import Path
 from gcushare.cards.errors import NoSourceError
 from gcushare.cards.libraries import LIBRARY_FORMS, PCI_DEVICES, SOURCES, VENDOR_OF_LIBRARY, LibrarySpec
 from gcushare.cards.ports import CardReport, CardSource, HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.worker.client import IsolatedSource, IsolationSettings
+from gcushare.cards.worker.client import IsolatedSource
+from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
 from gcushare.core.log_fields import fields

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
-from gcushare.cards.worker.client import DEFAULT_CALL_TIMEOUT_S
+from gcushare.cards.worker.time_limits import DEFAULT_CALL_TIMEOUT_S
 from gcushare.node.choices import NO_RESERVE, OtherSystems, Reserve
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings

@@ -8,7 +8,7 @@ from gcushare.cards.health import STALE_AFTER_S, CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
-from gcushare.cards.worker.client import IsolationSettings
+from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
 
 

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from gcushare.cards.errors import (
@@ -29,38 +28,18 @@ from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLev
 from gcushare.cards.worker.backoffs import Backoffs
 from gcushare.cards.worker.messages import Described, EventAnswer, LinkAnswer, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
+from gcushare.cards.worker.time_limits import DEFAULT_LIMITS, LONGEST_PAUSE_S, LONGEST_RESTART_S, IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_CALL_TIMEOUT_S = 5.0
-"""How long a call into a library may take before its worker is killed. Calls read a register; a second would be long."""
-
 T = TypeVar("T")
 
-_LONGEST_PAUSE_S = 300.0
-"""The longest pause of a card's calls, and so the longest time until a recovered card is noticed."""
-_LONGEST_RESTART_S = 30.0
-"""The longest pause before a library is opened again."""
 _START = "start"
 _EVENTS = "events"
 _REOPEN = "reopen"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IsolationSettings:
-    """Time limits of a library's calls, and the pauses after failures; all in seconds."""
-
-    open_timeout_s: float = 60.0
-    """Opening the library: a driver without persistence mode first wakes every card, which takes seconds per card."""
-    call_timeout_s: float = DEFAULT_CALL_TIMEOUT_S
-    """Any other call."""
-    first_rest_s: float = 10.0
-    """The pause of a card's calls after the first that hung or crashed; doubles with each further one."""
-    first_restart_s: float = 1.0
-    """The pause after a library did not open; doubles with each further failure."""
 
 
 class IsolatedSource:
@@ -69,7 +48,7 @@ class IsolatedSource:
     def __init__(
         self,
         spec: LibrarySpec,
-        settings: IsolationSettings = IsolationSettings(),
+        settings: IsolationSettings = DEFAULT_LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
@@ -82,9 +61,9 @@ class IsolatedSource:
         self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
         self._last_count = 0
         self._lost: set[str] = set()  # uuids of cards for which the library is opened again
-        self._paused: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, _LONGEST_PAUSE_S)
-        self._pauses: Backoffs[str] = Backoffs(settings.first_restart_s, _LONGEST_RESTART_S)
-        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, _LONGEST_PAUSE_S)
+        self._paused: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, LONGEST_PAUSE_S)
+        self._pauses: Backoffs[str] = Backoffs(settings.first_restart_s, LONGEST_RESTART_S)
+        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, LONGEST_PAUSE_S)
         self._has_events = True
         self._closed = False
 

@@ -14,9 +14,13 @@ from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.kube.resources import DEPLOYMENTS, Resource
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import CLAIMED_RESOURCE, CLAIMED_UNITS
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.objects import copy_of
+from gcushare_playground.apiserver.registry import Registry
+from gcushare_playground.apiserver.storage import Storage
 from gcushare_playground.picture import POD_OBJECTS
 from tests.charts import needs_helm
-from tests.e2e.claims import CLAIMS, TEMPLATES, call_extender, install, opt_in, start_controller_manager
+from tests.e2e.claims import CLAIMS, OPTED_IN, TEMPLATES, call_extender, install, opt_in, start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, pod
 from tests.e2e.waiting import until
@@ -67,6 +71,29 @@ async def admit(cluster: ControlPlane, body: JsonObject) -> JsonObject:
     status, made = await send(cluster, body)
     assert status == 201, made.get("message")
     return made
+
+
+def admit_by_the_double(body: JsonObject) -> JsonObject:
+    """What the playground's API server makes of the same pod.
+
+    Raises:
+        ApiFailure: it refuses the pod.
+    """
+    registry = Registry(Storage())
+    registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": OPTED_IN}})
+    return registry.put({**copy_of(body), "apiVersion": "v1", "kind": "Pod"})
+
+
+def claimed_part(made: JsonObject) -> JsonObject:
+    """The part of a pod that the policies change."""
+    spec = made["spec"]
+    every = [*spec.get("initContainers", ()), *spec["containers"]]
+    return {
+        "annotations": made["metadata"]["annotations"],
+        "claims": spec["resourceClaims"],
+        "affinity": spec["affinity"],
+        "resources": [each["resources"] for each in every],
+    }
 
 
 def template_of(made: JsonObject) -> str:
@@ -131,6 +158,7 @@ async def test_a_request_becomes_a_claim(
     assert made["metadata"]["annotations"][CLAIMED_UNITS] == units
     left = [made["spec"], *made["spec"]["containers"], *made["spec"].get("initContainers", ())]
     assert not [each for each in left if MEMORY in str(each) and each is not made["spec"]]
+    assert claimed_part(admit_by_the_double(body)) == claimed_part(made)
 
 
 async def test_the_sum_in_the_name_is_the_one_that_the_rest_of_gcushare_computes(cluster: ControlPlane) -> None:
@@ -189,6 +217,9 @@ async def test_what_a_claim_cannot_hold_is_refused_with_what_to_do(
     assert status == 422
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(answer["message"])
+    with pytest.raises(ApiFailure) as refused:
+        admit_by_the_double(body)
+    assert str(refused.value) == answer["message"]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,36 @@ async def test_whole_cards_beside_shared_ones_are_played(short_path: Path) -> No
 
 
 @pytest.mark.slow
+async def test_the_manuals_pods_are_played_as_claims(short_path: Path) -> None:
+    async with demo(short_path, "--scenario", "claims") as child:
+        assert await child.wait() == 0
+    text = child.log_file.read_text()
+    for expected in (
+        "its request became a claim of template gcu-memory-12",
+        "the claim was allocated card 1",
+        "ENFLAME_VISIBLE_DEVICES=1",
+        "1 cannot allocate all claims.",
+        "it can never fit: the largest usable card has 16",
+        "24/128 (18%)",
+    ):
+        assert expected in text
+    assert "WRONG" not in text
+    assert children_of(short_path) == []
+
+
+@pytest.mark.slow
+async def test_a_kept_cluster_of_claims_shows_the_command_that_works_there(short_path: Path) -> None:
+    flags = ("--scenario", "claims", "--vendor", "aliyun", "--keep")
+    async with demo(short_path, *flags, ready=r"in a browser: (\S+)") as child:
+        shown = child.log_file.read_text().rpartition("The cluster stays up")[2]
+        assert "kubectl inspect gpushare explain kube-system/gcushare-pod-4" in shown
+        assert "gcushare cards" not in shown
+        assert await nodes_on_the_page(child) == ["node-1"]
+        child.send_signal(signal.SIGINT)
+        assert await child.wait() == 0
+
+
+@pytest.mark.slow
 async def test_a_kept_cluster_ends_on_ctrl_c_with_its_processes_and_files(short_path: Path) -> None:
     async with demo(short_path, "--keep", "--nodes", "2", ready=r"in a browser: (\S+)") as child:
         assert find_kubeconfig(child).exists()
@@ -220,6 +250,7 @@ async def test_a_port_in_use_is_one_line_that_names_it_and_says_what_to_do(short
         pytest.param(["--memory-unit", "0.5"], "memory-unit", id="no unit"),
         pytest.param(["--nodes", "0"], "nodes", id="no nodes"),
         pytest.param(["--scenario", "whole-and-shared", "--nodes", "2"], "1 node of at least 3 cards", id="two nodes"),
+        pytest.param(["--scenario", "claims", "--nodes", "2"], "1 node of at least 2 cards", id="two nodes of claims"),
         pytest.param(["--scenario", "whole-and-shared", "--cards", "2"], "at least 3 cards", id="no card left over"),
     ],
 )

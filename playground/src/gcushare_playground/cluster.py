@@ -25,8 +25,17 @@ from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import Limits
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NAMESPACES, RESOURCE_SLICES, Resource
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
-from gcushare_playground.commands import extender_command, plugin_command, port_of
+from gcushare_playground.commands import (
+    claims_controller_command,
+    claims_driver_command,
+    extender_command,
+    plugin_command,
+    port_of,
+)
 from gcushare_playground.doubles import Doubles, InsideDoubles
 from gcushare_playground.picture import (
     EVENT_OBJECTS,
@@ -54,6 +63,7 @@ from gcushare_playground.showing import (
 
 logger = logging.getLogger(__name__)
 
+_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
 _SCHEDULER_VERSION = Version(1, 36, 2)
 _HTTP_TIMEOUT = aiohttp.ClientTimeout(total=10.0)
 
@@ -75,6 +85,8 @@ class Cluster:
         self.extender: Child | None = None
         self.plugins: dict[str, Child] = {}
         self.plugin_urls: dict[str, str] = {}
+        self.claims_programs: list[Child] = []
+        """The drivers and the controller, in a cluster whose nodes serve claims."""
         self.place: Place
         self.client: KubeClient
         self.pods: Picture
@@ -149,6 +161,37 @@ class Cluster:
         child = self.plugins[node.name] = Child(plugin_command(self.plan, self.place, node))
         self.plugin_urls[node.name] = await child.start()
 
+    async def start_claims(self, namespace: str) -> None:
+        """Start the claims programs as their chart does; pods of ``namespace`` get claims from then on.
+
+        Raises:
+            NotInTime: the nodes' slices are not there in time; the message carries every program's last lines.
+        """
+        claims = self.plan.vendor.claims
+        selectors = [{"cel": {"expression": f"device.driver == '{claims.driver}'"}}]
+        for name in (claims.memory_class, claims.whole_class):
+            await self.client.create(_CLASSES, {"metadata": {"name": name}, "spec": {"selectors": selectors}})
+        labels = {"metadata": {"labels": {CLAIMS_LABEL: CLAIMS_ENABLED}}}
+        await self.client.patch(NAMESPACES, namespace, Patch(PatchKind.MERGE, labels))
+        commands = [claims_controller_command(self.plan, self.place)]
+        for node in self.plan.nodes:
+            labels = {"metadata": {"labels": {SERVE_LABEL: SERVE_CLAIMS}}}
+            await self.client.patch(NODE_OBJECTS, node.name, Patch(PatchKind.MERGE, labels))
+            self.place.cards_file(node).write_bytes(node.cards_document())
+            commands.append(claims_driver_command(self.plan, self.place, node))
+        self.claims_programs = [Child(command) for command in commands]
+        await asyncio.gather(*(child.start() for child in self.claims_programs))
+
+        async def look() -> str | None:
+            slices = await self.client.list_all(RESOURCE_SLICES)
+            found = {each.spec.node_name: len(each.spec.devices) for each in slices if each.spec.devices}
+            return None if found == {node.name: len(node.card_bytes) for node in self.plan.nodes} else str(found)
+
+        try:
+            await poll_until(look, "every node's cards stand in slices", deadline_s=60.0)
+        except NotInTime as error:
+            raise NotInTime(f"{error}\n{self.describe_programs()}") from error
+
     async def start_extender(self) -> None:
         """Start the extender; one that ran before comes back on its port, which the scheduler knows."""
         port = port_of(self.extender_url) if self.extender_url else 0
@@ -156,9 +199,13 @@ class Cluster:
         self.extender_url = await self.extender.start()
 
     async def start_scheduler(self) -> None:
-        """Write the scheduler's configuration, as the config manager would, and start it."""
-        settings = ExtenderEntry(url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards)
-        self.place.scheduler_config.write_text(new_config(settings, _SCHEDULER_VERSION, ()).text)
+        """Write the scheduler's configuration, as the config manager would or without the extender, and start it."""
+        if self.claims_programs:
+            text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        else:
+            entry = ExtenderEntry(url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards)
+            text = new_config(entry, _SCHEDULER_VERSION, ()).text
+        self.place.scheduler_config.write_text(text)
         await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
 
     async def show_programs(self) -> None:
@@ -272,6 +319,7 @@ class Cluster:
         if self.extender is not None:
             yield self.extender
         yield from self.plugins.values()
+        yield from self.claims_programs
 
     def describe_programs(self) -> str:
         """Every process's last lines, for messages."""

@@ -16,7 +16,16 @@ import msgspec
 from gcushare_playground.apiserver import failures
 from gcushare_playground.apiserver.failures import Cause
 from gcushare_playground.apiserver.metadata_rules import check_metadata
-from gcushare_playground.apiserver.objects import JsonObject, Key, dig, is_deleting, metadata, rfc3339, uid_of
+from gcushare_playground.apiserver.objects import (
+    JsonObject,
+    Key,
+    dig,
+    is_deleting,
+    labels_of,
+    metadata,
+    rfc3339,
+    uid_of,
+)
 from gcushare_playground.apiserver.resources import BY_KIND, BY_NAME, Resource
 from gcushare_playground.apiserver.shapes import check_shape, without_nulls
 from gcushare_playground.apiserver.storage import Collection, Revision, Storage
@@ -271,7 +280,10 @@ class Registry:
         def is_address_taken(address: str) -> bool:
             return any(dig(revision.obj, "spec", "clusterIP") == address for revision in services.walk(None))
 
-        return ClusterFacts(self.now, is_address_taken, priority_class)
+        def namespace_labels(name: str) -> dict[str, str]:
+            return labels_of(self.read(BY_NAME["namespaces"], Key("", name)).obj)
+
+        return ClusterFacts(self.now, is_address_taken, priority_class, namespace_labels)
 
 
 def _grace_s(obj: JsonObject, how: Deletion) -> int:

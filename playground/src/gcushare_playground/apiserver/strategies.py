@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from gcushare_playground.apiserver.claim_admission import admit_claims
 from gcushare_playground.apiserver.failures import Cause, bad_request
 from gcushare_playground.apiserver.objects import JsonObject, dig, metadata
 from gcushare_playground.apiserver.pod_rules import (
@@ -29,6 +30,7 @@ class ClusterFacts:
     now: str
     is_address_taken: Callable[[str], bool]
     priority_class: Callable[[str], JsonObject | None]
+    namespace_labels: Callable[[str], dict[str, str]]
 
 
 class Strategy:
@@ -69,6 +71,7 @@ class PodStrategy(Strategy):
         if priority := facts.priority_class(spec.get("priorityClassName", "")):
             spec["priority"] = priority.get("value", 0)
             spec["preemptionPolicy"] = priority.get("preemptionPolicy", "PreemptLowerPriority")
+        admit_claims(obj, facts.namespace_labels(metadata(obj)["namespace"]))
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         if spec.get("schedulingGates"):
             waiting = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}

@@ -45,7 +45,9 @@ def admin_commands(cluster: Cluster) -> dict[str, AdminCommand]:
         "cards": AdminCommand(f"gcushare cards {node}", (*ours, "cards", node)),
         "doctor": AdminCommand("gcushare doctor", (*ours, "doctor"), _WARNED),
     }
-    return {word: command for word, command in found.items() if waiting or word != "explain"}
+    # The others look at what device plugins report.
+    words = ("explain",) if cluster.claims_programs else tuple(found)
+    return {word: found[word] for word in words if waiting or word != "explain"}
 
 
 async def show_admin_commands(player: Player) -> None:

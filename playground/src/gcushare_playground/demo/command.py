@@ -17,9 +17,10 @@ from gcushare.runtime.shutdown import Shutdown
 from gcushare.runtime.shutdown import run as run_until_shutdown
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.demo.admin_commands import admin_commands, show_admin_commands
+from gcushare_playground.demo.claims import play_claims
 from gcushare_playground.demo.playing import Player
 from gcushare_playground.demo.scenarios import choose_scenario
-from gcushare_playground.demo.settings import PROGRAM, DemoSettings
+from gcushare_playground.demo.settings import PROGRAM, DemoSettings, ScenarioName
 from gcushare_playground.demo.stage import Mismatch, Stage
 from gcushare_playground.doubles import ProcessDoubles
 
@@ -94,9 +95,12 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
     started = time.monotonic()
     try:
         player = Player(cluster, stage)
-        await player.bring_up()
-        await choose_scenario(settings)(player)
-        await show_admin_commands(player)
+        if settings.scenario is ScenarioName.CLAIMS:
+            await play_claims(player)
+        else:
+            await player.bring_up()
+            await choose_scenario(settings)(player)
+            await show_admin_commands(player)
     except Mismatch as mismatch:
         stage.fail(f"\n{mismatch}\n\n{cluster.describe_programs()}")
         return FAILED

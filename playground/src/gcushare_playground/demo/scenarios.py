@@ -12,9 +12,9 @@ from gcushare_playground.picture import POD_OBJECTS, JsonObject
 
 Scenario = Callable[[Player], Awaitable[None]]
 
-_MANUAL_NAMESPACE = "kube-system"
-_MANUAL_CONTAINER = "pod-gcu-example"
-_MANUAL_QUARTERS = (1, 2, 3, 5)
+MANUAL_NAMESPACE = "kube-system"
+MANUAL_CONTAINER = "pod-gcu-example"
+MANUAL_QUARTERS = (1, 2, 3, 5)
 """The manual's 4, 8, 12 and 20 GB in quarters of its 16 GB cards."""
 
 
@@ -27,15 +27,15 @@ async def play_manual(player: Player) -> None:
         "A third pod does not fit on it and gets another card: a pod never spans cards",
         "A fourth pod asks for more than one card has: it stays Pending and says why",
     )
-    for number, (quarters, title) in enumerate(zip(_MANUAL_QUARTERS, titles, strict=True), start=1):
+    for number, (quarters, title) in enumerate(zip(MANUAL_QUARTERS, titles, strict=True), start=1):
         units = card_units * quarters // 4
         name = f"gcushare-pod-{number}"
         player.stage.step(f"Step {number}. {title}")
-        await _create_pod(player, f"{_MANUAL_NAMESPACE}/{name}", _MANUAL_CONTAINER, units)
+        await create_pod(player, f"{MANUAL_NAMESPACE}/{name}", MANUAL_CONTAINER, units)
         if quarters <= 4:
-            await player.place(PlacedPod(f"{_MANUAL_NAMESPACE}/{name}", _MANUAL_CONTAINER, units))
+            await player.place(PlacedPod(f"{MANUAL_NAMESPACE}/{name}", MANUAL_CONTAINER, units))
         else:
-            await player.refuse(f"{_MANUAL_NAMESPACE}/{name}", units)
+            await player.refuse(f"{MANUAL_NAMESPACE}/{name}", units)
     await player.show_cluster()
 
 
@@ -51,7 +51,7 @@ async def play_shared_t4(player: Player) -> None:
     await player.place(PlacedPod(key, "binpack-2", second))
     player.stage.step("Step 3. A third student asks for more than any card has left")
     third = max(size - used for name in player.ledger.used for size, used in _cards(player, name)) + 1
-    await _create_pod(player, "default/student-3", "notebook", third)
+    await create_pod(player, "default/student-3", "notebook", third)
     await player.refuse("default/student-3", third)
     await player.show_cluster()
 
@@ -73,7 +73,8 @@ def _cards(player: Player, node: str) -> list[tuple[int, int]]:
     return list(zip(player.ledger.capacity[node], player.ledger.used[node], strict=True))
 
 
-async def _create_pod(player: Player, key: str, container: str, units: int) -> None:
+async def create_pod(player: Player, key: str, container: str, units: int) -> None:
+    """Create a pod as the manual writes it, with the memory resource alone; ``key`` is namespace/name."""
     namespace, name = key.split("/")
     resource = player.vendor.memory_resource
     player.stage.command(f"kubectl create -f {name}.json    # {resource}: {units}")

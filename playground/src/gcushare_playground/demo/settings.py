@@ -18,6 +18,7 @@ from gcushare.runtime.settings.parsers import Parser
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire.kubelet.device_ids import check_fits_kubelet
 from gcushare_playground.plans import ClusterPlan, NodePlan
+from gcushare_playground.scheduler import UNSCHEDULABLE_S
 
 NAME = "gcushare demo"
 MAX_NODES = 32
@@ -29,6 +30,7 @@ class ScenarioName(enum.Enum):
 
     VENDOR = "vendor"
     WHOLE = "whole-and-shared"
+    CLAIMS = "claims"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ _CARDS = {"aliyun": CardSet(1, 59 * GIB // 4)}
 _CARDS_OF_OTHERS = CardSet(8, 16 * GIB)
 """The manual's."""
 _WHOLE_CARDS = 4
-"""Cards of the node on which whole-and-shared is played."""
+"""Cards of the node on which whole-and-shared is played, and claims of a vendor that has one card otherwise."""
 _MODELS = {"enflame": "T20", "aliyun": "Tesla T4"}
 
 
@@ -93,7 +95,8 @@ class DemoSettings:
         parsers.choice(ScenarioName),
         default=ScenarioName.VENDOR,
         help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory, "
-        "and pods that want whole cards.",
+        "and pods that want whole cards; or claims: the manual's pods, unchanged, on a node whose cards Kubernetes "
+        "itself shares among claims.",
     )
     nodes: int = setting(
         parsers.integer(1, MAX_NODES),
@@ -105,8 +108,8 @@ class DemoSettings:
     cards: CardSet | None = setting(
         _card_set(),
         default=None,
-        help="Simulated cards of each node. Without it 8x16GiB for enflame, 1x14.75GiB (a T4) for aliyun, and 4 of "
-        "them for whole-and-shared.",
+        help="Simulated cards of each node. Without it 8x16GiB for enflame, 1x14.75GiB (a T4) for aliyun; 4 of them "
+        "for whole-and-shared, and for claims of aliyun.",
     )
     memory_unit: str = setting(
         _unit(),
@@ -130,10 +133,17 @@ class DemoSettings:
                 f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
                 "node of at least 3 cards; leave nodes out and give more cards"
             )
+        if self.scenario is ScenarioName.CLAIMS and (self.nodes != 1 or cards.count < 2):
+            yield (
+                f"scenario {self.scenario.value!r} with nodes {self.nodes} and cards {str(cards)!r}: it is played on 1 "
+                "node of at least 2 cards; leave nodes out and give more cards"
+            )
         if self.vendor not in _CARDS and cards.count * self.nodes < 2:
             yield f"cards {str(cards)!r} with nodes {self.nodes}: the scenario needs 2 cards; give more of either"
         if unit.units_in(cards.memory_bytes) < 4:
             yield f"cards {str(cards)!r} have less than 4 units of {unit.label}; give larger cards or a finer unit"
+        if self.scenario is ScenarioName.CLAIMS:
+            return  # slices have no limit of units
         try:
             check_fits_kubelet(dict.fromkeys(range(cards.count), unit.units_in(cards.memory_bytes)))
         except Refused as refusal:
@@ -150,12 +160,15 @@ class DemoSettings:
     def card_set(self) -> CardSet:
         """The cards of each node."""
         own = _CARDS.get(self.vendor, _CARDS_OF_OTHERS)
-        several = CardSet(_WHOLE_CARDS, own.memory_bytes)
-        return self.cards or (several if self.scenario is ScenarioName.WHOLE else own)
+        needs_several = self.scenario is not ScenarioName.VENDOR and own.count < _WHOLE_CARDS
+        if self.scenario is ScenarioName.WHOLE or needs_several:
+            own = CardSet(_WHOLE_CARDS, own.memory_bytes)
+        return self.cards or own
 
     def plan(self) -> ClusterPlan:
         """The cluster that these settings describe; its nodes carry no label yet."""
         cards, vendor = self.card_set(), self.words()
+        is_claims = self.scenario is ScenarioName.CLAIMS
         nodes = tuple(
             NodePlan(
                 name=f"node-{number}",
@@ -174,6 +187,9 @@ class DemoSettings:
             wait_factor=0.2,
             # The cards begin to tell their use at the end: that is seen within a moment.
             plugin_flags=("--poll-interval", "0.5"),
+            driver_flags=("--poll-interval", "0.5"),
+            extender_flags=("--no-leader-elect", *(("--verbs", "off") if is_claims else ())),
+            unschedulable_s=1.0 if is_claims else UNSCHEDULABLE_S,
         )
 
 
@@ -188,6 +204,7 @@ PROGRAM = Program(
         (NAME, "the manual's chapter 4: one node, 8 cards of 16 GB"),
         (f"{NAME} --vendor aliyun", "a Deployment and a second pod on one T4"),
         (f"{NAME} --scenario whole-and-shared", "whole and shared cards, on one node"),
+        (f"{NAME} --scenario claims", "the manual's pods through Dynamic Resource Allocation"),
         (f"{NAME} --nodes 3 --cards 4x32GiB --memory-unit 0.1", "another cluster, tenths of a GB"),
         (f"{NAME} --keep", "go on with kubectl and curl afterwards"),
     ),

@@ -63,6 +63,10 @@ class NodeApi(Protocol):
         """Remove the pod of that uid at once (grace period 0)."""
         ...
 
+    async def get_claim(self, namespace: str, name: str) -> JsonObject:
+        """Read a ResourceClaim."""
+        ...
+
     async def create_event(self, namespace: str, event: JsonObject) -> None: ...
 
     async def renew_lease(self, name: str, renew_time: str, duration_s: int) -> None:

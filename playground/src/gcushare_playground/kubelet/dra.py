@@ -62,6 +62,11 @@ class DraKubelet:
     ) -> None:
         await self._forget_driver()
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether a driver can be called."""
+        return self._channel is not None
+
     async def find_driver(self) -> plugin_registration_pb2.PluginInfo | None:
         """Ask the sockets in the registry, register the first driver that answers, and say so; None if none does."""
         for socket in sorted(self.registry.glob("*.sock")):

@@ -95,6 +95,9 @@ class HttpNodeApi:
         }
         await self._call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body=options)
 
+    async def get_claim(self, namespace: str, name: str) -> JsonObject:
+        return await self._call("GET", f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}")
+
     async def create_event(self, namespace: str, event: JsonObject) -> None:
         await self._call("POST", f"/api/v1/namespaces/{namespace}/events", body=event)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllocator
 from gcushare_playground.kubelet.api import JsonObject, NodeApi
 from gcushare_playground.kubelet.books import DeviceBooks
+from gcushare_playground.kubelet.claims import PodClaims
 from gcushare_playground.kubelet.clocks import now_text
 from gcushare_playground.kubelet.containers import ContainerStore
 from gcushare_playground.kubelet.podspec import FINISHED_PHASES, ContainerSpec, Pod
@@ -37,12 +39,14 @@ class PodWorkers:
         containers: ContainerStore,
         books: DeviceBooks,
         allocator: DeviceAllocator,
+        claims: PodClaims,
     ) -> None:
         self._api = api
         self._settings = settings
         self._containers = containers
         self._books = books
         self._allocator = allocator
+        self._claims = claims
         self._tasks: asyncio.TaskGroup | None = None
         self._by_uid: dict[str, asyncio.Task[None]] = {}
 
@@ -101,19 +105,20 @@ class PodWorkers:
 
     async def _run(self, tracked: TrackedPod) -> None:
         is_fresh = not self._containers.is_running(tracked.pod.uid)
+        claimed = await self._claims.prepare(tracked.pod)
         if is_fresh:
-            await self._start_containers(tracked)
+            await self._start_containers(tracked, claimed)
         if is_fresh or tracked.pod.phase != "Running":
             await self._patch_status(tracked.pod, self._running_status(tracked))
         await self._obey_annotations(tracked)
 
-    async def _start_containers(self, tracked: TrackedPod) -> None:
+    async def _start_containers(self, tracked: TrackedPod, claimed: Mapping[str, pb.ContainerAllocateResponse]) -> None:
         pod = tracked.pod
         for container in pod.containers:
             await self._prepare_start(pod, container)
         started = now_text()
         views = [
-            build_view(pod, container, self._books.container_entries(pod.uid, container.name), started=started)
+            build_view(pod, container, self._books.container_entries(pod.uid, container.name), claimed, started=started)
             for container in pod.containers
         ]
         self._containers.start(pod.uid, views)
@@ -124,7 +129,7 @@ class PodWorkers:
         before = self._containers.view(pod.uid, container.name)
         await self._prepare_start(pod, container)
         held = self._books.container_entries(pod.uid, container.name)
-        view = build_view(pod, container, held, started=now_text())
+        view = build_view(pod, container, held, await self._claims.prepare(pod), started=now_text())
         restarts = 1 if before is None else before.restarts + 1
         self._containers.replace(pod.uid, msgspec.structs.replace(view, restarts=restarts))
         await self._patch_status(pod, self._running_status(tracked))
@@ -153,6 +158,7 @@ class PodWorkers:
     async def _finish(self, tracked: TrackedPod, phase: str) -> None:
         views = self._containers.views(tracked.pod.uid)
         self._containers.end(tracked.pod.uid)
+        await self._claims.unprepare(tracked.pod.uid)
         tracked.stage = Stage.OVER
         logger.info("pod finished pod=%s phase=%s", tracked.pod.full_name, phase)
         await self._patch_status(tracked.pod, finished_status(tracked.pod, views, phase=phase, now=now_text()))
@@ -171,6 +177,7 @@ class PodWorkers:
         if was_started or is_running:
             await asyncio.sleep(self._settings.termination_s)
         self._containers.remove(pod.uid)
+        await self._claims.unprepare(pod.uid)
         tracked.stage = Stage.OVER
         logger.info("pod terminated pod=%s uid=%s", pod.full_name, pod.uid)
         if is_running:

@@ -13,6 +13,7 @@ from gcushare_playground.kubelet.allocation import AllocationRefused, DeviceAllo
 from gcushare_playground.kubelet.api import NodeApi
 from gcushare_playground.kubelet.books import DeviceBooks
 from gcushare_playground.kubelet.checkpoint import CheckpointFile
+from gcushare_playground.kubelet.claims import PodClaims
 from gcushare_playground.kubelet.containers import ContainerStore
 from gcushare_playground.kubelet.faults import KubeletFaults
 from gcushare_playground.kubelet.lifecycle import PodWorkers, wanted_phase
@@ -70,7 +71,10 @@ class KubeletSession:
         )
         self._podresources = self._make_podresources(clock)
         allocator = self._make_allocator(checkpoint)
-        self.workers = PodWorkers(api, settings, containers=containers, books=self.books, allocator=allocator)
+        self._claims = PodClaims(settings, api)
+        self.workers = PodWorkers(
+            api, settings, containers=containers, books=self.books, allocator=allocator, claims=self._claims
+        )
         self.publisher = NodePublisher(
             api,
             settings,
@@ -122,6 +126,7 @@ class KubeletSession:
                     await self._podresources.start()
                 await self._logs.start()
                 self.publisher.log_port = self._logs.port
+                tasks.create_task(self._claims.run(), name="claims driver")
                 tasks.create_task(self._source.run(), name="pod source")
                 tasks.create_task(self._admit_for_ever(), name="pod admission")
                 tasks.create_task(self.publisher.run(), name="node publisher")

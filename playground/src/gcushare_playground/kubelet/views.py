@@ -72,13 +72,24 @@ class ContainerView(msgspec.Struct, frozen=True):
         yield from (f"{resource}: {len(ids)} ids" for resource, ids in sorted(self.device_ids.items()))
 
 
-def build_view(pod: Pod, container: ContainerSpec, held: Iterable[PodDevices], *, started: str) -> ContainerView:
-    """Put together what a container gets from its spec and from the plugins' answers.
+def build_view(
+    pod: Pod,
+    container: ContainerSpec,
+    held: Iterable[PodDevices],
+    claimed: Mapping[str, pb.ContainerAllocateResponse] | None = None,
+    *,
+    started: str,
+) -> ContainerView:
+    """Put together what a container gets from its spec, from the plugins' answers and from its claims' CDI files.
+
+    ``claimed`` is what those files say, by the name that the pod gives to the claim.
 
     Where both name a variable, the pod's own value wins: the kubelet appends it after the plugins'. Device files that a
     container toolkit would add because of the environment are added as the toolkit would.
     """
     answers = {entry.resource: pb.ContainerAllocateResponse.FromString(entry.answer) for entry in held}
+    for claim in container.raw.get("resources", {}).get("claims") or []:
+        answers[f"claim {claim['name']}"] = (claimed or {})[claim["name"]]
     environment: dict[str, str] = {}
     for answer in answers.values():
         environment |= dict(answer.envs)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gcushare_playground.scheduler.cache import NodeView
+from gcushare_playground.scheduler.claims import ClaimsView
 from gcushare_playground.scheduler.extender import MAX_SCORE as MAX_EXTENDER_SCORE
 from gcushare_playground.scheduler.extender import Extender, ExtenderError
 from gcushare_playground.scheduler.fitting import Refusal, find_refusal, summarise
@@ -43,21 +44,24 @@ class Decider:
     ignored: frozenset[str]
     rng: random.Random
 
-    async def choose(self, pod: PodInfo, views: Sequence[NodeView]) -> str | NoFit:
-        """Return the chosen node's name, or why there is none.
+    async def choose(self, pod: PodInfo, views: Sequence[NodeView], claims: ClaimsView | None = None) -> str | NoFit:
+        """Return the chosen node's name, or why there is none; ``claims`` are those of a pod that has some.
 
         Raises:
             ExtenderError: an extender that must not be ignored failed.
         """
-        found = await self._find(pod, views)
+        found = await self._find(pod, views, claims)
         if isinstance(found, NoFit):
             return found
         if len(found) == 1:
             return found[0].name
         return await self._best(pod, found)
 
-    async def _find(self, pod: PodInfo, views: Sequence[NodeView]) -> list[NodeView] | NoFit:
+    async def _find(self, pod: PodInfo, views: Sequence[NodeView], claims: ClaimsView | None) -> list[NodeView] | NoFit:
         refusals = {view.name: refusal for view in views if (refusal := find_refusal(pod, view, self.ignored))}
+        for view in views:
+            if claims is not None and view.name not in refusals and claims.allocate(view.name) is None:
+                refusals[view.name] = Refusal(("cannot allocate all claims",), is_final=True)
         fitting = [view for view in views if view.name not in refusals]
         for extender in self.extenders:
             if not fitting:

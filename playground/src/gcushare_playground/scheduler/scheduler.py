@@ -19,8 +19,9 @@ from gcushare.kube.connection.transport import Limits
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare_playground.scheduler.cache import ClusterCache
+from gcushare_playground.scheduler.claims import ClaimsView, read_claims, write_allocation
 from gcushare_playground.scheduler.deciding import Decider, NoFit
-from gcushare_playground.scheduler.extender import Extender, ExtenderError
+from gcushare_playground.scheduler.extender import Extender
 from gcushare_playground.scheduler.objects import NodeInfo, PodInfo, read_node, read_pod
 from gcushare_playground.scheduler.queueing import QueuedPod, SchedulingQueue
 from gcushare_playground.scheduler.reporting import Reporter
@@ -99,12 +100,21 @@ class SchedulerDouble:
     async def _try_next(self, group: asyncio.TaskGroup) -> None:
         queued = await self._queue.pop()
         pod = queued.pod
+        claims: ClaimsView | None = None
         try:
-            chosen = await self._decider.choose(pod, self._cache.views())
+            if pod.spec.get("resourceClaims"):
+                claims = await read_claims(self._client, pod)
+                if claims is None:  # the original keeps such a pod out of its queue, without an Event
+                    self._queue.give_back(queued, is_error=True)
+                    return
+            chosen = await self._decider.choose(pod, self._cache.views(), claims)
             if isinstance(chosen, NoFit):
                 self._fail(queued, "Unschedulable", chosen.message, is_error=False)
                 return
-        except ExtenderError as error:
+            if claims is not None:
+                # Not in the background: the next pod must find these claims allocated.
+                await write_allocation(self._client, claims, pod, chosen)
+        except GcushareError as error:
             self._fail(queued, "SchedulerError", str(error), is_error=True)
             return
         if self._queue.find(pod.uid) is None:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
+from gcushare_playground.apiserver.controllers.claims import ClaimController
 from gcushare_playground.apiserver.controllers.cluster import Cluster
 from gcushare_playground.apiserver.controllers.collecting import GarbageCollector
 from gcushare_playground.apiserver.controllers.deployments import DeploymentController
@@ -49,6 +50,7 @@ class ControllerManager:
             DeploymentController(cluster),
             ReplicaSetController(cluster),
             EndpointsController(cluster),
+            ClaimController(cluster),
             GarbageCollector(cluster),
         )
         self._queue: dict[tuple[Controller, Ref], None] = {}

@@ -1,0 +1,123 @@
+"""What the claims chart's admission policies make of a pod: its memory request becomes a claim on one card.
+
+A double of the policies' text in ``deploy/gcushare/charts/gcushare-claims``, as no maintained library of this language
+evaluates Kubernetes' CEL. ``tests/e2e/test_claims_admission.py`` compares the two on a real API server. A namespace
+opts in by its label; the policies themselves are not objects here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gcushare.core.claims import MAX_UNITS, ClaimSize
+from gcushare.core.requests import ContainerKind, effective_request
+from gcushare.vendors import VENDORS
+from gcushare.vendors.vendor import Vendor
+from gcushare.wire.annotations import keys
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.objects import JsonObject, annotations_of, dig, metadata
+from gcushare_playground.apiserver.quantities import parse
+
+_UNKEPT = (keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT, keys.MEMORY_PERCENT)
+_KEPT_POLICIES = {keys.NODE_POLICY: ("binpack", "spread"), keys.CARD_POLICY: ("binpack",)}
+
+
+def admit_claims(pod: JsonObject, namespace_labels: Mapping[str, str]) -> None:
+    """Change a pod that is being created, in place; a pod that asks for no memory, or that did not opt in, stays.
+
+    Raises:
+        ApiFailure: 422, a claim cannot hold what the pod asks for.
+    """
+    if namespace_labels.get(CLAIMS_LABEL) == CLAIMS_ENABLED:
+        for vendor in VENDORS:
+            _admit(pod, vendor)
+
+
+def _admit(pod: JsonObject, vendor: Vendor) -> None:
+    spec, options, memory = pod["spec"], annotations_of(pod), vendor.memory_resource
+    every = [*(spec.get("initContainers") or []), *spec["containers"]]
+    limits, requests = ([dig(each, "resources", part, default={}) for each in every] for part in ("limits", "requests"))
+    asked = {each["name"]: str(limit.get(memory, "0")) for each, limit in zip(every, limits, strict=True)}
+    amounts = {name: parse(text) for name, text in asked.items()}
+    is_valid = all(each.is_integer and each.value >= 0 for each in amounts.values())
+    is_equal = all(
+        parse(str(a.get(memory, "0"))) == parse(str(b.get(memory, "0"))) for a, b in zip(limits, requests, strict=True)
+    )
+    if not (is_valid and is_equal and any(each.value for each in amounts.values())):
+        return  # Kubernetes itself refuses such amounts afterwards
+    units = {name: int(each.value) for name, each in amounts.items()}
+    if problem := _problem(pod, vendor, asked, units):
+        policy = f"gcushare-claims-{vendor.name}"
+        why = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {problem}"
+        raise ApiFailure(422, "Invalid", f'pods "{metadata(pod)["name"]}" is forbidden: {why}')
+    total, cards = _total(spec, units), int(options.get(keys.CARDS, "1"))
+    template = ClaimSize(total // cards, cards).template_name(vendor.claims.template_prefix)
+    entry = f"gcushare-{vendor.claims.template_prefix}"
+    spec.setdefault("resourceClaims", []).append({"name": entry, "resourceClaimTemplateName": template})
+    metadata(pod)["annotations"] = {
+        **options,
+        keys.CLAIMED_RESOURCE: memory,
+        keys.CLAIMED_UNITS: ",".join(f"{name}={amount}" for name, amount in units.items() if amount),
+    }
+    for container in every:
+        resources = container["resources"]
+        if units[container["name"]]:
+            resources.setdefault("claims", []).append({"name": entry})
+        for part in ("limits", "requests"):
+            left = {name: text for name, text in (resources.pop(part, None) or {}).items()
+                    if name not in (memory, vendor.count_resource)}  # fmt: skip
+            if left:
+                resources[part] = left
+    if options.get(keys.NODE_POLICY) != "spread":
+        affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+        preferred = affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+        for level in range(1, 10):
+            wanted = {"key": CLAIMS_ORDER_LABEL, "operator": "In", "values": [str(level)]}
+            preferred.append({"weight": level * 10, "preference": {"matchExpressions": [wanted]}})
+
+
+def _problem(pod: JsonObject, vendor: Vendor, asked: Mapping[str, str], units: Mapping[str, int]) -> str:
+    """Why a claim cannot hold what the pod asks for, in the policy's text; empty if it can."""
+    spec, options = pod["spec"], annotations_of(pod)
+    memory, whole, count = vendor.memory_resource, vendor.whole_card_resource, vendor.count_resource
+    every = [*(spec.get("initContainers") or []), *spec["containers"]]
+    limits = [dig(each, "resources", "limits", default={}) for each in every]
+    cards, entry = options.get(keys.CARDS, "1"), f"gcushare-{vendor.claims.template_prefix}"
+    total = _total(spec, units)
+    if odd := [name for name, amount in units.items() if amount > MAX_UNITS]:
+        accepted = f"a whole number from 0 to {MAX_UNITS} is accepted: correct limits and requests"
+        return f'container "{odd[0]}" asks for {memory}: {asked[odd[0]]}; {accepted}'
+    if total > MAX_UNITS:
+        return f"the containers ask for {memory}: {total} together; at most {MAX_UNITS} is accepted: ask for less"
+    if any(whole in each for each in limits):
+        return f"the pod asks for {memory} and for {whole}; one of both is accepted: ask for memory or for whole cards"
+    if any(str(each.get(count, "1")) != "1" for each in limits):
+        remedy = f"for several cards use the annotation {keys.CARDS}"
+        return f"a container asks for more than 1 {count} beside {memory}; only 1 is accepted: {remedy}"
+    if cards not in map(str, range(1, 17)):
+        return f'annotation {keys.CARDS} is "{cards}"; a number from 1 to 16 is accepted: correct it or leave it out'
+    if uneven := [name for name, amount in units.items() if amount % int(cards)]:
+        unshared = f"{asked[uneven[0]]} {memory}, which {cards} cards cannot share equally"
+        return f'container "{uneven[0]}" asks for {unshared}; use a multiple'
+    unkept = [key for key in _UNKEPT if key in options]
+    unkept += [key for key, kept in _KEPT_POLICIES.items() if options.get(key, kept[0]) not in kept]
+    if unkept:
+        remedy = f"leave it out, or use a namespace without the label {CLAIMS_LABEL}"
+        return f'annotation {unkept[0]} is "{options[unkept[0]]}", which a claim cannot keep: {remedy}'
+    if node := spec.get("nodeName"):
+        remedy = "leave it out and use a node selector"
+        return f'spec.nodeName is "{node}", but claims are allocated by the scheduler: {remedy}'
+    if any(each.get("name") == entry for each in spec.get("resourceClaims") or []):
+        return f'spec.resourceClaims has an entry "{entry}", a name reserved for the claim on {memory}: rename it'
+    return ""
+
+
+def _total(spec: JsonObject, units: Mapping[str, int]) -> int:
+    """What the pod holds at its peak."""
+    amounts = []
+    for container in spec.get("initContainers") or []:
+        is_sidecar = container.get("restartPolicy") == "Always"
+        amounts.append((ContainerKind.SIDECAR if is_sidecar else ContainerKind.INIT, units[container["name"]]))
+    amounts += [(ContainerKind.APP, units[container["name"]]) for container in spec["containers"]]
+    return effective_request(amounts)

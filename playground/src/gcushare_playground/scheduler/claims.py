@@ -1,0 +1,187 @@
+"""Resource claims as kube-scheduler allocates them: the first device that fits, of complete pools, in order of slices.
+
+Source: pkg/scheduler/framework/plugins/dynamicresources and k8s.io/dynamic-resource-allocation/structured. Slices and
+claims are listed for every pod that has claims, so what was allocated before is always known. Of a DeviceClass the one
+selector is evaluated that names the driver; of constraints the distinct attribute.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gcushare.core.errors import NotFoundError, RemoteContractError
+from gcushare.core.quantities import parse_count
+from gcushare.kube.client import KubeClient
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import Resource
+from gcushare.wire.dra.slices import quantity
+from gcushare_playground.scheduler.objects import JsonObject, PodInfo
+
+_CLAIMS: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceclaims", dict)
+_SLICES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False)
+_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
+_BY_DRIVER = re.compile(r"device\.driver == '([^']+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    driver: str
+    pool: str
+    node: str
+    spec: JsonObject
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.driver, self.pool, str(self.spec["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsView:
+    """One pod's claims, and what there is to allocate for them, when its attempt began."""
+
+    claims: tuple[JsonObject, ...]
+    drivers: dict[str, str]
+    """By device class."""
+    devices: tuple[_Device, ...]
+    held: Counter[tuple[str, str, str]]
+    """Bytes that allocated claims consume of each device."""
+
+    def allocate(self, node: str) -> list[list[JsonObject]] | None:
+        """The results for each claim on a node; None if they do not all fit there."""
+        held, found = Counter(self.held), []
+        for claim in self.claims:
+            results = _results_of(claim) or list(self._fit(claim, node, held))
+            if len(results) < _count_of(claim) or any(self._node_of(each) != node for each in results):
+                return None
+            found.append(results)
+        return found
+
+    def _fit(self, claim: JsonObject, node: str, held: Counter[tuple[str, str, str]]) -> Iterator[JsonObject]:
+        spec = claim["spec"]["devices"]
+        is_distinct = any("distinctAttribute" in each for each in spec.get("constraints") or [])
+        for request in spec["requests"]:
+            exactly, taken = request["exactly"], set[tuple[str, str, str]]()
+            wanted = exactly.get("capacity", {}).get("requests", {}).get("memory")
+            for _ in range(exactly.get("count", 1)):
+                for device in self.devices:
+                    capacity = device.spec["capacity"]["memory"]
+                    amount = _rounded(wanted, capacity.get("requestPolicy") or {"default": capacity["value"]})
+                    is_eligible = device.driver == self.drivers[exactly["deviceClassName"]] and device.node == node
+                    if not is_eligible or device.spec.get("taints") or (is_distinct and device.key in taken):
+                        continue
+                    if held[device.key] + amount <= parse_count(capacity["value"]):
+                        held[device.key] += amount
+                        taken.add(device.key)
+                        yield {
+                            "request": request["name"],
+                            "driver": device.driver,
+                            "pool": device.pool,
+                            "device": device.spec["name"],
+                            "consumedCapacity": {"memory": quantity(amount)},
+                            "shareID": str(uuid.uuid4()),
+                        }
+                        break
+
+    def _node_of(self, result: JsonObject) -> str:
+        key = (result["driver"], result["pool"], result["device"])
+        return next((each.node for each in self.devices if each.key == key), "")
+
+
+async def read_claims(client: KubeClient, pod: PodInfo) -> ClaimsView | None:
+    """Read a pod's claims and the slices; None if a claim is not made yet.
+
+    Raises:
+        GcushareError: the API server did not answer, or a device class says what is not evaluated here.
+    """
+    made = {each["name"]: each.get("resourceClaimName", "") for each in _statuses(pod)}
+    claims, drivers = [], {}
+    for entry in pod.spec["resourceClaims"]:
+        name = entry.get("resourceClaimName") or made.get(entry["name"], "")
+        try:
+            claims.append(await client.get(_CLAIMS, name, namespace=pod.namespace) if name else {})
+        except NotFoundError:
+            return None
+        if not claims[-1]:
+            return None
+        for request in claims[-1]["spec"]["devices"]["requests"]:
+            class_name = request["exactly"]["deviceClassName"]
+            selectors = (await client.get(_CLASSES, class_name))["spec"].get("selectors") or []
+            match = _BY_DRIVER.fullmatch(selectors[0]["cel"]["expression"]) if len(selectors) == 1 else None
+            if match is None:
+                raise RemoteContractError(
+                    f"DeviceClass {class_name!r}: one selector device.driver == 'NAME' is accepted"
+                )
+            drivers[class_name] = match[1]
+    held: Counter[tuple[str, str, str]] = Counter()
+    for claim in await client.list_all(_CLAIMS):
+        for result in _results_of(claim):
+            held[result["driver"], result["pool"], result["device"]] += parse_count(
+                result["consumedCapacity"]["memory"]
+            )
+    return ClaimsView(tuple(claims), drivers, tuple(devices_of(await client.list_all(_SLICES))), held)
+
+
+async def write_allocation(client: KubeClient, view: ClaimsView, pod: PodInfo, node: str) -> None:
+    """Write into each claim what it was allocated, and that the pod may use it.
+
+    Raises:
+        GcushareError: a claim was changed meanwhile, or the API server did not answer.
+    """
+    for claim, results in zip(view.claims, view.allocate(node) or [], strict=True):
+        users = claim.get("status", {}).get("reservedFor") or []
+        user = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+        status = {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": users if user in users else [*users, user],
+        }
+        metadata = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+        await client.patch(
+            _CLAIMS,
+            claim["metadata"]["name"],
+            Patch(PatchKind.MERGE, {"metadata": metadata, "status": status}),
+            namespace=pod.namespace,
+            subresource="status",
+        )
+
+
+def _statuses(pod: PodInfo) -> list[JsonObject]:
+    return pod.raw.get("status", {}).get("resourceClaimStatuses") or []
+
+
+def _results_of(claim: JsonObject) -> list[JsonObject]:
+    allocation = claim.get("status", {}).get("allocation") or {}
+    return allocation.get("devices", {}).get("results") or []
+
+
+def _count_of(claim: JsonObject) -> int:
+    return sum(each["exactly"].get("count", 1) for each in claim["spec"]["devices"]["requests"])
+
+
+def devices_of(slices: list[JsonObject]) -> Iterator[_Device]:
+    """The devices of every pool's newest generation, if all of its slices are there; slices in the order of names."""
+    specs = [each["spec"] for each in sorted(slices, key=lambda each: str(each["metadata"]["name"]))]
+    newest: dict[tuple[str, str], int] = {}
+    for spec in specs:
+        key = spec["driver"], spec["pool"]["name"]
+        newest[key] = max(newest.get(key, 0), spec["pool"].get("generation", 0))
+    current = [
+        each for each in specs if each["pool"].get("generation", 0) == newest[each["driver"], each["pool"]["name"]]
+    ]
+    present = Counter((each["driver"], each["pool"]["name"]) for each in current)
+    for spec in current:
+        pool = spec["pool"]
+        if present[spec["driver"], pool["name"]] == pool["resourceSliceCount"]:
+            for device in spec.get("devices") or []:
+                yield _Device(spec["driver"], pool["name"], spec.get("nodeName", ""), device)
+
+
+def _rounded(wanted: str | None, policy: JsonObject) -> int:
+    """The amount that a claim consumes: the default, or what it wants, rounded up to a step above the least."""
+    if wanted is None or "validRange" not in policy:
+        return parse_count(policy["default"])
+    least, step = (parse_count(policy["validRange"].get(word, "1")) for word in ("min", "step"))
+    return least + max(0, -(-(parse_count(wanted) - least) // step)) * step

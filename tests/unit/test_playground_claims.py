@@ -1,0 +1,145 @@
+"""The playground's doubles of what Kubernetes does with claims: admission, the claims' controller, the allocator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import CARDS, CLAIMED_UNITS, USE_CARDS
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
+from gcushare_playground.apiserver.controllers.claims import CLAIMS, ClaimController
+from gcushare_playground.apiserver.controllers.cluster import Cluster
+from gcushare_playground.apiserver.controllers.ownership import Ownership, Ref
+from gcushare_playground.apiserver.failures import ApiFailure
+from gcushare_playground.apiserver.objects import JsonObject, Key
+from gcushare_playground.apiserver.registry import Registry
+from gcushare_playground.apiserver.storage import Storage
+from gcushare_playground.scheduler.claims import ClaimsView, devices_of
+
+NAMES, MEMORY = ENFLAME.claims, ENFLAME.memory_resource
+ENTRY = "gcushare-gcu-memory"
+
+
+def registry_with(*labels: str) -> Registry:
+    """An API server's storage whose namespaces ``n0``, ``n1`` and so on have these values of the label."""
+    registry = Registry(Storage())
+    for number, value in enumerate(labels):
+        metadata = {"name": f"n{number}", "labels": {CLAIMS_LABEL: value}}
+        registry.put({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return registry
+
+
+def pod(namespace: str, units: str, **annotations: str) -> JsonObject:
+    container = {"name": "main", "image": "image:1", "resources": {"limits": {MEMORY: units}}}
+    metadata = {"name": "a", "namespace": namespace, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def test_a_memory_request_becomes_a_claim_where_the_namespace_opted_in() -> None:
+    registry = registry_with(CLAIMS_ENABLED, "no")
+    made, left = registry.put(pod("n0", "24", **{CARDS: "2"})), registry.put(pod("n1", "24"))
+    assert made["spec"]["resourceClaims"] == [{"name": ENTRY, "resourceClaimTemplateName": "gcu-memory-12-cards-2"}]
+    assert made["spec"]["containers"][0]["resources"] == {"claims": [{"name": ENTRY}]}
+    assert made["metadata"]["annotations"][CLAIMED_UNITS] == "main=24"
+    assert "resourceClaims" not in left["spec"]
+    assert left["spec"]["containers"][0]["resources"]["limits"] == {MEMORY: "24"}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        pytest.param(pod("n0", "4", **{USE_CARDS: "0"}), "which a claim cannot keep", id="an annotation"),
+        pytest.param(pod("n0", "5", **{CARDS: "2"}), "2 cards cannot share equally", id="uneven"),
+        pytest.param(pod("n0", "1.5"), "must be an integer", id="a fraction, which Kubernetes refuses"),
+    ],
+)
+def test_what_a_claim_cannot_hold_is_refused(body: JsonObject, said: str) -> None:
+    with pytest.raises(ApiFailure, match=said):
+        registry_with(CLAIMS_ENABLED).put(body)
+
+
+def test_the_controller_makes_the_claims_of_a_pod_and_deletes_those_of_one_that_ended() -> None:
+    registry = registry_with(CLAIMS_ENABLED)
+    ownership = Ownership(registry.storage)
+    registry.storage.observers.append(ownership.note)
+    controller, ref = ClaimController(Cluster(registry, ownership)), Ref("pods", Key("n0", "a"))
+    registry.put(pod("n0", "4"))
+    claims = registry.storage.collection(CLAIMS)
+    controller.sync(ref)
+    assert not list(claims.view().walk("n0")), "no template, no claim"
+    spec = {"spec": {"devices": {"requests": [{"name": "card", "exactly": {"deviceClassName": NAMES.memory_class}}]}}}
+    template = {"metadata": {"name": "gcu-memory-4", "namespace": "n0"}, "spec": spec}
+    registry.put({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template})
+    for _ in range(2):
+        controller.sync(ref)
+    (claim,) = claims.view().walk("n0")
+    assert claim.obj["spec"] == spec["spec"]
+    found = registry.storage.collection("pods").get(ref.key)
+    assert found is not None
+    assert found.obj["status"]["resourceClaimStatuses"] == [{"name": ENTRY, "resourceClaimName": claim.key.name}]
+    Cluster(registry, ownership).set_status(ref, {**found.obj["status"], "phase": "Succeeded"})
+    controller.sync(ref)
+    assert not list(claims.view().walk("n0"))
+
+
+def slice_of(name: str, *devices: JsonObject, node: str = "a", generation: int = 1, count: int = 1) -> JsonObject:
+    pool = {"name": node, "generation": generation, "resourceSliceCount": count}
+    spec = {"driver": NAMES.driver, "nodeName": node, "pool": pool, "devices": list(devices)}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def card(index: int, **more: Any) -> JsonObject:
+    policy = {"default": "16Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}
+    capacity = {"memory": {"value": "16Gi", "requestPolicy": policy}}
+    return {"name": f"card-{index}", "capacity": capacity, **more}
+
+
+def claim(amount: str | None, *, count: int = 1, given: str = "", node: str = "a") -> JsonObject:
+    exactly = {"deviceClassName": NAMES.memory_class, "count": count}
+    if amount is not None:
+        exactly["capacity"] = {"requests": {"memory": amount}}
+    constraints = [{"distinctAttribute": f"{NAMES.driver}/uuid"}] if count > 1 else []
+    found = {"spec": {"devices": {"requests": [{"name": "card", "exactly": exactly}], "constraints": constraints}}}
+    result = {"driver": NAMES.driver, "pool": node, "device": given, "consumedCapacity": {"memory": amount}}
+    return found | ({"status": {"allocation": {"devices": {"results": [result]}}}} if given else {})
+
+
+def allocated(*slices: JsonObject, wanted: JsonObject, used: dict[str, int] | None = None) -> list[str] | None:
+    """Devices and amounts that a claim gets on node ``a``, of which ``used`` GiB are in use."""
+    held = Counter({(NAMES.driver, "a", name): gib << 30 for name, gib in (used or {}).items()})
+    view = ClaimsView((wanted,), {NAMES.memory_class: NAMES.driver}, tuple(devices_of(list(slices))), held)
+    found = view.allocate("a")
+    assert view.held == held, "a question changes nothing"
+    return None if found is None else [f"{each['device']} {each['consumedCapacity']['memory']}" for each in found[0]]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "used", "given"),
+    [
+        pytest.param(claim("4Gi"), {}, ["card-0 4Gi"], id="the first"),
+        pytest.param(claim("4Gi"), {"card-0": 13}, ["card-1 4Gi"], id="the first that fits"),
+        pytest.param(claim("1500Mi"), {}, ["card-0 2Gi"], id="rounded up to a step"),
+        pytest.param(claim(None), {"card-0": 1}, ["card-1 16Gi"], id="no amount takes all"),
+        pytest.param(claim("4Gi", count=2), {}, ["card-0 4Gi", "card-1 4Gi"], id="two different cards"),
+        pytest.param(claim("4Gi", count=2), {"card-1": 14}, None, id="one of two does not fit"),
+        pytest.param(claim("17Gi"), {}, None, id="more than a card"),
+        pytest.param(claim("4Gi", given="card-1"), {}, ["card-1 4Gi"], id="allocated before"),
+        pytest.param(claim("4Gi", given="card-1", node="b"), {}, None, id="allocated before on another node"),
+    ],
+)
+def test_the_first_device_that_fits_is_allocated(
+    wanted: JsonObject, used: dict[str, int], given: list[str] | None
+) -> None:
+    assert allocated(slice_of("s", card(0), card(1)), wanted=wanted, used=used) == given
+
+
+def test_only_complete_pools_of_the_newest_generation_without_taints_count() -> None:
+    wanted = claim("4Gi")
+    assert allocated(slice_of("s1", card(0)), slice_of("s2", card(1), generation=2), wanted=wanted) == ["card-1 4Gi"]
+    assert allocated(slice_of("s1", card(0), count=2), wanted=wanted) is None
+    tainted = card(0, taints=[{"key": "k", "effect": "NoSchedule"}])
+    assert allocated(slice_of("s1", tainted, card(1)), wanted=wanted) == ["card-1 4Gi"]
+    assert allocated(slice_of("s1", card(0), node="b"), wanted=wanted) is None

@@ -152,7 +152,12 @@ class Site:
         process = await asyncio.create_subprocess_exec(
             *words, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        out, _ = await process.communicate()
+        try:
+            out, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         code = process.returncode or 0
         self.on_job(name)
         self.ran.append((name, code, out.decode()))

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from types import FrameType
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 TEST_S, PROPERTY_S = 10.0, 200.0
 """Processor time after which a test is taken to be without end, which is how some mutants fail. Not the clock's time,
@@ -28,6 +28,8 @@ def pytest_configure() -> None:
         phases=(Phase.explicit, Phase.generate),
         derandomize=True,
         database=None,
+        # mutmut runs the tests twice in one process, so a property in a class meets two instances of it.
+        suppress_health_check=(HealthCheck.differing_executors,),
     )
     settings.load_profile("mutants")
 

@@ -1,0 +1,378 @@
+"""The kubelet's two calls at the allocator: which card they are answered with, for which pod, and why they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.errors import Refused
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
+from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.choices import Strategy
+from gcushare.node.mps.limits import MpsLimiter
+from gcushare.node.mps.mps_settings import Fallback
+from gcushare.node.mps.state import MpsFolders
+from gcushare.vendors import ENFLAME
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_id
+from gcushare.wire.objects import Pod
+from gcushare.wire.protos import deviceplugin_pb2 as pb
+from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import init_pod, pod, whole_pod, with_annotations
+
+
+def units(card: int, count: int, *, start: int = 0) -> list[str]:
+    return device_ids_of_card(card, 16)[start : start + count]
+
+
+def ask(size: int, *ids: Sequence[str], must: Sequence[str] = ()) -> PreferredRequest:
+    """GetPreferredAllocation for ``size`` units of these free ones."""
+    return PreferredRequest(device_ids([each for some in ids for each in some]), device_ids(must), size)
+
+
+def ask_whole(size: int, *cards: int, must: Sequence[int] = ()) -> PreferredRequest:
+    def names(indexes: Sequence[int]) -> DeviceIds:
+        return device_ids([encode_whole_card_id(index) for index in indexes])
+
+    return PreferredRequest(names(cards), names(must), size)
+
+
+def chosen(entries: Sequence[bytes]) -> dict[int, int]:
+    return DeviceIds(b"".join(entries)).count_by_card()
+
+
+def chosen_whole(entries: Sequence[bytes]) -> list[str]:
+    return list(pb.ContainerPreferredAllocationResponse.FromString(b"".join(entries)).deviceIDs)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    """Three cards of 16 units, given by units and whole."""
+    made = make_rig(tmp_path, mode=Mode.BOTH)
+    made.see(16, 16, 16)
+    return made
+
+
+async def test_without_cards_both_calls_say_that_the_pod_can_be_created_again(tmp_path: Path) -> None:
+    allocator = make_rig(tmp_path).parts.allocator
+    text = r"^the plugin has not found this node's cards yet; the pod can be created again in a moment$"
+    with pytest.raises(Refused, match=text):
+        await allocator.prefer(ask(4, units(0, 16)))
+    with pytest.raises(Refused, match=text):
+        await allocator.allocate(device_ids(units(0, 4)))
+
+
+async def test_the_pods_recorded_card_is_preferred_to_a_fuller_one(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "gcushare")
+    rig.agent.on_pod_update(pod("a", 4, card=2))
+    entries = await rig.parts.allocator.prefer(ask(4, units(0, 5), units(2, 16)))
+    assert chosen(entries) == {2: 4}
+    assert "preferring pod=d/a size=4 card=(2,)" in caplog.text
+    assert "another is used" not in caplog.text
+
+
+async def test_a_full_recorded_card_is_left_for_another_and_the_log_names_both(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "gcushare")
+    rig.agent.on_pod_update(pod("a", 4, card=2))
+    assert chosen(await rig.parts.allocator.prefer(ask(4, units(0, 5), units(2, 3)))) == {0: 4}
+    assert "the recorded card has no room, another is used pod=d/a size=4 recorded=(2,) card=(0,)" in caplog.text
+
+
+async def test_a_pod_without_a_record_takes_no_room_that_is_kept_for_others(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("memory", 12, card=0))
+    rig.agent.on_pod_update(whole_pod("whole", 1, "1"))
+    # Card 0 keeps 12 of its 16 units and card 1 all of them, so the emptiest card is the only one left.
+    entries = await rig.parts.allocator.prefer(ask(5, units(0, 15), units(1, 14), units(2, 16)))
+    assert chosen(entries) == {2: 5}
+
+
+async def test_memory_is_never_taken_from_a_card_in_whole_use(rig: Rig) -> None:
+    rig.agent.on_pod_update(whole_pod("whole", 1, "1"))
+    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
+    assert chosen(await rig.parts.allocator.prefer(ask(4, units(1, 5), units(2, 16)))) == {2: 4}
+    with pytest.raises(Refused, match=r"card 0: 3 of 16, card 1: in use as a whole, card 2: 0 of 16"):
+        await rig.parts.allocator.prefer(ask(4, units(0, 3), units(1, 16)))
+
+
+async def test_a_whole_card_is_neither_one_in_shared_use_nor_one_kept_for_others(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("shared", 4, card=None))
+    await rig.parts.allocator.allocate(device_ids(units(0, 4)))
+    rig.agent.on_pod_update(pod("waiting", 4, card=1))
+    assert chosen_whole(await rig.parts.whole_allocator.prefer(ask_whole(1, 0, 1, 2))) == [encode_whole_card_id(2)]
+    rig.agent.on_pod_update(whole_pod("other", 1, "2"))
+    rig.agent.on_pod_update(whole_pod("mine", 2, "1,2"))
+    entries = await rig.parts.whole_allocator.prefer(ask_whole(2, 0, 1, 2))
+    assert chosen_whole(entries) == [encode_whole_card_id(1), encode_whole_card_id(2)]
+    with pytest.raises(Refused, match=r"^3 whole cards wanted, 2 free on this node \(card 0: shared, card 1: free"):
+        await rig.parts.whole_allocator.prefer(ask_whole(3, 0, 1, 2))
+
+
+async def test_whole_cards_of_an_init_container_are_among_those_of_the_next(rig: Rig) -> None:
+    rig.agent.on_pod_update(whole_pod("a", 2, "1,2", init=1))
+    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(2)]))
+    entries = await rig.parts.whole_allocator.prefer(ask_whole(2, 0, 1, must=(2,)))
+    assert chosen_whole(entries) == [encode_whole_card_id(1), encode_whole_card_id(2)]
+
+
+async def test_the_ids_of_an_init_container_are_used_again(rig: Rig) -> None:
+    rig.agent.on_pod_update(init_pod("a", 2, 4))
+    await rig.parts.allocator.allocate(device_ids(units(0, 2, start=7)))
+    entries = await rig.parts.allocator.prefer(ask(4, units(0, 16), must=units(0, 2, start=7)))
+    assert set(units(0, 2, start=7)) <= set(DeviceIds(b"".join(entries)).text())
+    assert chosen(entries) == {0: 4}
+
+
+async def test_an_allocation_is_for_the_pod_whose_card_was_preferred(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.on_pod_update(pod("b", 4, card=1))
+    # No unit of card 0 is free, so the call must be for b; Allocate alone would take a, the first by name.
+    entries = await rig.parts.allocator.prefer(ask(4, units(1, 16)))
+    await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
+    entries_of = rig.parts.store.entries
+    assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((), (1,))
+
+
+async def test_a_pod_that_appears_between_the_two_calls_is_not_the_one_that_was_preferred(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("b", 4, card=0))
+    entries = await rig.parts.allocator.prefer(ask(4, units(0, 16)))
+    rig.agent.on_pod_update(pod("a", 4, card=0))
+    await rig.parts.allocator.allocate(DeviceIds(b"".join(entries)))
+    entries_of = rig.parts.store.entries
+    assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((), (0,))
+    rig.agent.on_pod_update(pod("c", 3, card=0))
+    await rig.parts.allocator.prefer(ask(3, units(0, 16)))
+    rig.parts.store.on_pod_delete("uid-c")
+    await rig.parts.allocator.allocate(device_ids(units(0, 3)))
+    assert rig.parts.store.pending_allocations == 2, "the pod is gone, and the units are given out all the same"
+
+
+async def test_what_was_given_out_is_in_use_before_the_kubelet_shows_it(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "gcushare")
+    rig.agent.on_pod_update(pod("a", 4, card=0))
+    await rig.parts.allocator.allocate(device_ids(units(0, 4)))
+    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
+    (given,) = rig.parts.store.fresh_ids()
+    assert given.text() == units(0, 4), "whole cards have no units of memory"
+    names = ",".join(units(0, 4))
+    assert [line for line in caplog.messages if line.startswith("allocating")] == [
+        f"allocating count=4 ids={names}",
+        "allocating count=1 ids=card-1",
+    ]
+
+
+async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_next_call(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("a", 4, card=0))
+    rig.agent.on_pod_update(pod("b", 4, card=1))
+    await rig.parts.allocator.prefer(ask(4, units(1, 16)))
+    await rig.parts.allocator.allocate(device_ids(units(0, 4)))
+    await rig.parts.allocator.allocate(device_ids(units(1, 4)))
+    entries_of = rig.parts.store.entries
+    assert (entries_of["uid-a"].held_cards, entries_of["uid-b"].held_cards) == ((0,), (1,))
+
+
+async def test_a_container_gets_units_of_one_card(rig: Rig) -> None:
+    text = (
+        r"^4 units were taken from 2 cards \(3 of card 0, 1 of card 1\), and the container gets one: the kubelet did "
+        r"not follow the plugin's preference; delete the pod to have it placed again$"
+    )
+    with pytest.raises(Refused, match=text):
+        await rig.parts.allocator.allocate(device_ids([*units(0, 3), *units(1, 1)]))
+    assert rig.parts.store.pending_allocations == 0
+
+
+async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -> None:
+    over_two = with_annotations(
+        pod("a", 8, card=None),
+        {"gcushare.io/cards": "2", "enflame.com/gcu-device-id": "0,1", "enflame.com/gcu-device-assigned": "false"},
+    )
+    rig.agent.on_pod_update(over_two)
+    assert chosen(await rig.parts.allocator.prefer(ask(8, units(0, 16), units(1, 16), units(2, 16)))) == {0: 4, 1: 4}
+    with pytest.raises(Refused, match=r"8 units were taken from 3 cards .*, and the container gets 2: "):
+        await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 2), *units(2, 2)]))
+    answer = await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 4)]))
+    assert answer.envs["ENFLAME_VISIBLE_DEVICES"] == "0,1"
+
+
+async def test_the_containers_of_a_pod_share_its_card(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("a", 4, 3, card=0))
+    await rig.parts.allocator.allocate(device_ids(units(0, 4)))
+    text = r"^container 'c1' of pod d/a was given card \[1\], and its other containers hold card \[0\]: "
+    with pytest.raises(Refused, match=text):
+        await rig.parts.allocator.allocate(device_ids(units(1, 3)))
+    with pytest.raises(Refused, match=r"^the pod holds card \[0\], which has no room for 3 units more: no card"):
+        await rig.parts.allocator.prefer(ask(3, units(1, 16)))
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        pytest.param([], "the kubelet asked to allocate no device ids; nothing was granted", id="none"),
+        pytest.param(units(5, 2), r"card 5 is not on this node any more; its cards are \[0, 1, 2\]", id="gone"),
+    ],
+)
+async def test_ids_that_name_no_card_are_refused(rig: Rig, ids: list[str], text: str) -> None:
+    with pytest.raises(Refused, match=f"^{text}$"):
+        await rig.parts.allocator.allocate(device_ids(ids))
+
+
+async def test_a_card_in_the_other_use_is_refused_with_its_pods(rig: Rig) -> None:
+    rig.agent.on_pod_update(whole_pod("whole", 1, "1"))
+    await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(1)]))
+    text = r"^card 1 is in use as a whole by d/whole, so no memory of it can be given; the pod must be scheduled again$"
+    with pytest.raises(Refused, match=text):
+        await rig.parts.allocator.allocate(device_ids(units(1, 2)))
+    await rig.parts.allocator.allocate(device_ids(units(0, 2)))
+    text = r"^card 0 is shared: a pod of this node uses memory of it, so it cannot be given whole; the pod must be "
+    with pytest.raises(Refused, match=text):
+        await rig.parts.whole_allocator.allocate(device_ids([encode_whole_card_id(0)]))
+
+
+async def test_the_pods_sum_is_said_only_if_every_pod_that_it_can_be_for_has_the_same(rig: Rig) -> None:
+    rig.agent.on_pod_update(pod("a", 4, 2, card=0))
+    answer = await rig.parts.allocator.allocate(device_ids(units(0, 4)))
+    assert (answer.envs["ENFLAME_COM_GCU_MEM_POD"], answer.envs["ENFLAME_COM_GCU_MEM_CONTAINER"]) == ("6", "4")
+    rig.agent.on_pod_update(pod("b", 5, 2, card=1))
+    rig.agent.on_pod_update(pod("c", 5, 3, card=1))
+    answer = await rig.parts.allocator.allocate(device_ids(units(1, 5)))
+    assert answer.envs["ENFLAME_COM_GCU_MEM_POD"] == "5", "b and c are equal candidates with other sums"
+
+
+def waiting_allocator(
+    store: PodStore, pods: PodChanges, *, wait_s: float, responses: AllocateResponses | None = None
+) -> CardAllocator:
+    allocator = CardAllocator(
+        store,
+        responses or AllocateResponses(ENFLAME, (Strategy.ENV,)),
+        pods,
+        whole=False,
+        wait_for_pod_s=wait_s,
+        clock=lambda: 0.0,
+        wall_clock_ns=lambda: 7,
+        on_allocate=lambda: None,
+    )
+    cards = (InventoryCard(index=index, uuid=f"u{index}", memory_bytes=16 * GIB, units=16) for index in range(2))
+    allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(cards)))
+    return allocator
+
+
+async def test_a_call_waits_for_a_pod_that_the_watch_shows_later() -> None:
+    store, pods = PodStore(ENFLAME), PodChanges()
+    allocator = waiting_allocator(store, pods, wait_s=60.0)
+    call = asyncio.create_task(allocator.prefer(ask(4, units(0, 5), units(1, 16))), name="prefer")
+    await asyncio.sleep(0)
+    store.on_pod_update(pod("another-size", 3, card=0))
+    pods.notify()
+    await asyncio.sleep(0)
+    assert not call.done()
+    store.on_pod_update(pod("a", 4, card=1))
+    pods.notify()
+    async with asyncio.timeout(10):
+        assert chosen(await call) == {1: 4}
+
+
+async def test_a_pod_whose_card_is_taken_does_not_end_the_wait() -> None:
+    store, pods = PodStore(ENFLAME), PodChanges()
+    store.on_pod_update(pod("a", 4, card=0))
+    allocator = waiting_allocator(store, pods, wait_s=60.0)
+    call = asyncio.create_task(allocator.prefer(ask(4, units(0, 3), units(1, 16))), name="prefer")
+    await asyncio.sleep(0)
+    assert not call.done()
+    store.on_pod_update(pod("b", 4, card=1))
+    pods.notify()
+    async with asyncio.timeout(10):
+        assert chosen(await call) == {1: 4}
+
+
+async def test_a_wait_is_bounded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "gcushare")
+    allocator = waiting_allocator(PodStore(ENFLAME), PodChanges(), wait_s=0.01)
+    async with asyncio.timeout(10):
+        assert chosen(await allocator.prefer(ask(4, units(0, 5), units(1, 16)))) == {0: 4}
+    assert "no bound pod with room on its card asks for this size size=4 whole=False waited_s=0.01" in caplog.text
+
+
+async def test_a_call_that_may_continue_another_pod_waits_until_the_kubelet_shows_which() -> None:
+    store, pods = PodStore(ENFLAME), PodChanges()
+    store.on_pod_update(pod("a", 4, 4, card=0))
+    store.on_pod_update(pod("b", 4, 4, card=1))
+    allocator = waiting_allocator(store, pods, wait_s=60.0)
+    await allocator.allocate(device_ids(units(1, 4)))
+    call = asyncio.create_task(allocator.prefer(ask(4, units(0, 16), units(1, 12, start=4))), name="prefer")
+    await asyncio.sleep(0)
+    assert not call.done(), "it may be the second container of either pod"
+    shown = KubeletAllocations("podresources")
+    shown.add("d/b", "c0", device_ids(units(1, 4)))
+    store.on_kubelet_read(shown)
+    pods.notify()
+    async with asyncio.timeout(10):
+        assert chosen(await call) == {1: 4}
+
+
+def limited(*, problem: str = "", fallback: Fallback = Fallback.REFUSE) -> tuple[CardAllocator, PodStore]:
+    """An allocator of two cards whose memory MPS limits, and its store."""
+    limiter = MpsLimiter(MpsFolders(Path("/run/mps")), fallback)
+    limiter.daemon_problem = problem
+    store = PodStore(ENFLAME)
+    responses = AllocateResponses(ENFLAME, (Strategy.ENV,), limiter)
+    return waiting_allocator(store, PodChanges(), wait_s=0.0, responses=responses), store
+
+
+def proportional(name: str, size: int) -> Pod:
+    found = pod(name, size, card=0)
+    return with_annotations(found, {**found.metadata.annotations, "gcushare.io/compute-share": "proportional"})
+
+
+async def test_limited_memory_is_the_containers_own_and_its_threads_are_in_proportion() -> None:
+    allocator, store = limited()
+    store.on_pod_update(proportional("a", 4))
+    answer = await allocator.allocate(device_ids(units(0, 4)))
+    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=4096M"
+    assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+    assert [(each.container_path, each.host_path, each.read_only) for each in answer.mounts] == [
+        ("/run/mps/pipe", "/run/mps/pipe", False),
+        ("/dev/shm", "/run/mps/shm", False),
+    ]
+    assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps/pipe"
+
+
+async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not_ask() -> None:
+    allocator, store = limited()
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await allocator.allocate(device_ids(units(1, 4)))).envs
+    store.on_pod_update(proportional("a", 4))
+    store.on_pod_update(pod("b", 4, card=0))
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in (await allocator.allocate(device_ids(units(0, 4)))).envs
+
+
+async def test_a_tiny_share_still_gets_one_percent_of_the_threads() -> None:
+    allocator, store = limited()
+    cards = (InventoryCard(index=0, uuid="u0", memory_bytes=1000 << 20, units=1000),)
+    allocator.set_inventory(Inventory(unit=parse_memory_unit("MiB"), cards=cards))
+    store.on_pod_update(proportional("a", 4))
+    answer = await allocator.allocate(device_ids(device_ids_of_card(0, 1000)[:4]))
+    assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "1"
+    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=4M"
+
+
+async def test_memory_that_cannot_be_limited_is_refused_or_given_without_a_limit() -> None:
+    allocator, _ = limited(problem="the daemon is gone")
+    text = r"^memory cannot be limited \(card 0: the daemon is gone\); --mps-fallback unlimited lets pods start"
+    with pytest.raises(Refused, match=text):
+        await allocator.allocate(device_ids(units(0, 4)))
+    allocator, _ = limited(problem="the daemon is gone", fallback=Fallback.UNLIMITED)
+    answer = await allocator.allocate(device_ids(units(0, 4)))
+    assert (answer.envs["ENFLAME_COM_GCU_MEM_CONTAINER"], list(answer.mounts)) == ("4", [])
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in answer.envs

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, Closure
-from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
+from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S, ForceDeletedPod
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
@@ -221,3 +222,51 @@ def test_a_closed_card_says_to_which_use_for_whom_and_until_when() -> None:
     assert closures_of(0, store.gone.pods, BOTH_MODES) == (closure,), "a clock that jumps moves nothing"
     assert closures_of(1, store.gone.pods, BOTH_MODES) == ()
     assert closures_of(0, store.gone.pods, ("memory",)) == (), "a node that gives no card whole closes none to that"
+
+
+def test_a_kubelet_that_shows_a_pod_or_a_process_of_it_makes_the_end_unknown_again() -> None:
+    store = gone_store(30)
+    unknown = (Closure(use="whole", pod="d/a"),)
+    store.end_gone((), 0.0, wall_s=1_000.0)
+    assert closures_of(0, store.gone.pods, BOTH_MODES) == (Closure(use="whole", pod="d/a", until=1_040),)
+    store.end_gone({"uid-a"}, 1.0, wall_s=1_001.0)
+    assert closures_of(0, store.gone.pods, BOTH_MODES) == unknown
+    store.end_gone((), 2.0, wall_s=1_002.0)
+    store.end_gone((), 3.0, wall_s=1_003.0, running={"uid-a"})
+    assert closures_of(0, store.gone.pods, BOTH_MODES) == unknown
+
+
+def test_a_pod_that_the_kubelet_shows_does_not_keep_another_one_closed() -> None:
+    store = store_of(pod("a", 4, card=0), pod("b", 4, card=1))
+    reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {1: 4}}})
+    store.on_pod_resync(())
+    reconcile(store, {})
+    assert [store.users_of(index, whole=False) for index in (0, 1)] == [["d/a"], ["d/b"]]
+    for now_s in (0.0, 1_000.0):
+        store.end_gone({"uid-a"}, now_s)
+    assert in_use(store) == ({0}, set())
+
+
+def test_a_pod_without_a_grace_period_closes_its_card_for_the_margin_alone() -> None:
+    store = gone_store(0)
+    assert [each.uids for each in store.gone.pods] == [{"uid-a"}]
+    store.end_gone((), 0.0)
+    store.end_gone((), KILL_MARGIN_S + 0.5)
+    assert in_use(store) == (set(), set())
+
+
+def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_is_last() -> None:
+    def gone(name: str, until_s: int, *, is_whole: bool) -> ForceDeletedPod:
+        ref = PodRef(f"uid-{name}", "d", name)
+        return ForceDeletedPod(ref, frozenset({ref.uid}), frozenset({0}), is_whole, 30.0, until_s=until_s)
+
+    pods = [
+        gone("a", 50, is_whole=True),
+        gone("b", 40, is_whole=True),
+        gone("c", 30, is_whole=False),
+        gone("d", 60, is_whole=False),
+    ]
+    found = closures_of(0, pods, BOTH_MODES)
+    assert found == (Closure(use="memory", pod="d/a", until=50), Closure(use="whole", pod="d/d", until=60))
+    found = closures_of(0, [*pods, gone("e", 0, is_whole=True)], BOTH_MODES)
+    assert found == (Closure(use="whole", pod="d/d", until=60), Closure(use="memory", pod="d/e"))

@@ -8,7 +8,9 @@ import pytest
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.device_plugin.kubelet.checkpoint import read_checkpoint
 from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
+from gcushare.device_plugin.pods.kubelet_allocations import ForeignHolding, KubeletAllocations
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import device_ids
 
 RESOURCE = "enflame.com/gcu-memory"
 
@@ -83,3 +85,40 @@ async def test_without_the_socket_the_checkpoint_is_read(tmp_path: Path) -> None
 async def test_with_neither_source_both_are_named(tmp_path: Path) -> None:
     with pytest.raises(RetryableError, match=r"podresources at .*kubelet.sock.*checkpoint .*cannot be read"):
         await reader(tmp_path).fetch()
+
+
+def test_whole_cards_are_counted_apart_from_ids_of_another_layout() -> None:
+    shown = KubeletAllocations()
+    shown.add_whole("d/a", "c0", ["card-3", "GPU-1", "GPU-2"])
+    shown.add_whole("d/a", "c1", ["card-4"])
+    shown.add_whole("d/b", "c0", ["card-5"])
+    assert shown.whole == {"d/a": {"c0": {3: 1}, "c1": {4: 1}}, "d/b": {"c0": {5: 1}}}
+    assert shown.foreign == [ForeignHolding("d/a", "c0", 2, "GPU-1")]
+    assert shown.whole_cards == {3, 4, 5}
+
+
+def test_a_checkpoint_completes_what_podresources_hides() -> None:
+    shown, saved = KubeletAllocations("podresources"), KubeletAllocations("checkpoint")
+    shown.add("d/a", "c0", device_ids(device_ids_of_card(0, 2)))
+    shown.add("d/a", "c1", device_ids(device_ids_of_card(0, 3)[2:]))
+    assert shown.memory == {"d/a": {"c0": {0: 2}, "c1": {0: 1}}}
+    saved.add("d/a", "init", device_ids(device_ids_of_card(0, 6)[3:]))
+    saved.add("u", "init", device_ids(device_ids_of_card(0, 8)[6:]))
+    shown.add_hidden(saved, ["d/a", "u", "unknown"])
+    assert shown.held_ids(0) == frozenset(device_ids_of_card(0, 8))
+    assert [shown.hides_ids_of(each) for each in ("d/a", "u", "unknown")] == [False, False, True]
+    saved.add_whole("w1", "c0", ["card-1"])
+    saved.add_whole("w2", "c0", ["card-2"])
+    shown.add_missing(saved, ["d/a", "w1", "w2"])
+    assert shown.whole == {"w1": {"c0": {1: 1}}, "w2": {"c0": {2: 1}}}
+    assert shown.memory == {"d/a": {"c0": {0: 2}, "c1": {0: 1}}}
+
+
+def test_containers_that_are_shown_for_the_first_time_are_named_once_each() -> None:
+    before, now = KubeletAllocations(), KubeletAllocations()
+    before.add("d/a", "c0", device_ids(device_ids_of_card(0, 1)))
+    for pod, container in (("uid-a", "c0"), ("uid-a", "c1"), ("d/a", "c1"), ("d/b", "c0")):
+        now.add(pod, container, device_ids(device_ids_of_card(0, 1)))
+    now.add_whole("uid-a", "c0", ["card-1"])
+    new = [("d/a", "c1", False), ("d/b", "c0", False), ("uid-a", "c0", True)]
+    assert now.not_in(before, {"uid-a": "d/a"}) == new

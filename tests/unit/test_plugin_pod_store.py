@@ -2,16 +2,31 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.matching import match
+from gcushare.device_plugin.pods.annotation_diff import compute_write
+from gcushare.device_plugin.pods.states import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import UNITS_BY_CARD
+from gcushare.wire.annotations.keys import CARD_MODE, CARD_UUID, UNITS_BY_CARD
 from gcushare.wire.annotations.record import decode_record
-from tests.unit.plugin_pods import UNITS, UUIDS, init_pod, pod, store_of, with_annotations, written
+from gcushare.wire.objects import Pod
+from tests.unit.plugin_pods import (
+    UNITS,
+    UUIDS,
+    ended,
+    in_use,
+    init_pod,
+    pod,
+    store_of,
+    whole_pod,
+    with_annotations,
+    written,
+)
 from tests.unit.plugin_reconcile import reconcile
 
 
@@ -194,6 +209,147 @@ def test_a_finished_or_unreadable_pod_is_no_candidate_and_is_explained() -> None
     store.on_pod_update(broken)
     assert store.candidates() == []
     assert [(u.pod.name, "is not a whole number" in u.reason) for u in store.unreadable] == [("b", True)]
+
+
+def test_a_pod_without_a_record_gets_all_of_it() -> None:
+    store = store_of(pod("a", 4, card=None), whole_pod("w", 2), pod("unknown", 2, card=None))
+    reconcile(store, {"d/a": {"c0": {3: 4}}, "d/unknown": {"c0": {9: 2}}}, {"d/w": {"c0": {1: 1, 2: 1}}})
+    by_name = {write.pod.name: write for write in store.writes(UUIDS, {1: 16, 2: 32, 3: 16}, 99)}
+    keys, times = ENFLAME.record, {ENFLAME.record.assigned: "true", ENFLAME.record.assign_time: "99"}
+
+    def record(cards: str, card_units: str, pod_units: str, uuids: str) -> dict[str, str]:
+        amounts = {keys.card_index: cards, keys.card_units: card_units, keys.pod_units: pod_units}
+        return amounts | times | {CARD_UUID: uuids}
+
+    assert by_name["a"].annotations == record("3", "16", "4", "uuid-3")
+    assert by_name["w"].annotations == record("1,2", "32", "48", "uuid-1,uuid-2") | {CARD_MODE: "whole"}
+    assert by_name["unknown"].annotations == record("9", "0", "2", ""), "the card left the inventory"
+    assert all(write.placed_here and not write.corrected_from for write in by_name.values())
+    gone = compute_write(store.entries["uid-w"], ENFLAME, {}, {}, 1)
+    assert gone is not None
+    assert (gone.annotations[keys.card_units], gone.annotations[keys.pod_units]) == ("0", "0")
+
+
+REFUSED = {"gcushare.io/cards": "none"}
+
+
+@pytest.mark.parametrize(
+    ("record", "asked", "cards", "reason"),
+    [
+        pytest.param({}, {"gcushare.io/cards": "2"}, 2, "asks for enflame.com/gcu-count: 2", id="options"),
+        pytest.param({}, REFUSED, 1, "gcushare.io/cards", id="unreadable options"),
+        pytest.param({"enflame.com/gcu-device-id": "0"}, REFUSED, 1, "asks for enflame.com/gcu-count: 2", id="record"),
+        pytest.param({"enflame.com/gcu-device-id": "0,1"}, REFUSED, 2, "enflame.com/gcu-count: 2", id="of two cards"),
+        pytest.param({"enflame.com/gcu-device-id": "0,1,2"}, {}, 1, "enflame.com/gcu-count: 2", id="not divisible"),
+    ],
+)
+def test_a_bound_pod_that_would_be_refused_is_read_by_its_record_and_else_by_its_options(
+    record: dict[str, str], asked: dict[str, str], cards: int, reason: str
+) -> None:
+    plain = msgspec.to_builtins(with_annotations(pod("a", 4, card=None), record | asked))
+    plain["spec"]["containers"][0]["resources"]["limits"][ENFLAME.count_resource] = 2
+    store = store_of(msgspec.convert(plain, type=Pod))
+    assert [each.request.cards.cards for each in store.entries.values()] == [cards]
+    assert [reason in each.reason for each in store.unreadable] == [True], store.unreadable
+
+
+def test_options_that_were_added_after_the_cards_were_chosen_are_not_read() -> None:
+    recorded = pod("a", 4, card=0)
+    store = store_of(with_annotations(recorded, recorded.metadata.annotations | REFUSED))
+    assert (store.unreadable, store.promised()) == ((), {0: 4})
+
+
+def test_pods_that_ended_before_they_were_seen_hold_nothing_and_one_of_the_same_name_does() -> None:
+    store = store_of(ended(pod("a", 4)), ended(pod("b", 4)))
+    shown: dict[str, dict[str, dict[int, int]]] = {"d/a": {"c0": {0: 4}}, "uid-b": {"c0": {1: 4}}}
+    reconcile(store, shown)
+    assert in_use(store) == (set(), set())
+    assert store.on_pod_update(pod("a", 4, card=None, uid="new"))
+    assert in_use(store) == ({0}, set())
+    assert not store.on_pod_delete("uid-c")
+
+
+def test_a_pod_without_cards_is_neither_kept_nor_unreadable() -> None:
+    store = PodStore(ENFLAME)
+    assert not store.on_pod_update(with_annotations(pod("a"), {"enflame.com/gcu-device-id": "x"}))
+    assert (store.entries, store.unreadable) == ({}, ())
+
+
+def test_the_kubelet_confirms_the_allocation_that_was_made_for_the_container_it_shows() -> None:
+    store = store_of(pod("a", 4, card=0), pod("b", 4, card=0))
+    store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
+    assert store.doubt_of(0) == "1 allocations are not confirmed by the kubelet yet"
+    store.on_allocate("uid-b", "c0", {0: 4}, 1.0)
+    assert store.missing_from(frozenset()) == [], "an allocation that is not confirmed is missing nowhere"
+    reconcile(store, {"d/b": {"c0": {0: 4}}})
+    assert store.pending_allocations == 1
+    store.end_pending(0.5, is_readable=True)
+    assert (store.pending_allocations, store.doubt_of(0)) == (0, "")
+
+
+def test_an_init_containers_allocation_waits_until_the_kubelet_shows_its_pod() -> None:
+    store = store_of(init_pod("a", 6, 4))
+    store.on_allocate("uid-a", "init", {0: 6}, 0.0)
+    reconcile(store, {})
+    assert store.pending_allocations == 1
+    reconcile(store, {"d/a": {"c0": {0: 4}}})
+    assert (store.pending_allocations, store.held_units()) == (0, {0: 6}), "the pod's units are those of the larger"
+
+
+def test_the_youngest_pod_is_displaced_by_units_that_went_to_another() -> None:
+    aged = []
+    for name, time_ns in (("a", "9"), ("b", "7")):
+        plain = pod(name, 4, card=0)
+        aged.append(with_annotations(plain, plain.metadata.annotations | {ENFLAME.record.assign_time: time_ns}))
+    store = store_of(*aged, pod("c", 4, card=0), pod("new", 2, card=None))
+    assert [each.assume_time_ns for each in store.candidates()] == [9, 7, 7, 0]
+    store.on_allocate("uid-c", "c0", {0: 4}, 0.0)
+    states = {uid: entry.state for uid, entry in store.entries.items()}
+    assert (states["uid-a"], states["uid-b"], states["uid-c"]) == (
+        PodState.WAITING,
+        PodState.WAITING,
+        PodState.UNCONFIRMED,
+    )
+    reconcile(store, {"d/c": {"c0": {1: 4}}})
+    states = {uid: entry.state for uid, entry in store.entries.items()}
+    assert (states["uid-a"], states["uid-b"]) == (PodState.DISPLACED, PodState.WAITING)
+
+
+def test_an_exchange_that_enables_another_is_followed_by_it_and_outlasts_older_records() -> None:
+    store = store_of(pod("a", 4, card=0), pod("b", 4, card=1), pod("c", 4, card=2))
+    reconcile(store, {"d/a": {"c0": {1: 4}}, "d/b": {"c0": {2: 4}}})
+    entry = store.entries["uid-c"]
+    assert entry.promise == (0,)
+    store.on_pod_update(pod("c", 4, card=2))
+    assert entry.promise == (0,), "the watch shows the record of before"
+    (write,) = [each for each in store.writes(UUIDS, UNITS, 1) if each.pod.name == "c"]
+    store.on_record_written(write)
+    entry.promise = (3,)
+    store.on_pod_update(pod("c", 4, card=0))
+    assert entry.promise == (3,), "the watch shows our own write, which is older than the newest exchange"
+
+
+def test_a_pods_units_are_those_of_its_containers_until_all_are_served() -> None:
+    store = store_of(pod("a", 2, 3, 1, card=0), whole_pod("w", 2, "1,2"), pod("new", 4, card=None))
+    entry, whole = store.entries["uid-a"], store.entries["uid-w"]
+    assert (store.promised_whole(), entry.entitled_units()) == ({1: "uid-w", 2: "uid-w"}, {0: 6})
+    assert (whole.entitled_units(), store.entries["uid-new"].entitled_units()) == ({}, {})
+    reconcile(store, {"d/a": {"c0": {0: 2}}})
+    assert (entry.units_by_card(), entry.entitled_units()) == ({0: 2}, {0: 6})
+    reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {0: 3}, "c2": {3: 1}}}, {"d/w": {"c0": {1: 1, 2: 1}}})
+    assert (entry.units_by_card(), entry.entitled_units()) == ({0: 5, 3: 1}, {0: 3, 3: 3})
+    assert (whole.units_by_card(), whole.units_by_card({1: 16})) == ({1: 0, 2: 0}, {1: 16, 2: 0})
+    assert (store.promised_whole(), store.users_of(1, whole=True)) == ({}, ["d/w"])
+
+
+def test_whole_cards_of_an_init_container_stay_planned_for_the_pod() -> None:
+    store = store_of(whole_pod("a", 1, "1,2", init=2), whole_pod("b", 1, "3"))
+    assert store.users_of(1, whole=True) == [], "a pod that waits uses no card"
+    store.on_allocate("uid-a", "i0", {2: 1}, 0.0, whole=True)
+    (first, second) = store.candidates(whole=True)
+    assert (first.card_indexes, second.card_indexes) == ((1, 2), (3,))
+    assert store.partly_shown_in(frozenset({"d/a", "d/b"})) == ["uid-a"]
+    assert store.partly_shown_in(frozenset({"d/b"})) == []
 
 
 def test_promises_are_what_records_name_and_no_one_holds_yet() -> None:

@@ -11,11 +11,12 @@ from gcushare.core.cards import UnrecordedHolder
 from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
+from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.inventory import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
-from tests.unit.plugin_pods import mirror, pod, store_of
-from tests.unit.plugin_reconcile import reconcile
+from tests.unit.plugin_pods import mirror, pod, store_of, whole_pod, with_annotations
+from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile
 
 SIZES = {0: 16, 1: 16}
 MEMORY, COUNT, WHOLE = ENFLAME.memory_resource, ENFLAME.count_resource, ENFLAME.whole_card_resource
@@ -94,14 +95,87 @@ def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
     assert store.held_units(SIZES) == {}
 
 
-@pytest.mark.parametrize(("shown", "hidden"), [(4, True), (5, False)])
+def whole_mirror() -> Pod:
+    plain = whole_pod("mirror", 1, "1", assigned=True)
+    return with_annotations(plain, plain.metadata.annotations | MIRROR_ANNOTATIONS)
+
+
+@pytest.mark.parametrize(
+    ("static", "memory", "whole", "hidden"),
+    [
+        pytest.param(mirror(), {0: 4}, {}, True, id="its units"),
+        pytest.param(mirror(), {0: 5}, {}, False, id="more units"),
+        pytest.param(mirror(), {1: 4}, {}, False, id="another card"),
+        pytest.param(mirror(), {}, {0: 1}, False, id="a whole card instead"),
+        pytest.param(mirror(), {0: 2}, {0: 1}, False, id="a whole card besides"),
+        pytest.param(mirror(assigned=False), {0: 4}, {}, False, id="not assigned"),
+        pytest.param(whole_mirror(), {}, {1: 1}, True, id="its whole card"),
+        pytest.param(whole_mirror(), {}, {2: 1}, False, id="another whole card"),
+        pytest.param(whole_mirror(), {1: 1}, {1: 1}, False, id="units besides the whole card"),
+    ],
+)
 def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_the_record_reports(
-    shown: int, hidden: bool
+    static: Pod, memory: CardCounts, whole: CardCounts, hidden: bool
 ) -> None:
-    store = store_of(mirror())
-    reconcile(store, {"hash": {"c0": {0: shown}}})
+    store = store_of(static)
+    reconcile(store, {"hash": {"c0": memory}} if memory else {}, {"hash": {"c0": whole}} if whole else {})
     store.find_unrecorded(0.0)
     assert (store.unrecorded.now == {}) is hidden
+
+
+def test_the_newest_record_decides_what_a_static_pods_uid_hides() -> None:
+    store = store_of(mirror(card=0))
+    reconcile(store, {"hash": {"c0": {0: 4}}})
+    store.on_pod_update(mirror(card=1))
+    store.find_unrecorded(0.0)
+    assert set(store.unrecorded.now) == {"hash"}
+
+
+def test_an_unreadable_pod_that_ends_holds_nothing_any_more() -> None:
+    store = store_of(asking("both", {MEMORY: "4", WHOLE: "1"}))
+    reconcile(store, {"d/both": {"c0": {0: 4}}, "d/other": {"c0": {1: 4}}})
+    store.find_unrecorded(0.0)
+    assert store.on_pod_delete("uid-both", is_over=True)
+    assert set(store.unrecorded.now) == {"d/other"}
+    store.find_unrecorded(1.0)
+    assert set(store.unrecorded.now) == {"d/other"}
+
+
+def test_units_and_whole_cards_of_unrecorded_holders_are_counted_apart() -> None:
+    store = store_of(pod("a", 4, card=0), whole_pod("w", 1, "1"))
+    reconcile(
+        store,
+        {"d/a": {"c0": {0: 4}}, "d/x": {"c0": {0: 2}}},
+        {"d/w": {"c0": {1: 1}}, "d/y": {"c0": {2: 1}}},
+    )
+    store.find_unrecorded(0.0)
+    sizes = {0: 16, 1: 8, 2: 32}
+    assert store.held_units(sizes) == {0: 6, 1: 8, 2: 32}
+    assert store.unrecorded_units(sizes) == {0: 2, 2: 32}
+    assert (store.held_units(), store.unrecorded_units()) == ({0: 6, 1: 0, 2: 0}, {0: 2, 2: 0})
+    assert [store.users_with_units(index, sizes[index]) for index in sizes] == [
+        {"d/a": 4, "d/x": 2},
+        {"d/w": 8},
+        {"d/y": 32},
+    ]
+    assert [store.users_of(index, whole=False) for index in sizes] == [["d/a", "d/x"], [], []]
+    assert [store.users_of(index, whole=True) for index in sizes] == [[], ["d/w"], ["d/y"]]
+
+
+def test_a_holder_is_known_since_the_first_read_that_shows_it() -> None:
+    found, holder = UnrecordedHolders(), UnrecordedHolder(pod="d/a", units={0: 1})
+    found.update({"d/a": holder}, 0.0)
+    found.update({"d/a": holder, "d/b": UnrecordedHolder(pod="d/b", units={0: 2})}, PATIENCE_S)
+    assert found.lasting(PATIENCE_S) == (holder,)
+
+
+@pytest.mark.parametrize("count", [MAX_UNRECORDED, MAX_UNRECORDED + 1])
+def test_holders_are_added_up_only_if_they_are_too_many(count: int) -> None:
+    found = UnrecordedHolders()
+    found.update({f"d/{n:03}": UnrecordedHolder(pod=f"d/{n:03}", units={0: 1}) for n in range(count)}, 0.0)
+    published = found.lasting(PATIENCE_S)
+    assert len(published) == MAX_UNRECORDED
+    assert (published[-1].pod == OTHERS) is (count > MAX_UNRECORDED)
 
 
 def test_of_very_many_holders_the_last_are_added_up() -> None:

@@ -86,7 +86,7 @@ def expect_write(
 ) -> RecordWrite | None:
     """Compute what will be written on a pod if the kubelet shows its pending allocations as they are; None: nothing."""
     if entry.state is PodState.UNCONFIRMED:
-        entry = replace(entry, state=PodState.SERVED, unconfirmed=set())
+        entry = replace(entry, state=PodState.SERVED)
     return compute_write(entry, vendor, uuids, units, now_ns)
 
 

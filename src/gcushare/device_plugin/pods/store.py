@@ -264,7 +264,7 @@ class PodStore:
         """The names of the pods that have a card, with their units of it; ``size`` are the card's, if held whole."""
         sizes = {card_index: size}
         having = (entry for entry in self._entries.values() if card_index in entry.taken_cards)
-        found = {str(entry.ref): entry.units_by_card(sizes).get(card_index, 0) for entry in having}
+        found = {str(entry.ref): entry.units_by_card(sizes)[card_index] for entry in having}
         for holder in self.unrecorded.now.values():
             found[holder.pod] = holder.units.get(card_index, 0) + size * (card_index in holder.whole)
         return {name: units for name, units in found.items() if units}

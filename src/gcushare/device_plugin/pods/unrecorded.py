@@ -22,7 +22,7 @@ OTHERS = "others"
 """The name of the holders that are too many to be named one by one."""
 
 
-def make_holder(pod: str, memory: Iterable[CardCounts], whole: Iterable[CardCounts]) -> UnrecordedHolder:
+def make_holder(pod: str, memory: Iterable[CardCounts], whole: Iterable[Iterable[int]]) -> UnrecordedHolder:
     """Add up what one pod's containers hold, each container's units or whole cards by card index."""
     units: dict[int, int] = {}
     for counts in memory:
@@ -106,8 +106,7 @@ class UnrecordedHolders:
 
 def _add_up(pod: str, holders: Sequence[UnrecordedHolder]) -> UnrecordedHolder:
     """Make one holder of several."""
-    whole = (dict.fromkeys(holder.whole, 1) for holder in holders)
-    return make_holder(pod, (holder.units for holder in holders), whole)
+    return make_holder(pod, (holder.units for holder in holders), (holder.whole for holder in holders))
 
 
 def closures_of(card_index: int, gone: Iterable[ForceDeletedPod], modes: Collection[str]) -> tuple[Closure, ...]:

@@ -203,6 +203,7 @@ GROUPS = {
         ),
         (
             "unit/test_extender_ages.py",
+            "unit/test_debug_lines.py",
             "unit/test_extender_bounds.py",
             "unit/test_extender_claims.py",
             "unit/test_extender_distrust.py",
@@ -218,6 +219,7 @@ GROUPS = {
             "unit/test_extender_totals.py",
             "unit/test_extender_waiting_reasons.py",
             "unit/test_extender_waking.py",
+            "unit/test_extender_watched.py",
             "unit/test_extender_whole_cards.py",
         ),
         sample=250,

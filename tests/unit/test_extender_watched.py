@@ -1,0 +1,331 @@
+"""What a vendor's state keeps of watched objects in rare orders: reads ahead, reused names, ended claims."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
+from gcushare.core.nodes import PodRef
+from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
+from gcushare.scheduler_extender.state.node_reader import NodeReader
+from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
+from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
+from gcushare.scheduler_extender.state.scheduling_request import (
+    Policies,
+    SchedulingRequest,
+    read_claiming_request,
+    read_scheduling_request,
+)
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.state.watch_handlers import ClaimHandler
+from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.wire.annotations.keys import NODE_POLICY, OVER_USE
+from gcushare.wire.objects import Pod
+from tests.builders import asks, pod
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
+from tests.unit.test_extender_claims import allocated, claiming_document
+
+OVER = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-01-01T00:00:00Z"}'
+
+
+def request_of(bound: Pod, policies: Policies | None = None) -> SchedulingRequest:
+    found = read_scheduling_request(bound, ENFLAME, policies or Policies())
+    assert found is not None
+    return found
+
+
+class TestWhereAPodWaits:
+    @staticmethod
+    def moved(state: VendorState) -> list[set[str]]:
+        """The uids of each move that is reported."""
+        found: list[set[str]] = []
+
+        def on_move(uids: Iterable[str]) -> None:
+            found.append(set(uids))
+
+        state.listen_moved(on_move)
+        return found
+
+    def test_a_pod_for_whole_cards_waits_for_the_nodes_that_serve_them(self) -> None:
+        state = state_of()
+        moves = self.moved(state)
+        state.on_pod_update(a_pod("w", whole=1))
+        state.on_pod_update(a_pod("m"))
+        assert (set(state.parked), set(state.waiting)) == ({"uid-w"}, {"uid-m"})
+        state.on_node_update(a_node("n", 16, modes=(SERVES_CLAIMS,)))
+        assert (set(state.parked), set(state.claiming)) == (set(), {"uid-w"})
+        state.on_node_update(a_node("n", 16, modes=BOTH_MODES))
+        assert (set(state.claiming), set(state.waiting)) == (set(), {"uid-w", "uid-m"})
+        state.on_node_update(a_node("n", 16, annotations={ENFLAME.inventory_annotation: "bad"}))
+        assert (set(state.parked), set(state.waiting)) == ({"uid-w"}, {"uid-m"}), (
+            "a node that cannot be read serves none"
+        )
+        state.on_node_update(a_node("n", 16, modes=BOTH_MODES))
+        state.on_node_delete("n")
+        assert set(state.parked) == {"uid-w"}
+        assert moves == [{"uid-w"}] * 5
+
+    def test_a_request_that_becomes_readable_waits_once(self) -> None:
+        state = state_of()
+        state.on_pod_update(a_pod("a", "1.5"))
+        state.on_pod_update(a_pod("a", whole=1))
+        assert (set(state.waiting), set(state.parked)) == (set(), {"uid-a"})
+        state.on_pod_update(a_pod("a", "1.5"))
+        assert (set(state.waiting), set(state.parked)) == ({"uid-a"}, set())
+
+    def test_a_reserved_pod_that_a_list_lacks_waits_no_more_and_stays_reserved(self) -> None:
+        state = state_of(a_node("n", 16))
+        state.on_pod_update(a_pod("a"))
+        state.ledger.reserve(PodRef("uid-a", "default", "a"), "n", asks(4), lambda _state, _request: (0,))
+        state.on_pod_resync(frozenset(), "1")
+        assert (state.waiting, state.names.find("default", "a"), state.ledger.is_reserved("uid-a")) == ({}, [], True)
+
+    @pytest.mark.parametrize(
+        ("read", "kept"),
+        [("9", "9"), ("5", "7"), ("7", "7"), ("x", "7")],
+        ids=["newer", "older", "the same", "not comparable"],
+    )
+    @pytest.mark.parametrize("whole", [0, 1])
+    def test_a_pod_that_filter_read_has_its_newest_version(self, whole: int, read: str, kept: str) -> None:
+        state = state_of()
+        state.on_pod_update(a_pod("a", whole=whole, resourceVersion="7"))
+        state.remember(request_of(a_pod("a", whole=whole, resourceVersion=read)))
+        found = state.find_request("uid-a")
+        assert found is not None
+        assert (found.version, state.find_waiting("uid-a"), state.find_waiting("uid-b")) == (kept, found, None)
+
+    def test_a_pod_that_is_not_granted_is_not_replaced_by_a_read(self) -> None:
+        state = state_of()
+        state.on_pod_update(a_pod("a", "1.5", resourceVersion="7"))
+        state.remember(request_of(a_pod("a", 4, resourceVersion="9")))
+        assert (state.find_request("uid-a"), state.find_waiting("uid-a")) == (None, state.waiting["uid-a"])
+
+
+class TestWhatABoundPodHolds:
+    def test_over_use_is_kept_while_the_pod_has_it(self) -> None:
+        state = state_of(a_node("n", 16))
+        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4), annotations={OVER_USE: OVER}))
+        assert "2026-01-01" in state.over_use["uid-a"]
+        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4)))
+        assert state.over_use == {}
+        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4), annotations={OVER_USE: OVER}))
+        state.on_pod_delete("uid-a")
+        assert state.over_use == {}
+
+    def test_an_unreadable_record_is_logged_once_with_its_pod(self, caplog: pytest.LogCaptureFixture) -> None:
+        state = state_of(a_node("n", 16))
+        for _ in range(2):
+            state.on_pod_update(a_pod("a", node="n", annotations={ENFLAME.record.card_index: "first"}))
+        (line,) = caplog.messages
+        assert line.startswith(
+            "bound pod holds cards that are unknown vendor=enflame pod=default/a uid=uid-a node=n reason="
+        )
+        assert "'first'" in line
+        state.on_pod_update(a_pod("a", node="n", annotations={ENFLAME.record.card_index: "second"}))
+        assert ("'second'" in state.pod_problems["uid-a"], len(caplog.messages)) == (True, 2)
+        state.on_pod_update(a_pod("a", node="n", phase="Failed", annotations={ENFLAME.record.card_index: "first"}))
+        assert "uid-a" not in state.bound
+
+    def test_claims_are_counted_by_their_holders_until_they_end(self) -> None:
+        state = state_of(a_node("n", 16, 16, modes=(SERVES_CLAIMS,)))
+        handler = ClaimHandler([state])
+        for name in ("a", "b", "c"):
+            state.on_pod_update(msgspec.convert(claiming_document(name, 4), Pod))
+        assert set(state.claiming) == {"uid-a", "uid-b", "uid-c"}
+        claims = {name: allocated(name, "n", card, 4) for name, card in (("a", 0), ("b", 1), ("c", 1))}
+        for claim in claims.values():
+            handler.applied(claim)
+        bound_document = claiming_document("a", 4, **{OVER_USE: OVER})
+        bound_document["spec"]["nodeName"] = "n"
+        state.on_pod_update(msgspec.convert(bound_document, Pod))
+        assert (set(state.bound), state.claiming, set(state.over_use)) == ({"uid-a", "uid-b", "uid-c"}, {}, {"uid-a"})
+        assert {index: card.used for index, card in state.ledger.nodes["n"].cards.items()} == {0: 4, 1: 8}
+        assert (state.counts_by_claim("uid-a"), state.counts_by_claim("uid-x")) == (True, False)
+        handler.deleted(claims["a"])
+        assert (set(state.bound), state.names.find("default", "a")) == ({"uid-b", "uid-c"}, [])
+        handler.retained(frozenset({claims["c"].metadata.uid}), "9")
+        assert set(state.bound) == {"uid-c"}
+        handler.retained(frozenset(), "10")
+        assert {index: card.used for index, card in state.ledger.nodes["n"].cards.items()} == {0: 0, 1: 0}
+
+    def test_what_the_claims_of_several_holders_lose_is_released_for_each(self) -> None:
+        state = state_of(a_node("n", 16, modes=(SERVES_CLAIMS,)))
+        state.count_claims(state.claims.update(allocated("a", "n", 0, 4)))
+        state.count_claims(state.claims.update(allocated("b", "n", 0, 4)))
+        state.claims.remove(allocated("a", "n", 0, 4).metadata.uid)
+        state.count_claims(["uid-a", "uid-b"])
+        assert set(state.bound) == {"uid-b"}
+
+
+class TestReadsAhead:
+    def test_a_later_state_ends_a_read_and_an_earlier_one_is_hidden(self) -> None:
+        reads = ReadsAhead()
+        reads.record(a_pod("a", resourceVersion="7"), 1.0)
+        (read,) = reads.due(11.0, 10.0)
+        assert (read.pod.uid, read.version, read.since_s, read.watched) == ("uid-a", "7", 1.0, None)
+        assert (reads.due(10.9, 10.0), len(reads), reads.uids) == ([], 1, {"uid-a"})
+        assert reads.hides(a_pod("a", resourceVersion="6"))
+        assert not reads.hides(a_pod("b", resourceVersion="6"))
+        reads.record(a_pod("a", resourceVersion="8"), 2.0)
+        (again,) = reads.due(12.0, 10.0)
+        assert (again.version, again.since_s, again.watched) == ("8", 2.0, "6")
+        assert (reads.holds(read), reads.holds(again)) == (False, True)
+        assert [reads.outlives("uid-a", version) for version in ("7", "8", "")] == [True, False, True]
+        assert not reads.outlives("uid-b", "1")
+        assert not reads.hides(a_pod("a", resourceVersion="8"))
+        assert (len(reads), reads.holds(again)) == (0, False)
+        reads.record(a_pod("a", resourceVersion="9"), 3.0)
+        reads.forget("uid-a")
+        reads.forget("uid-a")
+        assert reads.uids == frozenset()
+
+    def test_a_bound_pod_that_was_read_stays_until_the_watch_reaches_it(self) -> None:
+        state = state_of(a_node("n", 16))
+        state.on_pod_read(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="7"), 1.0)
+        state.on_pod_update(a_pod("a", node="n", record=on_card(0, 4), resourceVersion="6", phase="Failed"))
+        state.on_pod_resync(frozenset(), "6")
+        assert set(state.bound) == {"uid-a"}
+        assert [each.since_s for each in state.ahead.due(100.0, 1.0)] == [1.0]
+        state.on_pod_delete("uid-a")
+        assert (set(state.bound), len(state.ahead)) == (set(), 0)
+
+
+class TestRemembered:
+    def test_names_find_the_newest_pod_of_a_namespace_first(self) -> None:
+        names, pods = PodNames(), [PodRef(f"u{number}", "d", "a") for number in range(3)]
+        for each in (*pods, PodRef("other", "e", "a"), pods[0]):
+            names.add(each)
+        assert (names.find("d", "a"), names.find("e", "a"), names.find("d", "b")) == (["u0", "u2", "u1"], ["other"], [])
+        for each, left in ((pods[1], ["u0", "u2"]), (pods[1], ["u0", "u2"]), (pods[0], ["u2"]), (pods[2], [])):
+            names.forget(each)
+            assert (names.find("d", "a"), names.find("e", "a")) == (left, ["other"])
+        names.forget(PodRef("other", "e", "a"))
+        names.forget(pod("unknown"))
+        assert names.find("e", "a") == []
+
+    def test_equal_sets_count_once_and_the_oldest_are_dropped(self) -> None:
+        kept = LastFilteredNodes(max_pods=3, max_names=4)
+        two, other = frozenset({"n1", "n2"}), frozenset({"n3", "n4"})
+        for uid, names in (("a", two), ("b", frozenset(two)), ("c", other)):
+            kept.record(uid, names)
+        assert (kept.get("a"), kept.get("b"), kept.get("c")) == (two, two, other)
+        kept.record("big", frozenset(f"n{number}" for number in range(5)))
+        assert (kept.get("big"), kept.get("a")) == (None, two)
+        kept.record("d", other)
+        assert (kept.get("a"), kept.get("b")) == (None, two), "a fourth pod pushes out the oldest"
+        kept.record("e", frozenset({"n5"}))
+        assert [kept.get(uid) for uid in "bcde"] == [None, other, other, frozenset({"n5"})], "a fifth name as well"
+        kept.forget("c")
+        kept.forget("c")
+        kept.record("f", frozenset({"n6"}))
+        assert [kept.get(uid) for uid in "def"] == [other, frozenset({"n5"}), frozenset({"n6"})]
+
+
+class TestRequests:
+    def test_a_request_has_what_bind_and_explain_need(self) -> None:
+        document = pod_document("a", 4, record=on_card(1, 4), resourceVersion="7")
+        document["spec"] |= {"schedulingGates": [{"name": "g"}], "schedulingGroup": {"podGroupName": "train"}}
+        document["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+        found = request_of(msgspec.convert(document, Pod), Policies("spread", "binpack"))
+        assert (found.version, found.is_gated, found.group) == ("7", True, "default/train")
+        assert (found.shape.node_policy, found.card_policy) == ("spread", "binpack")
+        assert dict(found.old_record)[ENFLAME.record.card_index] == "1"
+        plain = request_of(a_pod("a"))
+        assert (plain.version, plain.is_gated, plain.group, plain.old_record) == ("", False, "", ())
+        assert (found.amounts.cpu_milli, plain.amounts, found.shape.amounts) == (
+            2000,
+            plain.shape.amounts,
+            plain.amounts,
+        )
+        learned = request_of(msgspec.convert(document, Pod), Policies("spread", "expected-fill"))
+        assert learned.shape.amounts == learned.amounts == found.amounts
+
+    @pytest.mark.parametrize(("asked", "policy"), [("", "spread"), ("binpack", "binpack"), ("best", "spread")])
+    def test_of_a_claiming_pods_options_the_node_policy_counts(self, asked: str, policy: str) -> None:
+        document = claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {}))
+        found = read_claiming_request(msgspec.convert(document, Pod), ENFLAME, Policies("spread", "spread"))
+        assert found is not None
+        assert (found.shape.node_policy, found.card_policy, found.cards.units) == (policy, "spread", 4)
+        assert read_claiming_request(a_pod("a"), ENFLAME, Policies()) is None
+
+
+class TestNodeReader:
+    def test_a_problem_and_its_end_are_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, "gcushare")
+        state = state_of(a_node("n", 16, annotations={ENFLAME.inventory_annotation: "bad"}))
+        state.on_node_update(a_node("n", 16))
+        state.on_node_update(a_node("n", 8))
+        bad, good = caplog.messages
+        assert bad.startswith("node takes no pods vendor=enflame node=n reason=")
+        assert good == "node can be read again vendor=enflame node=n"
+        assert state.nodes.problems == {}
+
+    def test_only_what_is_said_of_cards_is_a_change(self) -> None:
+        reader = NodeReader(ENFLAME)
+        assert reader.has_changed(a_node("n", 16))
+        assert not reader.has_changed(a_node("n", 16, annotations={"heartbeat": "now"}))
+        assert reader.has_changed(a_node("n", 16, annotations={ENFLAME.cordon_annotation: "0"}))
+        assert reader.has_changed(a_node("n", 16, modes=BOTH_MODES))
+        assert reader.has_changed(a_node("m", 16))
+        reader.forget("n")
+        assert (set(reader.marks), reader.has_changed(a_node("n", 16, modes=BOTH_MODES))) == ({"m"}, True)
+
+    @pytest.mark.parametrize(
+        ("modes", "resource", "empty"),
+        [
+            ((SERVES_MEMORY,), ENFLAME.memory_resource, True),
+            (BOTH_MODES, ENFLAME.whole_card_resource, True),
+            ((SERVES_MEMORY,), ENFLAME.count_resource, False),
+        ],
+    )
+    def test_a_node_whose_kubelet_counts_no_cards_is_known_until_it_does(
+        self, modes: tuple[str, ...], resource: str, *, empty: bool
+    ) -> None:
+        node = a_node("n", 16, modes=modes)
+        without = msgspec.structs.replace(node.status, capacity=dict(node.status.capacity) | {resource: "0"})
+        state = state_of(msgspec.structs.replace(node, status=without))
+        assert state.nodes.without_units == ({"n"} if empty else set())
+        state.on_node_update(node)
+        assert state.nodes.without_units == set()
+        state.on_node_update(msgspec.structs.replace(node, status=without))
+        state.on_node_delete("n")
+        assert (state.nodes.without_units, state.nodes.marks) == (set(), {})
+
+
+class TestChangeLog:
+    def test_each_change_of_a_pod_with_cards_is_one_line(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG, "gcushare")
+        log = PodChangeLog([ENFLAME, ALIYUN])
+        unasked, init = a_pod("other", None), pod_document("init", None)
+        init["spec"]["initContainers"] = pod_document("x", whole=1)["spec"]["containers"]
+        record = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1", "example.com/x": "y"}
+        for each in (
+            unasked,
+            a_pod("a"),
+            a_pod("a"),
+            a_pod("a", None, phase="Running", annotations=record),
+            a_pod("b", vendor=ALIYUN),
+            msgspec.convert(init, Pod),
+        ):
+            log.on_pod_update(each)
+        start = 'old_status="" new_status=Pending old_annotations={} new_annotations={}'
+        shown = {ENFLAME.record.card_index: "1", "gcushare.io/corrected": "0->1"}
+        assert caplog.messages == [
+            f"pod changed pod=default/a uid=uid-a {start}",
+            "pod changed pod=default/a uid=uid-a old_status=Pending new_status=Running old_annotations={} "
+            f"new_annotations={json.dumps(json.dumps(shown))}",
+            f"pod changed pod=default/b uid=uid-b {start}",
+            f"pod changed pod=default/init uid=uid-init {start}",
+        ]
+        log.on_pod_resync(frozenset({"uid-a"}), "1")
+        log.on_pod_delete("uid-a")
+        log.on_pod_delete("uid-a")
+        for name in ("a", "b"):
+            log.on_pod_update(a_pod(name, phase="Failed", vendor=ENFLAME if name == "a" else ALIYUN))
+        assert ['old_status="" new_status=Failed' in each for each in caplog.messages[4:]] == [True, True]

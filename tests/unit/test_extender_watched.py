@@ -169,7 +169,7 @@ class TestReadsAhead:
         reads.record(a_pod("a", resourceVersion="7"), 1.0)
         (read,) = reads.due(11.0, 10.0)
         assert (read.pod.uid, read.version, read.since_s, read.watched) == ("uid-a", "7", 1.0, None)
-        assert (reads.due(10.9, 10.0), len(reads), reads.uids) == ([], 1, {"uid-a"})
+        assert (reads.due(10.9, 10.0), len(reads), reads.uids) == ([], 1, frozenset({"uid-a"}))
         assert reads.hides(a_pod("a", resourceVersion="6"))
         assert not reads.hides(a_pod("b", resourceVersion="6"))
         reads.record(a_pod("a", resourceVersion="8"), 2.0)

@@ -228,7 +228,10 @@ def test_a_pod_that_the_extender_did_not_place_cannot_take_what_the_kubelet_coun
     if is_served:
         plugin.allocate(1)
         plugin.store.on_kubelet_read(KubeletAllocations(memory={"default/a": {"main": {0: 1}}}))
-    with pytest.raises(Refused, match="pods with a percentage of it hold more than the kubelet knows"):
+    text = (
+        r"^card 0 has 8 free units, and 9 are asked for: pods with a percentage of it hold more than the kubelet knows;"
+    )
+    with pytest.raises(Refused, match=f"{text} the pod must be scheduled again$"):
         plugin.allocate(9, first=1)
     plugin.allocate(8, first=1)
 
@@ -254,3 +257,21 @@ def test_the_waiting_pod_itself_gets_its_id_when_all_other_units_are_taken() -> 
     entries = asyncio.run(plugin.allocator.prefer(left))
     assert len(entries) == 1
     plugin.allocate(1, first=8)
+
+
+def test_a_pod_whose_card_is_full_is_moved_with_all_of_its_percentage() -> None:
+    plugin = Plugin(bound("a", 1, recorded=8, percent="50"))
+    (candidate,) = plugin.store.candidates()
+    full = [*device_ids_of_card(1, 16)[9:], *device_ids_of_card(2, 16)[8:]]
+    moved = choose_ids(PreferredRequest(device_ids(full), device_ids([]), 1), [candidate], {}, {0: 16, 1: 16, 2: 16})
+    assert (moved.card_indexes, moved.moved_from) == ((2,), (0,)), "card 1 has 7 free units and the pod holds 8"
+
+
+def test_a_pods_own_promise_keeps_no_room_from_it() -> None:
+    plugin = Plugin(bound("a", 6, index=0), bound("b", 5, index=1))
+    (candidate, _) = plugin.store.candidates()
+    free = device_ids([*device_ids_of_card(1, 16)[9:], *device_ids_of_card(2, 16)])
+    promised = {1: 5, 2: 6}
+    own = replace(candidate, card_indexes=(2, 0))
+    moved = choose_ids(PreferredRequest(free, device_ids([]), 6), [own], promised, {0: 16, 1: 16, 2: 16})
+    assert moved.card_indexes == (2,)

@@ -1,11 +1,15 @@
 """Which whole cards the plugin gives a container, and what it says where it gives none."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
+from gcushare.core.topology import LOOSE
 from gcushare.device_plugin.allocation.preference import NodeUse, choose_whole_cards, read_cards
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
@@ -64,6 +68,29 @@ def test_without_a_record_several_cards_are_chosen_close_together() -> None:
     assert choose_whole_cards(2, (0, 1, 2), [], node(0, 1, 1, 0)).card_indexes == (1, 2)
 
 
+def test_a_pod_that_wants_loose_cards_gets_the_odd_ones_and_keeps_its_own() -> None:
+    def loose(*cards: int) -> Candidate:
+        found = candidate("a", 2, *cards)
+        request = replace(found.request, cards=CardRequest(0, 2, whole=True, whole_policy=LOOSE))
+        return replace(found, request=request)
+
+    use = node(0, 0, 1, 2)
+    assert choose_whole_cards(2, FREE, [candidate("a", 2)], use).card_indexes == (0, 1)
+    assert choose_whole_cards(2, FREE, [loose()], use).card_indexes == (2, 3)
+    assert choose_whole_cards(2, FREE, [loose(3, 7)], use).card_indexes == (2, 3)
+
+
+def test_a_card_that_takes_no_pods_is_described_and_the_advice_is_complete() -> None:
+    cards = {0: msgspec.structs.replace(card(0), cordoned=True), 1: card(1)}
+    text = (
+        r"^2 whole cards wanted, 0 free on this node \(card 0: not taking pods, card 1: in use or not healthy\); the "
+    )
+    with pytest.raises(Refused, match=text + "pod must be scheduled again$"):
+        choose_whole_cards(2, (), [], NodeUse(cards))
+    with pytest.raises(Refused, match=r"\(it has no cards\)"):
+        choose_whole_cards(1, (), [], NodeUse({}))
+
+
 def test_cards_that_an_init_container_held_are_among_the_answer() -> None:
     choice = choose_whole_cards(2, FREE, [candidate("a", 2, 1, 3)], node(), included=(3,))
     assert choice.card_indexes == (1, 3)
@@ -71,7 +98,8 @@ def test_cards_that_an_init_container_held_are_among_the_answer() -> None:
 
 def test_ids_are_read_as_cards_and_those_of_memory_or_of_other_plugins_are_refused() -> None:
     assert read_cards(device_ids(["card-2", "card-0"])) == (0, 2)
-    with pytest.raises(RemoteContractError, match="unit of memory"):
+    text = r"names a unit of memory, .*: two plugins or releases seem to have registered the same resource$"
+    with pytest.raises(RemoteContractError, match=text):
         read_cards(device_ids(device_ids_of_card(0, 1)))
     with pytest.raises(RemoteContractError, match="NVIDIA's device plugin"):
         read_cards(device_ids(["GPU-1234"]))

@@ -1,0 +1,202 @@
+"""What the verbs report besides their answers: results and reasons for metrics, log lines, listeners, time limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.nodes import PodRef
+from gcushare.core.placement import NamedNodes
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.answer import Answer
+from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
+from gcushare.wire.extender_api import BindArguments
+from gcushare.wire.objects import Pod
+from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of
+from tests.unit.extender_binds import QUICK, Rig
+from tests.unit.extender_cluster import Cluster, Mishap
+from tests.unit.extender_desk import Desk, dispatcher_of
+
+
+class Timed(Cluster):
+    """Keeps the time limit of each read."""
+
+    def __init__(self, *pods: Pod) -> None:
+        super().__init__(*pods)
+        self.limits: list[float] = []
+
+    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+        self.limits.append(timeout_s)
+        return await super().read_pod(namespace, name, timeout_s=timeout_s)
+
+
+def facts(answer: Answer) -> tuple[str, str, str]:
+    return answer.result, answer.vendor, answer.reason
+
+
+def preempt_body(document: Document, **victims: list[str]) -> bytes:
+    meta = {
+        node: {"Pods": [{"UID": f"uid-{name}"} for name in names], "NumPDBViolations": 0}
+        for node, names in victims.items()
+    }
+    return json.dumps({"Pod": document, "NodeNameToMetaVictims": meta}).encode()
+
+
+@pytest.mark.parametrize(
+    ("document", "nodes", "filtered", "prioritized"),
+    [
+        pytest.param(pod_document("p", 4), ["n"], ("fits", ""), "scored", id="fits"),
+        pytest.param(pod_document("p", 17), ["n"], ("refused", "too_large"), "scored", id="refused"),
+        pytest.param(pod_document("p", 4), [], ("empty", ""), "scored", id="no nodes"),
+        pytest.param(pod_document("p", None), ["n"], ("not_asking", ""), "not_asking", id="not asking"),
+    ],
+)
+def test_an_answer_says_what_became_of_the_call(
+    document: Document, nodes: list[str], filtered: tuple[str, str], prioritized: str
+) -> None:
+    desk = Desk((state_of(a_node("n", 16)), None))
+    result, vendor, reason = facts(desk.filter(filter_body(document, nodes)))
+    assert (result, vendor) == (filtered[0], "enflame")
+    assert bool(reason) is bool(filtered[1]), reason
+    answer = desk.prioritize(filter_body(document, nodes))
+    assert (answer.result, answer.vendor, len(json.loads(answer.body))) == (prioritized, "enflame", len(nodes))
+
+
+@pytest.mark.parametrize(("units", "reason"), [("1.5", "malformed"), (1 << 40, "declined")])
+async def test_a_pod_that_cannot_get_a_card_is_an_error_with_its_reason(
+    units: object, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gcushare")
+    document = pod_document("p", units)
+    answer = Desk((state_of(a_node("n", 16)), None)).filter(filter_body(document, ["n"]))
+    assert facts(answer) == ("error", "enflame", reason)
+    assert [each.startswith('filter refused reason="pod default/p: ') for each in caplog.messages] == [True]
+
+
+async def test_pods_that_are_read_are_scored_within_a_time_limit() -> None:
+    cluster = Timed(a_pod("p"))
+    dispatcher = dispatcher_of((state_of(a_node("n", 16), a_node("m", 8)), None), cluster=cluster)
+    answer = dispatcher.prioritize(filter_body(pod_document("p", 4), ["n", "m"]))
+    assert not isinstance(answer, Answer)
+    assert {each["Host"]: each["Score"] for each in json.loads((await answer).body)}.keys() == {"n", "m"}
+    assert [0 < limit <= 5 for limit in cluster.limits] == [True]
+    with pytest.raises(RemoteContractError, match=r"^the Pod of the request has no metadata.uid, name or namespace$"):
+        await dispatcher.prioritize(filter_body(pod_document("", 4), ["n"]))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("units", [4, 17])
+def test_a_pod_that_fits_is_offered_and_one_that_does_not_is_refused(units: int) -> None:
+    state = state_of(a_node("n", 16))
+    offers: list[str] = []
+    refusals: list[str] = []
+    filters = FilterService(
+        state,
+        named=NamedNodes(20),
+        refusals=lambda request: refusals.append(request.pod.name),
+        offers=lambda request: offers.append(request.pod.name),
+    )
+    Desk((state, filters)).filter(filter_body(pod_document("p", units), ["n"]))
+    assert (offers, refusals) == ((["p"], []) if units == 4 else ([], ["p"]))
+    assert (state.offered.get("uid-p"), state.asked.get("uid-p")) == (
+        (frozenset({"n"}), None) if units == 4 else (None, frozenset({"n"}))
+    )
+
+
+class TestPreempt:
+    @staticmethod
+    def state() -> VendorState:
+        state = state_of(a_node("n1", 16), a_node("n2", 16))
+        for name, node in (("a", "n1"), ("b", "n2")):
+            state.on_pod_update(a_pod(name, 16, node=node, record=on_card(0, 16)))
+        return state
+
+    async def test_the_result_says_whether_a_node_is_left(self) -> None:
+        desk = Desk((self.state(), None))
+        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["a"]))) == ("fits", "enflame", "")
+        assert facts(await desk.preempt(preempt_body(pod_document("p", 8), n1=["x"]))) == ("refused", "enflame", "")
+        asks_nothing = preempt_body(pod_document("q", None), n1=["a"])
+        assert facts(await desk.preempt(asks_nothing)) == ("not_asking", "enflame", "")
+
+    async def test_the_shortest_proposals_are_weighed_first_and_those_left_out_are_logged(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "gcushare")
+        many = [f"x{number}" for number in range(MAX_VICTIMS_OF_NODE)]
+        long = {f"a{number}": many for number in range(-(-MAX_VICTIMS // MAX_VICTIMS_OF_NODE))}
+        body = preempt_body(pod_document("p", 8), **long, n2=["b"])
+        answer = await Desk((self.state(), None)).preempt(body)
+        assert list(json.loads(answer.body)["NodeNameToMetaVictims"]) == ["n2"]
+        (line,) = [each for each in caplog.messages if each.startswith("preempt left nodes out pod=default/p reason=")]
+        assert f"1 of {len(long) + 1} proposed nodes were left out" in line
+
+
+class TestBind:
+    async def test_a_failure_is_logged_with_its_pod_and_counted_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        rig = Rig(a_pod("a"))
+        rig.cluster.mishaps.extend([Mishap.LOST_BEFORE] * 100)
+        rig.cluster.read_mishaps.extend([Mishap.LOST_BEFORE] * 100)
+        with pytest.raises(GcushareError) as failure:
+            await rig.bind()
+        lines = [each for each in caplog.messages if each.startswith("not bound ")]
+        assert [each.startswith("not bound pod=default/a uid=uid-a node=node-1 reason=") for each in lines] == [True]
+        assert str(failure.value)[:20] in lines[0]
+        assert rig.service.unknown_outcomes == len(rig.cluster.bindings)
+
+    async def test_a_bind_is_logged_with_its_pod_and_its_time(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, "gcushare")
+        await Rig(a_pod("a")).bind()
+        (line,) = [each for each in caplog.messages if each.startswith("bound ")]
+        assert line.startswith("bound pod=default/a uid=uid-a node=node-1 card=0 ")
+        assert line.endswith(" ms=20.0"), "one request of 20 ms"
+
+    async def test_calls_for_one_pod_share_a_binding_and_one_for_another_node_is_refused(self) -> None:
+        rig = Rig(a_pod("a"))
+        rig.cluster.bindings_travel = asyncio.Event()
+        calls = [asyncio.create_task(rig.bind(), name=f"call {number}") for number in range(2)]
+        async with asyncio.timeout(10):
+            while not rig.cluster.bindings:  # noqa: ASYNC110 - the cluster reports no binding
+                await asyncio.sleep(0)
+        text = r"^pod default/a \(uid-a\) is being bound to node 'node-1'; ask again when that has ended$"
+        with pytest.raises(GcushareError, match=text):
+            await rig.bind(node="node-2")
+        assert "bind default/a" in {task.get_name() for task in asyncio.all_tasks()}
+        rig.cluster.bindings_travel.set()
+        await asyncio.gather(*calls)
+        assert (len(rig.cluster.bindings), rig.service.under_way) == (1, 0)
+
+    async def test_a_settled_reservation_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO, "gcushare")
+        rig = Rig(a_pod("a"))
+        await rig.bind()
+        caplog.clear()
+        await rig.service.confirm(older_than_s=0.0)
+        assert caplog.messages == [
+            'reservation resolved pod=default/a node=node-1 found="bound to the node that we asked for"'
+        ]
+
+    async def test_a_read_that_fails_leaves_the_pod_ahead_of_the_watch_and_is_logged(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        rig = Rig(a_pod("a"))
+        await rig.bind()
+        await rig.service.confirm(older_than_s=0.0)
+        assert len(rig.state.ahead) == 1
+        rig.cluster.read_mishaps.append(Mishap.FORBIDDEN)
+        await rig.service.confirm(older_than_s=0.0)
+        assert caplog.messages == ['pod ahead of the watch cannot be read pod=default/a reason="pods is forbidden"']
+        assert len(rig.state.ahead) == 1
+
+    async def test_reads_have_the_time_of_one_request(self) -> None:
+        rig = Rig()
+        cluster = Timed(a_pod("a"))
+        binds = BindService(rig.state, cluster, rig.office, times=QUICK, monotonic=lambda: 0.0)
+        await binds.bind(BindArguments(PodRef("uid-a", "default", "a"), "node-1"))
+        await binds.confirm(older_than_s=0.0)
+        await binds.confirm(older_than_s=0.0)
+        assert cluster.limits == [QUICK.attempt_s] * 4, "the pod, the reservation, and twice what the watch lacks"

@@ -14,7 +14,14 @@ from gcushare.core.preemption.nominations import compute_room_left, fits_after_n
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.nominations import EXPECTED_S, GROUP_KEPT_S, KEPT_S, MAX_NOMINEES, Nominations
+from gcushare.scheduler_extender.state.nominations import (
+    EXPECTED_S,
+    GROUP_KEPT_S,
+    GROUP_REFUSED_S,
+    KEPT_S,
+    MAX_NOMINEES,
+    Nominations,
+)
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
@@ -248,6 +255,32 @@ class TestHowLong:
         nominations.expect(self.asking(), {"node-1": ["uid-a"], "node-2": ["uid-b"]})
         assert not self.closed(nominations)
 
+    def test_an_expected_nominee_that_is_seen_keeps_its_victims_and_the_longer_time(self) -> None:
+        now = 0.0
+        state = state_of(a_node("node-1", 16, 16), monotonic=lambda: now)
+        for name, index in (("victim", 0), ("other", 1)):
+            state.on_pod_update(convert(pod_document(name, 12, node="node-1", record=on_card(index, 12))))
+        state.on_pod_update(convert(wanting("preemptor", 16, HIGH)))
+        asking = state.find_request("uid-preemptor")
+        assert asking is not None
+        state.nominations.expect(asking, {"node-1": ["uid-victim"]})
+        state.on_pod_update(convert(wanting("preemptor", 16, HIGH, nominated="node-1")))
+        now = EXPECTED_S
+        thief = self.asking("thief", LOW)
+        (ahead,) = state.nominations.find_ahead(thief.pod).values()
+        assert [(each.node, each.victims, each.is_seen) for each in ahead] == [
+            ("node-1", frozenset({"uid-victim"}), True)
+        ]
+        assert state.nominations.room_left(thief, "node-1") == {0: 0}
+        assert state.nominations.room_left(thief, "node-2") == {}
+
+    def test_the_nominees_that_keep_room_are_named_with_their_priorities(self) -> None:
+        nominations, _ = self.nominations()
+        for name, priority in (("first", HIGH), ("second", HIGH + 1)):
+            nominations.update(self.asking(name, priority), "node-1")
+        text = "kept for default/second (priority 101), default/first (priority 100)"
+        assert nominations.describe_kept(self.asking("thief", LOW), "node-1") == text
+
     def test_only_so_many_are_remembered(self) -> None:
         nominations, _ = self.nominations()
         for number in range(MAX_NOMINEES + 3):
@@ -334,6 +367,22 @@ class TestGroups:
         filtered(state, self.member("m-2", 10))
         now = 1.5 * GROUP_KEPT_S
         assert filtered(state, wanting("thief", 10, LOW)) == ([], {"node-1": KEPT_REASON})
+
+    def test_the_room_of_a_refused_group_is_free_after_a_moment_and_that_of_others_is_not(self) -> None:
+        now = 0.0
+        state = state_of(a_node("node-1", 16, 16), monotonic=lambda: now)
+        assert filtered(state, self.member("m-1", 10))[0] == ["node-1"]
+        assert filtered(state, self.member("o-1", 10, "other"))[0] == ["node-1"]
+        assert filtered(state, self.member("m-2", 10)) == ([], {"node-1": KEPT_REASON})
+        assert len(state.nominations) == 2
+        now = 1.5 * GROUP_REFUSED_S
+        assert filtered(state, wanting("single", 10, LOW))[0] == ["node-1"]
+        state.on_pod_update(convert(wanting("taker", 10, LOW, node="node-1", record=on_card(0, 10))))
+        assert filtered(state, wanting("thief", 10, LOW)) == ([], {"node-1": KEPT_REASON})
+        assert filtered(state, self.member("m-1", 4))[0] == ["node-1"], "the next attempt begins"
+        now += 0.9 * GROUP_KEPT_S
+        assert "uid-m-1" in state.nominations
+        assert len(state.nominations.find_ahead(PodRef("uid-x", "default", "x"))) == 1, "refusals of before are over"
 
     def test_a_new_attempt_starts_with_what_others_hold(self) -> None:
         state = state_of(a_node("node-1", 16, 16))

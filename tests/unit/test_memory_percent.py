@@ -270,8 +270,16 @@ def test_a_pod_whose_card_is_full_is_moved_with_all_of_its_percentage() -> None:
 def test_a_pods_own_promise_keeps_no_room_from_it() -> None:
     plugin = Plugin(bound("a", 6, index=0), bound("b", 5, index=1))
     (candidate, _) = plugin.store.candidates()
-    free = device_ids([*device_ids_of_card(1, 16)[9:], *device_ids_of_card(2, 16)])
+    free = device_ids([*device_ids_of_card(1, 16)[9:], *device_ids_of_card(2, 16)[6:]])
     promised = {1: 5, 2: 6}
     own = replace(candidate, card_indexes=(2, 0))
     moved = choose_ids(PreferredRequest(free, device_ids([]), 6), [own], promised, {0: 16, 1: 16, 2: 16})
     assert moved.card_indexes == (2,)
+
+
+def test_of_a_waiting_pods_percentage_only_its_ids_are_kept_a_second_time() -> None:
+    plugin = Plugin(bound("a", 1, recorded=8, percent="50"))
+    plugin.allocator.set_inventory(Inventory(unit=GIB_UNIT, cards=(card(0, 16), card(1, 16))))
+    free = device_ids([*device_ids_of_card(0, 16), *device_ids_of_card(1, 16)])
+    entries = asyncio.run(plugin.allocator.prefer(PreferredRequest(free, device_ids([]), 8)))
+    assert DeviceIds(b"".join(entries)).count_by_card() == {0: 8}, "of 16 units 7 are beyond the ids, and 1 is kept"

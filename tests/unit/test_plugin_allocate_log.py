@@ -69,7 +69,8 @@ async def test_a_pod_that_is_half_served_or_unknown_has_no_new_annotations(
     assert facts["card_pods"] == ""
     await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[8:15]))
     facts = facts_of(caplog)
-    assert (facts["pod"], facts["card_pods"], facts["new_annotations"]) == ("unknown", "d/a:4", "{}")
+    assert (facts["pod"], facts["uid"], facts["container"]) == ("unknown",) * 3
+    assert (facts["card_pods"], facts["new_annotations"]) == ("d/a:4", "{}")
 
 
 async def test_a_grant_of_whole_cards_names_each_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -77,7 +77,7 @@ async def test_the_pods_recorded_card_is_preferred_to_a_fuller_one(rig: Rig, cap
     rig.agent.on_pod_update(pod("a", 4, card=2))
     entries = await rig.parts.allocator.prefer(ask(4, units(0, 5), units(2, 16)))
     assert chosen(entries) == {2: 4}
-    assert "preferring pod=d/a size=4 card=(2,)" in caplog.text
+    assert "preferring pod=d/a size=4 card=(2,)" in caplog.messages
     assert "another is used" not in caplog.text
 
 
@@ -87,7 +87,8 @@ async def test_a_full_recorded_card_is_left_for_another_and_the_log_names_both(
     caplog.set_level(logging.WARNING, "gcushare")
     rig.agent.on_pod_update(pod("a", 4, card=2))
     assert chosen(await rig.parts.allocator.prefer(ask(4, units(0, 5), units(2, 3)))) == {0: 4}
-    assert "the recorded card has no room, another is used pod=d/a size=4 recorded=(2,) card=(0,)" in caplog.text
+    line = "the recorded card has no room, another is used pod=d/a size=4 recorded=(2,) card=(0,)"
+    assert caplog.messages == [line]
 
 
 async def test_a_pod_without_a_record_takes_no_room_that_is_kept_for_others(rig: Rig) -> None:
@@ -252,13 +253,18 @@ async def test_the_pods_sum_is_said_only_if_every_pod_that_it_can_be_for_has_the
 
 
 def waiting_allocator(
-    store: PodStore, pods: PodChanges, *, wait_s: float, responses: AllocateResponses | None = None
+    store: PodStore,
+    pods: PodChanges,
+    *,
+    wait_s: float,
+    responses: AllocateResponses | None = None,
+    whole: bool = False,
 ) -> CardAllocator:
     allocator = CardAllocator(
         store,
         responses or AllocateResponses(ENFLAME, (Strategy.ENV,)),
         pods,
-        whole=False,
+        whole=whole,
         wait_for_pod_s=wait_s,
         clock=lambda: 0.0,
         wall_clock_ns=lambda: 7,
@@ -269,7 +275,7 @@ def waiting_allocator(
     return allocator
 
 
-async def test_a_call_waits_for_a_pod_that_the_watch_shows_later() -> None:
+async def test_a_call_waits_for_a_pod_that_the_watch_shows_later(caplog: pytest.LogCaptureFixture) -> None:
     store, pods = PodStore(ENFLAME), PodChanges()
     allocator = waiting_allocator(store, pods, wait_s=60.0)
     call = asyncio.create_task(allocator.prefer(ask(4, units(0, 5), units(1, 16))), name="prefer")
@@ -282,6 +288,20 @@ async def test_a_call_waits_for_a_pod_that_the_watch_shows_later() -> None:
     pods.notify()
     async with asyncio.timeout(10):
         assert chosen(await call) == {1: 4}
+    assert caplog.messages == [], "the pod was found in time"
+
+
+async def test_a_call_for_whole_cards_waits_for_a_pod_whose_cards_are_free() -> None:
+    store, pods = PodStore(ENFLAME), PodChanges()
+    store.on_pod_update(pod("memory", 1, card=0))
+    allocator = waiting_allocator(store, pods, wait_s=60.0, whole=True)
+    call = asyncio.create_task(allocator.prefer(ask_whole(1, 0, 1)), name="prefer")
+    await asyncio.sleep(0)
+    assert not call.done()
+    store.on_pod_update(whole_pod("a", 1, "1"))
+    pods.notify()
+    async with asyncio.timeout(10):
+        assert chosen_whole(await call) == [encode_whole_card_id(1)]
 
 
 async def test_a_pod_whose_card_is_taken_does_not_end_the_wait() -> None:
@@ -347,6 +367,14 @@ async def test_limited_memory_is_the_containers_own_and_its_threads_are_in_propo
         ("/dev/shm", "/run/mps/shm", False),
     ]
     assert answer.envs["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps/pipe"
+
+
+async def test_memory_is_limited_to_what_the_pod_may_use_and_not_to_its_request() -> None:
+    allocator, store = limited()
+    burst = pod("a", 4, card=0)
+    store.on_pod_update(with_annotations(burst, {**burst.metadata.annotations, "gcushare.io/memory-limit": "12"}))
+    answer = await allocator.allocate(device_ids(units(0, 4)))
+    assert answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "u0=12288M"
 
 
 async def test_threads_are_unlimited_if_any_pod_that_the_call_can_be_for_did_not_ask() -> None:

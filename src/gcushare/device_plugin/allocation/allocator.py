@@ -228,7 +228,7 @@ class CardAllocator:
         indexes = sorted(self._store.beyond().keys() & counts.keys())
         claimed = self._store.claimed_units(candidate.pod.uid if candidate else "") if indexes else {}
         for index in indexes:
-            free = inventory.units_by_card.get(index, 0) - claimed.get(index, 0)
+            free = inventory.units_by_card[index] - claimed[index]
             if counts[index] > free:
                 raise Refused(
                     f"card {index} has {free} free units, and {counts[index]} are asked for: pods with a percentage of "

@@ -21,7 +21,6 @@ from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS
 from gcushare.node.other_systems import SliceDrivers
-from gcushare.scheduler_extender.ports import KubePods
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND
 from gcushare_playground.picture import POD_OBJECTS
@@ -198,7 +197,7 @@ async def test_of_a_waiting_pod_the_extender_may_change_its_note_alone(
         await installed.extender.patch(
             POD_OBJECTS, name, Patch(PatchKind.MERGE, change), namespace="default", subresource="status"
         )
-    await KubePods(installed.extender).note_room(identity, "2026-01-31T12:00:00.000000Z", timeout_s=5.0)
+    await installed.extender.patch_pod_annotations(identity, {ROOM_FOUND: "2026-01-31T12:00:00.000000Z"})
     written = await installed.scheduling.client.get(POD_OBJECTS, name, namespace="default")
     assert written["metadata"]["annotations"] == {ROOM_FOUND: "2026-01-31T12:00:00.000000Z"}
     again = Patch(PatchKind.MERGE, {"metadata": {"annotations": {ROOM_FOUND: "2026-01-31T12:00:01.000000Z"}}})
@@ -212,4 +211,4 @@ async def test_on_a_pod_that_has_a_node_the_extender_may_write_nothing(installed
     )
     identity = PodRef(made["metadata"]["uid"], "default", "has-a-node")
     with pytest.raises(GcushareError, match="wait for a node"):
-        await KubePods(installed.extender).note_room(identity, "2026-01-31T12:00:00.000000Z", timeout_s=5.0)
+        await installed.extender.patch_pod_annotations(identity, {ROOM_FOUND: "2026-01-31T12:00:00.000000Z"})

@@ -47,7 +47,7 @@ class Cluster:
         self.read_mishaps: deque[Mishap] = deque()
         self.bindings: list[tuple[PodRef, str]] = []
         self.noted: list[str] = []
-        """The pods that note_room was called for."""
+        """The pods whose annotations were patched."""
         self.reads = 0
         self.late: list[tuple[PodRef, str, Mapping[str, str], str]] = []
         """Bindings that were lost to their sender and may still arrive."""
@@ -106,7 +106,7 @@ class Cluster:
             raise ConflictError(f"pod {identity.name} is not at version {version} any more")
         self.put(self._bound(pod, node, annotations))
 
-    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> None:
         """Note on a pod as the API server does; ``noted`` keeps the order."""
         found = self.pods.get((pod.namespace, pod.name))
         if found is None:

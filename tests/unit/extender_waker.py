@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations.keys import ROOM_FOUND
 from gcushare.wire.extender_api import FilterDecoder
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.running import running
@@ -30,12 +31,12 @@ class Written:
         self.moments: list[str] = []
         self.error: Exception | None = None
 
-    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> None:
         assert timeout_s > 0
         if self.error is not None:
             raise self.error
         self.pods.append(pod.name)
-        self.moments.append(moment)
+        self.moments.append(annotations[ROOM_FOUND])
 
 
 class Bench:

@@ -102,6 +102,10 @@ class KubeClient:
         path = resource.path(name, namespace=namespace)
         return await self._ask(resource, Request("GET", path, "get", resource.plural, timeout_s=timeout_s))
 
+    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+        """Read one pod."""
+        return await self.get(PODS, name, namespace=namespace, timeout_s=timeout_s)
+
     async def pages(
         self,
         resource: Resource[Any],

@@ -55,7 +55,7 @@ from gcushare.scheduler_extender.metrics import (
 )
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
-from gcushare.scheduler_extender.ports import AlwaysLeader, KubePods, Leadership
+from gcushare.scheduler_extender.ports import AlwaysLeader, Leadership
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
@@ -169,7 +169,7 @@ class Extender:
         self.serving = Serving(self.leadership, self._is_catching_up)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self._reporters: list[FailedSchedulingReporter] = []
-        self._api = KubePods(client)
+        self._api = client
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
         self._metrics = RequestMetrics(self._registry)

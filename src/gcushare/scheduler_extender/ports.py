@@ -1,4 +1,4 @@
-"""The extender's ports to the outside: small protocols, with the adapters of a real cluster."""
+"""The extender's ports to the outside: the parts of ``kube.client.KubeClient`` that it uses, and the leadership."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from gcushare.core.nodes import PodRef
-from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import PODS
-from gcushare.wire.annotations import keys
 from gcushare.wire.objects import Pod
 
 
@@ -35,8 +32,8 @@ class PodApi(Protocol):
 class WakeApi(Protocol):
     """Makes kube-scheduler try a pod again. Raises the errors of ``gcushare.kube.errors``."""
 
-    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
-        """Write on a waiting pod when room for it was found. Each ``moment`` must differ from the last one."""
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> object:
+        """Set annotations of exactly this pod; kube-scheduler tries it again if a value changes."""
         ...
 
 
@@ -67,30 +64,3 @@ class AlwaysLeader:
     def holds(self, margin_s: float) -> bool:
         """Always, because there is no other replica."""
         return True
-
-
-class KubePods:
-    """The pods of a real API server."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def bind_pod(
-        self,
-        pod: PodRef,
-        node: str,
-        annotations: Mapping[str, str],
-        *,
-        resource_version: str = "",
-        timeout_s: float | None = None,
-    ) -> None:
-        """POST the Binding."""
-        await self._client.bind_pod(pod, node, annotations, resource_version=resource_version, timeout_s=timeout_s)
-
-    async def note_room(self, pod: PodRef, moment: str, *, timeout_s: float) -> None:
-        """PATCH an annotation."""
-        await self._client.patch_pod_annotations(pod, {keys.ROOM_FOUND: moment}, timeout_s=timeout_s)
-
-    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
-        """GET the pod."""
-        return await self._client.get(PODS, name, namespace=namespace, timeout_s=timeout_s)

@@ -35,6 +35,7 @@ from gcushare.scheduler_extender.waking.pod_states import ATTEMPTED, GROUPED, TR
 from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
 from gcushare.scheduler_extender.waking.unasked_pods import Phase, UnaskedPods
 from gcushare.scheduler_extender.waking.unbound_wakes import UnboundWakes
+from gcushare.wire.annotations.keys import ROOM_FOUND
 
 logger = logging.getLogger(__name__)
 
@@ -335,7 +336,7 @@ class RoomWaker:
                 return  # The scheduler asked meanwhile.
             try:
                 moment = rfc3339_micro(self._clock.now())
-                await self._api.note_room(ref, moment, timeout_s=_WRITE_S)
+                await self._api.patch_pod_annotations(ref, {ROOM_FOUND: moment}, timeout_s=_WRITE_S)
             except (NotFoundError, ConflictError):
                 self._forget(pod.uid)
                 return

@@ -7,7 +7,7 @@ that none of their nodes has room at that moment. So everything about room is st
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -118,7 +118,13 @@ class RefusedGroup:
         self, nodes: Mapping[str, NodeState], changed: Collection[str] | None, position: int, now_s: float
     ) -> int:
         """Evaluate the nodes that changed, or all if None; returns how many were evaluated."""
-        names = self._names_among(nodes, changed)
+        names: Collection[str]
+        if changed is None:
+            names = list(nodes) if self.asked is None else self.asked | self.released
+        elif self.asked is None:
+            names = changed
+        else:
+            names = [name for name in changed if name in self.asked or name in self.released]
         request = self.shape.request
         for name in names:
             node = nodes.get(name)
@@ -155,13 +161,6 @@ class RefusedGroup:
         heappush(self._lines.setdefault(pod.namespace, []), (pod.order, pod.uid))
         self._entries += 1
 
-    def _names_among(self, nodes: Iterable[str], changed: Collection[str] | None) -> Collection[str]:
-        if self.asked is None:
-            return list(nodes) if changed is None else changed
-        if changed is None:
-            return self.asked | self.released
-        return [name for name in changed if name in self.asked or name in self.released]
-
 
 class RefusedPods:
     """All refused pods by uid, their groups, and the pauses; all are bounded.
@@ -186,7 +185,8 @@ class RefusedPods:
         if pod is None:
             pod = RefusedPod(request, (-ref.priority, ref.created, next(self._numbers)))
             if len(self.pods) >= MAX_PODS:
-                self.forget(self._find_oldest_pod())
+                namespace = self._pods_of.most_common(1)[0][0]
+                self.forget(next(uid for uid, pod in self.pods.items() if pod.namespace == namespace))
             self.pods[ref.uid] = pod
             self._pods_of[ref.namespace] += 1
         self.pods.move_to_end(ref.uid)
@@ -222,7 +222,9 @@ class RefusedPods:
             group = RefusedGroup(request.shape, asked, request.pod.namespace, names, set(ignored))
             self._names_of[group.owner] += names
             while self.groups and self._names_of.total() > MAX_NAMES:
-                self._drop_group(self._find_oldest_group())
+                owner = self._names_of.most_common(1)[0][0]  # Of the new group alone: then the oldest of all goes.
+                oldest = (key for key, group in self.groups.items() if group.owner == owner)
+                self._drop_group(next(oldest, next(iter(self.groups))))
             self.groups[key] = group
         self.groups.move_to_end(key)
         return group
@@ -252,15 +254,6 @@ class RefusedPods:
     def _is_current(self, entry: tuple[float, int, RefusedPod]) -> bool:
         until_s, _, pod = entry
         return pod.state is PodState.PAUSED and pod.not_before_s == until_s and self.pods.get(pod.uid) is pod
-
-    def _find_oldest_pod(self) -> str:
-        namespace = self._pods_of.most_common(1)[0][0]
-        return next(uid for uid, pod in self.pods.items() if pod.namespace == namespace)
-
-    def _find_oldest_group(self) -> GroupKey:
-        """The oldest group of the namespace with the most names; the oldest of all if it has none but the new one."""
-        owner = self._names_of.most_common(1)[0][0]
-        return next((key for key, group in self.groups.items() if group.owner == owner), next(iter(self.groups)))
 
     def _drop_group(self, key: GroupKey) -> None:
         group = self.groups.pop(key)

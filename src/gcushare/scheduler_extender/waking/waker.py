@@ -30,7 +30,7 @@ from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.waking.choosing import Choice, choose_pods
+from gcushare.scheduler_extender.waking.choosing import choose_pods
 from gcushare.scheduler_extender.waking.pod_states import ATTEMPTED, GROUPED, TRANSITIONS, PodEvent, PodState
 from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
 from gcushare.scheduler_extender.waking.unasked_pods import Phase, UnaskedPods
@@ -105,7 +105,7 @@ class RoomWaker:
         self._bucket = TokenBucket(WRITES_PER_S, BURST_WRITES, self._clock)
         self._slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         self._changed = asyncio.Event()
-        """Set when a check may find something: room appears only where the ledger changed."""
+        """Set when a check may find something: room appears only on nodes that changed in the ledger."""
         state.ledger.listen(lambda _node: self._changed.set())
         self._refused = RefusedPods(state.ledger.nodes)
         self._attempts: dict[str, WakeAttempt] = {}
@@ -193,7 +193,11 @@ class RoomWaker:
                 await self._changed.wait()
                 self._changed.clear()
                 if not self._serves():
-                    self._stop_serving()
+                    self._state.nominations.released.clear()  # A replica that stands by follows nominations too.
+                    if self._unasked.phase is not Phase.STANDBY:
+                        self._unasked.stop()
+                        self._refused = RefusedPods(self._state.ledger.nodes)
+                        self._attempts.clear()
                     continue
                 if self._unasked.phase is Phase.STANDBY:
                     self._unasked.start(self._clock.monotonic())
@@ -208,17 +212,15 @@ class RoomWaker:
             await self._clock.sleep(IDLE_CHECK_S)
             self._changed.set()
 
-    def _stop_serving(self) -> None:
-        self._state.nominations.released.clear()  # A replica that stands by follows nominations too.
-        if self._unasked.phase is not Phase.STANDBY:
-            self._unasked.stop()
-            self._refused = RefusedPods(self._state.ledger.nodes)
-            self._attempts.clear()
-
     async def _check(self) -> None:
         """Apply what became due, forget pods that are gone, and update the room of every group."""
         now = self._clock.monotonic()
-        self._adopt(now)
+        followed = {uid for uid, pod in self._refused.pods.items() if pod.state is not PodState.OFFERED}
+        for uid in self._unasked.adopt_due(self._state.waiting, followed, now):
+            if (request := self._state.find_request(uid)) is not None:
+                pod = self._refused.remember(request)
+                self._advance(pod, PodEvent.ADOPTED)
+                self._refused.group(request, None).add(pod)
         for attempt in list(self._attempts.values()):
             self._check_attempt(attempt, now)
         if self._unasked.heard_s >= self._unreached_s:
@@ -235,14 +237,6 @@ class RoomWaker:
             for uid in [uid for uid in self._refused.pods if self._state.find_request(uid) is None]:
                 self._forget(uid)
         await self._update_groups(now)
-
-    def _adopt(self, now_s: float) -> None:
-        followed = {uid for uid, pod in self._refused.pods.items() if pod.state is not PodState.OFFERED}
-        for uid in self._unasked.adopt_due(self._state.waiting, followed, now_s):
-            if (request := self._state.find_request(uid)) is not None:
-                pod = self._refused.remember(request)
-                self._advance(pod, PodEvent.ADOPTED)
-                self._refused.group(request, None).add(pod)
 
     def _check_attempt(self, attempt: WakeAttempt, now_s: float) -> None:
         """End an attempt whose pod is bound or gone, or whose time is over."""
@@ -305,28 +299,20 @@ class RoomWaker:
         if len(self._attempts) >= _MAX_ATTEMPTS:
             return []
         now = self._clock.monotonic()
+
+        def is_ready(pod: RefusedPod, group: RefusedGroup) -> bool:
+            since_s = group.since_s or 0.0
+            settled_s = min(group.offered_s + SETTLE_S, since_s + LONGEST_SETTLE_S)
+            return now >= max(since_s + SETTLE_S, settled_s, self._unasked.not_before_s(pod.uid))
+
         attempts = [(each.pod, each.node) for each in self._attempts.values()]
-        chosen = choose_pods(
-            self._refused,
-            self._state,
-            attempts,
-            lambda pod, group: now >= self._ready_s(pod, group),
-            self._unbound.deferred,
-        )
-        return [self._begin(choice, now) for choice in chosen]
-
-    def _begin(self, choice: Choice, now_s: float) -> WakeAttempt:
-        pod, group, node = choice
-        self._advance(pod, PodEvent.CHOSEN)
-        had_room = frozenset(group.room | group.ignored)
-        attempt = self._attempts[pod.uid] = WakeAttempt(pod, node, group.asked, had_room, now_s + _ATTEMPT_S)
-        return attempt
-
-    def _ready_s(self, pod: RefusedPod, group: RefusedGroup) -> float:
-        """The moment from which a pod of a group may be woken."""
-        since_s = group.since_s or 0.0
-        settled_s = min(group.offered_s + SETTLE_S, since_s + LONGEST_SETTLE_S)
-        return max(since_s + SETTLE_S, settled_s, self._unasked.not_before_s(pod.uid))
+        begun = []
+        for pod, group, node in choose_pods(self._refused, self._state, attempts, is_ready, self._unbound.deferred):
+            self._advance(pod, PodEvent.CHOSEN)
+            had_room = frozenset(group.room | group.ignored)
+            begun.append(WakeAttempt(pod, node, group.asked, had_room, now + _ATTEMPT_S))
+            self._attempts[pod.uid] = begun[-1]
+        return begun
 
     async def _write(self, attempt: WakeAttempt) -> None:
         pod, ref = attempt.pod, attempt.pod.request.pod

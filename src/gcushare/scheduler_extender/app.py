@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.core.packing.spare import SpareResources
@@ -47,13 +48,13 @@ from gcushare.scheduler_extender.maintenance import (
 )
 from gcushare.scheduler_extender.metrics import (
     EventCollector,
+    MergedCollector,
     ReplicaCollector,
     RequestMetrics,
     VendorCollector,
     WatchFigures,
-    register,
 )
-from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort, stop_all
+from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.ports import AlwaysLeader, Leadership
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
@@ -204,7 +205,7 @@ class Extender:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
-        collectors = [
+        collectors: list[Collector] = [
             VendorCollector(state, each.filters, each.binds, each.needs)
             for state, each in zip(self.states, self.services, strict=True)
         ]
@@ -214,7 +215,8 @@ class Extender:
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
         events = EventCollector(self.recorder.counters, reports, wakes)
-        register(self._registry, [*collectors, ReplicaCollector(self._answers_scheduler, watches), events])
+        collectors += [ReplicaCollector(self._answers_scheduler, watches), events]
+        self._registry.register(MergedCollector(collectors))
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app
@@ -292,7 +294,9 @@ class Extender:
 
     async def _serve_until(self, shutdown: Shutdown) -> None:
         await shutdown.wait()
-        await stop_all(self._servers, REQUESTS_DRAIN_S)
+        async with asyncio.TaskGroup() as tasks:
+            for server in self._servers:
+                tasks.create_task(server.stop(REQUESTS_DRAIN_S), name=f"stop {server.url}")
         async with asyncio.TaskGroup() as tasks:
             for each in self.services:
                 tasks.create_task(each.binds.drain(BINDS_DRAIN_S), name=f"drain binds of {each.vendor_name}")

@@ -57,7 +57,7 @@ class RequestMetrics:
         return self._drifts.labels(vendor)
 
     def count_for(self, vendor: str, verb: str, errors: Iterable[str]) -> Count:
-        """Make the counter of one verb, with its labels looked up once.
+        """Make the counter of one verb, with its labels resolved once.
 
         The series of the reasons in ``errors`` exist, as 0, from the start: Prometheus misses the first error of a
         series that begins with it.
@@ -90,7 +90,12 @@ class VendorCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Compute the figures."""
         yield from self._units()
-        yield self._reasons()
+        reasons = GaugeMetricFamily(
+            "gcushare_pods_waiting_by_reason", "Pods that ask for cards, by why they wait.", labels=("vendor", "reason")
+        )
+        for reason, pods in count_pending(self._state, self._totals.by_unit().values()).items():
+            reasons.add_metric((self._state.vendor.name, reason.value), pods)
+        yield reasons
         yield from self._nodes_needed()
         state, binds = self._state, self._binds
         for name, text, value in (
@@ -165,14 +170,6 @@ class VendorCollector(Collector):
         yield modes
         yield closed
         yield fragmentation
-
-    def _reasons(self) -> Metric:
-        family = GaugeMetricFamily(
-            "gcushare_pods_waiting_by_reason", "Pods that ask for cards, by why they wait.", labels=("vendor", "reason")
-        )
-        for reason, pods in count_pending(self._state, self._totals.by_unit().values()).items():
-            family.add_metric((self._state.vendor.name, reason.value), pods)
-        return family
 
     def _nodes_needed(self) -> Iterator[Metric]:
         document = self._needs.latest
@@ -272,18 +269,14 @@ class EventCollector(Collector):
             yield family
 
 
-def register(registry: CollectorRegistry, collectors: Sequence[Collector]) -> None:
-    """Register collectors. The vendors' figures share their names, so they are merged."""
-    registry.register(_Merged(collectors))
-
-
-class _Merged(Collector):
-    """Merges the families of one name from several collectors, as the format requires."""
+class MergedCollector(Collector):
+    """Merges the families of one name from several collectors, as the format requires: the vendors share names."""
 
     def __init__(self, collectors: Sequence[Collector]) -> None:
         self._collectors = collectors
 
     def collect(self) -> Iterable[Metric]:
+        """Compute the figures."""
         families: dict[str, Metric] = {}
         for collector in self._collectors:
             for family in collector.collect():

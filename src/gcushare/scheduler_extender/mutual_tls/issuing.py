@@ -58,10 +58,6 @@ class Terms:
     def authority_life(self) -> timedelta:
         return AUTHORITY_LIVES * self.life
 
-    @property
-    def first_authority_life(self) -> timedelta:
-        return self.authority_life / 2
-
 
 @dataclass(frozen=True, slots=True)
 class Issue:
@@ -94,12 +90,6 @@ class _Pair:
         """Whether this part of its life is over."""
         begin, end = self.cert.not_valid_before_utc, self.cert.not_valid_after_utc
         return now >= begin + part * (end - begin)
-
-    def is_known_since(self, moment: datetime) -> bool:
-        return self.cert.not_valid_before_utc <= moment
-
-    def holds_until(self, moment: datetime) -> bool:
-        return self.cert.not_valid_after_utc >= moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +124,9 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
     try:
         held = _read(data)
     except (KeyError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion) as error:
-        return _first_issue(terms, now, _why_unread(data, error))
+        cause = f"{type(error).__name__}: {str(error)[:200] or 'no reason given'}"
+        none_yet = "there are no certificates yet"
+        return _first_issue(terms, now, f"existing certificates are unusable: {cause}" if data else none_yet)
     if held.signing.is_past(1, now) or held.next.is_past(1, now):
         return _first_issue(terms, now, "the authority has ended")
     if held.signing.is_early(now):
@@ -144,7 +136,8 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
         changed = _Set(held.signing, following, held.before, held.server, held.client)
         return Issue(changed.data(), "the next authority is not valid yet, a clock was wrong")
     # Not sooner than a certificate's life after the next one was published, unless there is no time left for that.
-    is_next_known = held.next.is_known_since(now - terms.life) or not held.signing.holds_until(now + terms.life)
+    published, end = held.next.cert.not_valid_before_utc, held.signing.cert.not_valid_after_utc
+    is_next_known = published <= now - terms.life or end < now + terms.life
     if held.signing.is_past(RENEWAL_SHARE, now) and is_next_known:
         changed = _Set(
             signing=held.next,
@@ -177,15 +170,9 @@ def _why_renew(held: _Set, now: datetime) -> str | None:
 
 
 def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
-    signing, following = _authority(terms.first_authority_life, now), _authority(terms.authority_life, now)
+    signing, following = _authority(terms.authority_life / 2, now), _authority(terms.authority_life, now)
     made = _Set(signing, following, (), _server(signing, terms, now), _client(signing, terms, now))
     return Issue(made.data(), reason)
-
-
-def _why_unread(data: Mapping[str, bytes], error: Exception) -> str:
-    if not data:
-        return "there are no certificates yet"
-    return f"existing certificates are unusable: {type(error).__name__}: {str(error)[:200] or 'no reason given'}"
 
 
 def _read(data: Mapping[str, bytes]) -> _Set:

@@ -7,8 +7,9 @@ answers those that were not moved yet. In a cluster that begins with mutual TLS 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
@@ -25,10 +26,6 @@ logger = logging.getLogger(__name__)
 
 _CHECK_EVERY_S = 10.0
 _MOVED = frozenset({Calls.MUTUAL_TLS.value, Calls.NONE.value})
-
-
-class VerbsElsewhere(ForbiddenError):
-    """The scheduler's calls are answered over mutual TLS, on a port of their own."""
 
 
 class NodeNames:
@@ -55,20 +52,18 @@ class FirstPort:
     def __init__(self, *, is_open: bool) -> None:
         self.is_open = is_open
 
-    def guard(self, verbs: Sequence[Verb], port: int = VERBS_PORT) -> list[Verb]:
+    def guard(self, verbs: Sequence[Verb]) -> list[Verb]:
         """Make every verb check first whether the port is open."""
-        return [replace(verb, answer=self._guarded(verb.answer, port)) for verb in verbs]
 
-    def _guarded(self, answer: FastPathHandler, port: int) -> FastPathHandler:
-        def ask(body: bytes) -> bytes | Awaitable[bytes]:
+        def ask(answer: FastPathHandler, body: bytes) -> bytes | Awaitable[bytes]:
             if not self.is_open:
-                raise VerbsElsewhere(
-                    f"the scheduler's calls are answered over mutual TLS on port {port} alone; "
+                raise ForbiddenError(
+                    f"the scheduler's calls are answered over mutual TLS on port {VERBS_PORT} alone; "
                     "a scheduler that cannot needs scheduler.verbs=plain, see docs/security.md"
                 )
             return answer(body)
 
-        return ask
+        return [replace(verb, answer=partial(ask, verb.answer)) for verb in verbs]
 
 
 class MovingNodes:
@@ -111,12 +106,9 @@ class MovingNodes:
             self._problem = str(error)
             return
         self._problem = ""
-        waits_for = tuple(self._find_unmoved(found.get("data") or {}))
+        reports = decode_node_reports(found.get("data") or {})
+        waits_for = tuple(each.node for each in reports if each.node in self._nodes and each.calls not in _MOVED)
         if waits_for != self._waits_for:
             logger.info("schedulers that do not call over mutual TLS %s", fields(nodes=", ".join(waits_for) or "none"))
         self._waits_for = waits_for
         self._port.is_open = bool(waits_for)
-
-    def _find_unmoved(self, data: Mapping[str, str]) -> list[str]:
-        reports = decode_node_reports(data)
-        return [each.node for each in reports if each.node in self._nodes and each.calls not in _MOVED]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
@@ -39,11 +38,21 @@ class VerbsPort:
         self._settings = settings
         self._serve = serve
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._keeper = self._make_keeper(client)
+        self._keeper: CertificateKeeper | None = None
+        if self.is_wanted and settings.verbs_secret is not None:
+            # Imported here: ``cryptography`` takes 0.15 s to import.
+            from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
+            from gcushare.scheduler_extender.mutual_tls.issuing import Terms
+
+            self._folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
+            terms = Terms(settings.verbs_server_name, timedelta(days=settings.verbs_certificate_days))
+            self._keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(self._folder.name))
         self.first_port = FirstPort(is_open=settings.verbs in (Verbs.PLAIN, Verbs.BOTH))
         self.nodes = NodeNames()
         """Must be an observer of the watch of nodes."""
-        self._moving = self._make_moving(client)
+        self._moving: MovingNodes | None = None
+        if settings.verbs is Verbs.TLS and settings.verbs_reports is not None:
+            self._moving = MovingNodes(client, settings.verbs_reports, self.nodes, self.first_port)
         self.server: RunningServer | None = None
 
     def __enter__(self) -> Self:
@@ -105,24 +114,6 @@ class VerbsPort:
         self.server = await start_server(app, serve, only_client=settings.verbs_client_name)
         return self.server
 
-    def _make_keeper(self, client: KubeClient) -> CertificateKeeper | None:
-        settings = self._settings
-        if not self.is_wanted or settings.verbs_secret is None:
-            return None
-        # Imported here: ``cryptography`` takes 0.15 s to import.
-        from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
-        from gcushare.scheduler_extender.mutual_tls.issuing import Terms
-
-        self._folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
-        terms = Terms(settings.verbs_server_name, timedelta(days=settings.verbs_certificate_days))
-        return CertificateKeeper(client, settings.verbs_secret, terms, Path(self._folder.name))
-
-    def _make_moving(self, client: KubeClient) -> MovingNodes | None:
-        reports = self._settings.verbs_reports
-        if self._settings.verbs is not Verbs.TLS or reports is None:
-            return None
-        return MovingNodes(client, reports, self.nodes, self.first_port)
-
 
 async def _answer(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
@@ -141,10 +132,3 @@ class FirstPortCollector(Collector):
             "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
             value=float(self._port.is_open),
         )
-
-
-async def stop_all(servers: list[RunningServer], drain_s: float) -> None:
-    """Stop several servers at the same time."""
-    async with asyncio.TaskGroup() as tasks:
-        for server in servers:
-            tasks.create_task(server.stop(drain_s), name=f"stop {server.url}")

@@ -18,10 +18,11 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.ports import AlwaysLeader
-from gcushare.scheduler_extender.state.watch_handlers import PodHandler, decode_pod
+from gcushare.scheduler_extender.state.watch_handlers import PodHandler
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import BindArguments
+from gcushare.wire.objects import POD
 from tests.extender_objects import a_node, state_of
 from tests.simulation.pod_store import PodStore, Trouble
 from tests.simulation.virtual_loop import LoopClock, run_virtually
@@ -53,7 +54,7 @@ class Cluster:
         clock = LoopClock()
         self.binds = BindService(self.state, self.store, AlwaysLeader(), monotonic=clock.monotonic)
         self.reflector = Reflector(
-            self.store, PODS, PodHandler([self.state]), decode=decode_pod, clock=clock, rng=self.rng,
+            self.store, PODS, PodHandler([self.state]), decode=POD.read, clock=clock, rng=self.rng,
             settings=ReflectorSettings(page_size=2, backoff=BackoffPolicy(first_s=0.1, cap_s=1.0)),
         )  # fmt: skip
 

@@ -15,12 +15,9 @@ from gcushare.scheduler_extender.state.watch_handlers import (
     ClaimHandler,
     NodeHandler,
     PodHandler,
-    decode_claim,
-    decode_node,
-    decode_pod,
 )
-from gcushare.wire.dra.claims import ResourceClaim
-from gcushare.wire.objects import Node, Pod
+from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
+from gcushare.wire.objects import NODE, POD, Node, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +54,8 @@ def make_watches(
     """Make the watches with their handlers; nothing is watched before they run, and claims only once one is served."""
     how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
     return Watches(
-        Reflector(client, NODES, nodes, decode=decode_node, settings=how, clock=clock, rng=rng),
-        Reflector(client, PODS, pods, decode=decode_pod, settings=how, clock=clock, rng=rng),
-        Reflector(client, RESOURCE_CLAIMS, claims, decode=decode_claim, settings=how, clock=clock, rng=rng),
+        Reflector(client, NODES, nodes, decode=NODE.read, settings=how, clock=clock, rng=rng),
+        Reflector(client, PODS, pods, decode=POD.read, settings=how, clock=clock, rng=rng),
+        Reflector(client, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read, settings=how, clock=clock, rng=rng),
         serves_claims,
     )

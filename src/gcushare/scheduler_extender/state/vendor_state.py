@@ -209,7 +209,12 @@ class VendorState:
             assignment = pod_assignment(pod, self.vendor)
         except (RemoteContractError, Refused) as error:
             # Its request cannot be read, or its record is damaged: which card it holds is unknown.
-            self._record_pod_problem(pod, str(error))
+            if self.pod_problems.get(uid) != str(error):
+                self.pod_problems[uid] = str(error)
+                logger.warning(
+                    "bound pod holds cards that are unknown %s",
+                    fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=error),
+                )
             assignment = unplaced_assignment(pod, self.vendor) if not is_finished(pod) else None
         else:
             self.pod_problems.pop(uid, None)
@@ -293,24 +298,17 @@ class VendorState:
         self.nominations.leaving.discard(uid)
         self.ledger.forget(uid)
 
-    def _record_pod_problem(self, pod: Pod, problem: str) -> None:
-        uid = pod.metadata.uid
-        if self.pod_problems.get(uid) != problem:
-            self.pod_problems[uid] = problem
-            logger.warning(
-                "bound pod holds cards that are unknown %s",
-                fields(vendor=self.vendor.name, pod=pod.key, uid=uid, node=pod.spec.node_name, reason=problem),
-            )
-
     # Pods that filter read before the watch brought them
 
     def remember(self, request: SchedulingRequest) -> None:
         """Store the request of a pod that was read, until its watch event arrives."""
         uid = request.pod.uid
         for pods in (self.waiting, self._wholes):
-            if (known := pods.get(uid)) is not None:
-                pods[uid] = _at_newest(known, request.version)
-                return
+            if (known := pods.get(uid)) is None:
+                continue
+            if isinstance(known, SchedulingRequest) and is_at_least(request.version, known.version):
+                pods[uid] = replace(known, version=request.version)  # The watch is behind; a request never changes.
+            return
         self._remembered[uid] = request
         if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)
@@ -333,36 +331,26 @@ class VendorState:
         another one each time (10 ms with 5,000 nodes). Between two steps anything may change.
         """
         for some in _slices(list(self.bound.values()), _PODS_PER_STEP):
-            found = [self._find_drift(assignment) for assignment in some]
-            yield [drift for drift in found if drift is not None]
+            found: list[Drift | FigureDrift] = []
+            for known in some:
+                uid = known.pod.uid
+                is_current = self.bound.get(uid) is known  # Otherwise it was updated since the recount began.
+                if is_current and (drift := self.ledger.find_drift(uid, known)) is not None:
+                    self.ledger.apply(known)
+                    found.append(drift)
+            yield found
         for names in _slices(list(self.ledger.nodes), _NODES_PER_STEP):
-            yield [drift for name in names for drift in self._recount_node(name)]
+            found = []
+            for name in names:
+                node = self.ledger.nodes.get(name)
+                for uid in () if node is None else tuple(node.assignments):
+                    if uid not in self.bound and (drift := self.ledger.find_drift(uid, None)) is not None:
+                        self.ledger.forget(uid)
+                        found.append(drift)
+                if (wrong := self.ledger.recount_node(name)) is not None:
+                    found.append(wrong)
+            yield found
         yield [FigureDrift(name, "ranked wrongly") for name in self.indexes.recount_next()]
-
-    def _find_drift(self, known: Assignment) -> Drift | None:
-        uid = known.pod.uid
-        if self.bound.get(uid) is not known:
-            return None  # Updated since the recount began.
-        drift = self.ledger.find_drift(uid, known)
-        if drift is not None:
-            self.ledger.apply(known)
-        return drift
-
-    def _recount_node(self, name: str) -> Iterator[Drift | FigureDrift]:
-        node = self.ledger.nodes.get(name)
-        for uid in () if node is None else tuple(node.assignments):
-            if uid not in self.bound and (drift := self.ledger.find_drift(uid, None)) is not None:
-                self.ledger.forget(uid)
-                yield drift
-        if (wrong := self.ledger.recount_node(name)) is not None:
-            yield wrong
-
-
-def _at_newest(known: WaitingPod, version: str) -> WaitingPod:
-    """A waiting pod at the version of a read if the watch is behind it; a pod's request never changes."""
-    if isinstance(known, RejectedRequest) or known.version == version or not is_at_least(version, known.version):
-        return known
-    return replace(known, version=version)
 
 
 def _slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

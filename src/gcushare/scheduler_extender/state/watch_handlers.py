@@ -1,17 +1,13 @@
-"""The handlers of the two watches: they pass Nodes and Pods to every vendor's state, and to the page."""
+"""The handlers of the watches: they pass Nodes, Pods and claims to every vendor's state, and to other observers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from gcushare.wire.dra.claim_holders import ClaimHolders
-from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
-from gcushare.wire.objects import NODE, POD, Node, Pod
-
-decode_node = NODE.read
-decode_pod = POD.read
-decode_claim = RESOURCE_CLAIM.read
+from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.objects import Node, Pod
 
 
 class NodeObserver(Protocol):
@@ -92,20 +88,10 @@ class PodHandler:
             state.on_pod_resync(uids, version)
 
 
-class ClaimObserver(Protocol):
-    """An observer of claims: a vendor's state."""
-
-    claims: ClaimHolders
-
-    def count_claims(self, holders: Iterable[str]) -> None:
-        """Count again what these holders hold."""
-        ...
-
-
 class ClaimHandler:
     """Handles claims. Claims of other drivers are not stored."""
 
-    def __init__(self, states: Sequence[ClaimObserver]) -> None:
+    def __init__(self, states: Sequence[VendorState]) -> None:
         self._states = states
 
     def applied(self, obj: ResourceClaim) -> None:

@@ -78,7 +78,7 @@ class ReplicaLeadership:
             lease,
             identity,
             times=times,
-            listener=self._on_change,
+            listener=lambda _leads: self._changed.set(),
             stands=self._may_stand,
             clock=self._clock,
             rng=rng,
@@ -120,9 +120,6 @@ class ReplicaLeadership:
     @property
     def _is_current(self) -> bool:
         return self._current_term == self._elector.term
-
-    def _on_change(self, _leads: bool) -> None:
-        self._changed.set()
 
     async def _catch_up_after_elections(self) -> None:
         while True:

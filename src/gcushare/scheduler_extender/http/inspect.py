@@ -71,16 +71,13 @@ class InspectService:
                 if (node_name is None or name == node_name) and (line := self._line(name, known)):
                     yield line
                     await asyncio.sleep(0)
-            await self._wait_for_change(position)
+            while self._state.changes.position == position:
+                self._wake.clear()
+                await self._wake.wait()
+            await asyncio.sleep(WATCH_PAUSE_S)
             news = self._state.changes.since(position)
             position = self._state.changes.position
             changed = set(self._names()) | known if news is None else news
-
-    async def _wait_for_change(self, position: int) -> None:
-        while self._state.changes.position == position:
-            self._wake.clear()
-            await self._wake.wait()
-        await asyncio.sleep(WATCH_PAUSE_S)
 
     def _line(self, name: str, known: set[str]) -> bytes | None:
         """The line of a node that changed; None if the reader does not know the node and it is gone."""

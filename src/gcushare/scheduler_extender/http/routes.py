@@ -263,10 +263,26 @@ def _wants_text(request: web.Request) -> bool:
 
 def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) -> list[web.RouteDef]:
     """The routes outside the vendors' prefixes: the version, and the list of endpoints."""
-    lines = [f"gcushare-scheduler-extender v{__version__}", ""]
-    for path, text in [*list_endpoints(services), *more]:
-        lines.append(f"{path:<52} {text}")
-    index = "\n".join(lines) + "\n"
+    endpoints = [
+        ("GET  /", "this page"),
+        ("GET  /version", "the version"),
+        ("GET  /healthz, /readyz", "whether it lives; whether it serves (one replica does)"),
+        ("GET  /metrics", "figures for Prometheus"),
+    ]
+    for each in services:
+        prefix, word = each.state.vendor.url_prefix, each.state.vendor.device_word
+        endpoints += [
+            (f"GET  {prefix}/inspect", f"every node's {word} cards and who uses them; ?pretty, ?watch"),
+            (f"GET  {prefix}/inspect/<node>", "one node's"),
+            (
+                f"GET  {prefix}/explain/<namespace>/<pod>",
+                "why a pod has no card, or which; Accept: text/plain for people",
+            ),
+            (f"GET  {prefix}/nodes-needed", "how many more nodes the waiting pods need; ?like=NODE, ?pods=NAMESPACE"),
+            (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
+        ]
+    lines = [f"{path:<52} {text}" for path, text in (*endpoints, *more)]
+    index = "\n".join([f"gcushare-scheduler-extender v{__version__}", "", *lines, ""])
 
     async def show_version(_: web.Request) -> web.Response:
         return web.Response(text=f"v{__version__}\n")
@@ -300,26 +316,3 @@ class UnservedVendor:
 
     async def _refuse(self, _request: web.Request) -> web.Response:
         raise NotFoundError(self._text)
-
-
-def list_endpoints(services: list[Services]) -> list[tuple[str, str]]:
-    """Every endpoint with a description."""
-    found = [
-        ("GET  /", "this page"),
-        ("GET  /version", "the version"),
-        ("GET  /healthz, /readyz", "whether it lives; whether it serves (one replica does)"),
-        ("GET  /metrics", "figures for Prometheus"),
-    ]
-    for each in services:
-        prefix, word = each.state.vendor.url_prefix, each.state.vendor.device_word
-        found += [
-            (f"GET  {prefix}/inspect", f"every node's {word} cards and who uses them; ?pretty, ?watch"),
-            (f"GET  {prefix}/inspect/<node>", "one node's"),
-            (
-                f"GET  {prefix}/explain/<namespace>/<pod>",
-                "why a pod has no card, or which; Accept: text/plain for people",
-            ),
-            (f"GET  {prefix}/nodes-needed", "how many more nodes the waiting pods need; ?like=NODE, ?pods=NAMESPACE"),
-            (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
-        ]
-    return found

@@ -126,7 +126,9 @@ class BindService:
         try:
             if self._is_done(arguments):
                 return
-            if self._gets_no_record(arguments):
+            uid, node, state = arguments.pod.uid, arguments.node, self._state
+            is_allocated = state.counts_by_claim(uid) and state.bound[uid].node == node
+            if is_allocated or node in (state.let_through.get(uid) or ()):
                 attempt = await self._send_without_cards(arguments, deadline_s)
             else:
                 attempt = await self._send_with_cards(arguments, deadline_s)
@@ -169,12 +171,6 @@ class BindService:
         await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         return attempt
 
-    def _gets_no_record(self, arguments: BindArguments) -> bool:
-        """Whether filter let the pod through to the node, or a claim that is allocated there counts under the pod."""
-        uid, node = arguments.pod.uid, arguments.node
-        is_allocated = self._state.counts_by_claim(uid) and self._state.bound[uid].node == node
-        return is_allocated or node in (self._state.let_through.get(uid) or ())
-
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
         """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""
         pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
@@ -212,16 +208,12 @@ class BindService:
             raise Refused(f"pod {arguments.pod}: {waiting.problem}")
         request = self._state.find_request(arguments.pod.uid)
         if request is None:
-            request = await self._read_request(arguments, deadline_s)
-        if str(request.pod) != str(arguments.pod):
-            raise Refused(f"uid {arguments.pod.uid!r} is pod {request.pod}, not {arguments.pod}")
-        return request
-
-    async def _read_request(self, arguments: BindArguments, deadline_s: float) -> SchedulingRequest:
-        pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
-        request = read_scheduling_request(pod, self._state.vendor, self._state.policies)
+            pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
+            request = read_scheduling_request(pod, self._state.vendor, self._state.policies)
         if request is None:
             raise Refused(f"pod {arguments.pod} asks for no {self._state.vendor.memory_resource} and no whole card")
+        if str(request.pod) != str(arguments.pod):
+            raise Refused(f"uid {arguments.pod.uid!r} is pod {request.pod}, not {arguments.pod}")
         return request
 
     def _prepare(self, arguments: BindArguments, request: SchedulingRequest) -> tuple[Attempt, bool]:

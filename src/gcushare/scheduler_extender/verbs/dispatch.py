@@ -163,7 +163,7 @@ class Dispatcher:
         return self._of_vendor[known.state.vendor.name]
 
     def _find_offered(self, arguments: BindArguments) -> Services:
-        """Find the services of the vendor for which filter lately named this node, or where the pod holds cards of it.
+        """Find the services of the vendor whose filter lately named this node, or whose cards the pod holds.
 
         Raises:
             Refused: filter named no node for the pod, or other nodes.

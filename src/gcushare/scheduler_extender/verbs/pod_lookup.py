@@ -99,20 +99,24 @@ class PodLookup:
                 "second at most; try again in a moment"
             )
         read = await read_unbound(self._api, pod, timeout_s=_READ_S)
-        found = [Known(state, request) for state in self._states if (request := _read_request(read, state)) is not None]
+        found = []
+        for state in self._states:
+            try:
+                request = read_scheduling_request(read, state.vendor, state.policies)
+            except (RemoteContractError, Refused) as error:
+                raise type(error)(f"pod {pod}: {error}") from error
+            if request is not None:
+                found.append(Known(state, request))
         if not found:
-            return self._remember_without_cards(read)
+            named = next((state for state in self._states if names_resources(read, state.vendor)), None)
+            known = Known(self._states[0], None) if named is None else Known(named, None, gets_no_record=True)
+            self._without_cards[pod.uid] = known
+            if len(self._without_cards) > _MAX_WITHOUT_CARDS:
+                self._without_cards.popitem(last=False)
+            return known
         known = _only(str(pod), found)
         if known.request is not None:
             known.state.remember(known.request)
-        return known
-
-    def _remember_without_cards(self, pod: Pod) -> Known:
-        named = next((state for state in self._states if names_resources(pod, state.vendor)), None)
-        known = Known(self._states[0], None) if named is None else Known(named, None, gets_no_record=True)
-        self._without_cards[pod.metadata.uid] = known
-        if len(self._without_cards) > _MAX_WITHOUT_CARDS:
-            self._without_cards.popitem(last=False)
         return known
 
 
@@ -137,13 +141,6 @@ def _find_request(state: VendorState, pod: PodRef) -> SchedulingRequest | None:
         family = RemoteContractError if waiting.is_malformed else Refused
         raise family(f"pod {pod}: {waiting.problem}")
     return waiting
-
-
-def _read_request(pod: Pod, state: VendorState) -> SchedulingRequest | None:
-    try:
-        return read_scheduling_request(pod, state.vendor, state.policies)
-    except (RemoteContractError, Refused) as error:
-        raise type(error)(f"pod {pod}: {error}") from error
 
 
 async def read_unbound(api: PodApi, ref: PodRef, *, timeout_s: float) -> Pod:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from gcushare.scheduler_extender.dashboard.token_review_limits import (
+    KNOWN_TOKENS,
     PER_PEER,
-    READERS,
-    STRANGERS,
+    UNKNOWN_TOKENS,
     TokenReviewLimit,
     site_of,
 )
 
 
 def spent_by_strangers(budget: TokenReviewLimit, now: float, *addresses: str | None) -> int:
-    return sum(budget.spend_on_stranger(address, now) for address in addresses)
+    return sum(budget.take_for_unknown(address, now) for address in addresses)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_whoever_is_over_their_own_budget_spends_nothing_of_the_shared_one() -> 
     budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *["10.0.0.1"] * 100)
 
-    left = STRANGERS.burst - PER_PEER.burst
+    left = UNKNOWN_TOKENS.burst - PER_PEER.burst
     assert spent_by_strangers(budget, 0.0, *(f"10.0.1.{number}" for number in range(100))) == left
 
 
@@ -58,7 +58,7 @@ def test_readers_have_a_share_that_strangers_cannot_use() -> None:
     budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *(f"10.0.0.{number}" for number in range(100)))
 
-    assert sum(budget.spend_on_reader(0.0) for _ in range(100)) == READERS.burst
+    assert sum(budget.take_for_known(0.0) for _ in range(100)) == KNOWN_TOKENS.burst
 
 
 def test_all_together_are_bounded_whoever_asks() -> None:
@@ -66,10 +66,10 @@ def test_all_together_are_bounded_whoever_asks() -> None:
     spent = 0
     for tick in range(100):
         now = tick / 10
-        spent += sum(budget.spend_on_reader(now) for _ in range(50))
+        spent += sum(budget.take_for_known(now) for _ in range(50))
         spent += spent_by_strangers(budget, now, *(f"10.0.{tick}.{number}" for number in range(50)))
 
-    assert spent <= sum(rate.burst + rate.per_s * 10 for rate in (READERS, STRANGERS))
+    assert spent <= sum(rate.burst + rate.per_s * 10 for rate in (KNOWN_TOKENS, UNKNOWN_TOKENS))
 
 
 @pytest.mark.parametrize(("others", "is_forgotten"), [(4000, False), (5000, True)])
@@ -79,12 +79,12 @@ def test_the_address_idle_longest_is_forgotten_before_addresses_fill_the_memory(
     budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *["10.0.0.0"] * 20)
     for number in range(others):
-        budget.spend_on_stranger(f"10.1.{number // 256}.{number % 256}", 0.0)
+        budget.take_for_unknown(f"10.1.{number // 256}.{number % 256}", 0.0)
 
     # Its own allowance refills to 0.4 of a token by then. Once forgotten, it starts again with the whole burst.
-    assert budget.spend_on_stranger("10.0.0.0", 0.2) is is_forgotten
+    assert budget.take_for_unknown("10.0.0.0", 0.2) is is_forgotten
 
 
 def test_one_stranger_has_at_most_half_of_what_all_have() -> None:
-    assert PER_PEER.per_s * 2 <= STRANGERS.per_s
-    assert PER_PEER.burst * 2 <= STRANGERS.burst
+    assert PER_PEER.per_s * 2 <= UNKNOWN_TOKENS.per_s
+    assert PER_PEER.burst * 2 <= UNKNOWN_TOKENS.burst

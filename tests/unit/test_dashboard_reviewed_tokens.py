@@ -20,7 +20,7 @@ from gcushare.scheduler_extender.dashboard.review_messages import (
     token_review,
 )
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import ALLOWED_S, RENEWED_S, TokenGuard
-from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, STRANGERS
+from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, UNKNOWN_TOKENS
 from tests.manual_clock import ManualClock
 
 
@@ -210,8 +210,8 @@ async def test_strangers_of_many_addresses_are_bounded_together() -> None:
         await tell(guard, f"made-up-{number}", f"10.0.{number}.1")
         clock.now_s += 0.01
 
-    assert len(reviews.asked) <= STRANGERS.burst + STRANGERS.per_s
-    clock.now_s += 1 / STRANGERS.per_s
+    assert len(reviews.asked) <= UNKNOWN_TOKENS.burst + UNKNOWN_TOKENS.per_s
+    clock.now_s += 1 / UNKNOWN_TOKENS.per_s
     assert await tell(guard, "t-jane", "10.9.9.9") == "in"
 
 
@@ -221,7 +221,7 @@ async def test_a_reader_stays_in_whatever_strangers_do_even_from_the_same_addres
     assert await tell(guard, "t-jane") == "in"
     reported = []
     for number in range(9):
-        for each in range(int(STRANGERS.burst) + 2):
+        for each in range(int(UNKNOWN_TOKENS.burst) + 2):
             await tell(guard, f"made-up-{number}-{each}", f"10.0.0.{each}")
         reported.append(await tell(guard, "t-jane"))
         clock.now_s += ALLOWED_S / 6

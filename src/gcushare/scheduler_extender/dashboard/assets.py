@@ -64,7 +64,7 @@ class Asset:
     etag: str
 
     def answer(self, request: web.Request, caching: str) -> web.Response:
-        """Answer a request for it: 304 where the browser has it, compressed where the browser can unpack it."""
+        """Answer a request for it: 304 if the browser has it, compressed if the browser can unpack it."""
         headers = CIMultiDict(
             {**SECURITY_HEADERS, "Cache-Control": caching, "ETag": f'"{self.etag}"', "Vary": "Accept-Encoding"}
         )

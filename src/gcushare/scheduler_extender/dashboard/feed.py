@@ -171,8 +171,8 @@ class Feed:
     def _encode_pod(self, uid: str) -> bytes | None:
         for state in self._states.values():
             if (waiting := state.waiting.get(uid) or state.claiming.get(uid)) is not None:
-                note = self.metadata.pods.get(uid, NO_POD_METADATA)
-                return _encoder.encode(waiting_document(state.vendor, waiting, note))
+                metadata = self.metadata.pods.get(uid, NO_POD_METADATA)
+                return _encoder.encode(waiting_document(state.vendor, waiting, metadata))
         return None
 
     def _node_keys(self) -> list[str]:

@@ -181,7 +181,7 @@ NO_NODE_METADATA, NO_POD_METADATA = NodeMetadata(), PodMetadata()
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What a node's document needs besides its state: metadata by name and uid, and the problems."""
+    """What a node's document needs in addition to its state: metadata by name and uid, and the problems."""
 
     metadata: NodeMetadata
     problem: str
@@ -217,7 +217,7 @@ def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> Node
     )
 
 
-def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodMetadata) -> WaitingDocument:
+def waiting_document(vendor: Vendor, waiting: WaitingPod, metadata: PodMetadata) -> WaitingDocument:
     """Describe a pod that waits for a node."""
     pod = waiting.pod
     request = waiting.cards if isinstance(waiting, SchedulingRequest) else None
@@ -234,9 +234,9 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, note: PodMetadata) -> 
         choosy=request is not None and request.excludes_cards,
         percent=request.percent if request else 0,
         problem=waiting.problem if isinstance(waiting, RejectedRequest) else "",
-        scheduler=note.scheduler,
-        owner=note.owner,
-        labels=note.labels,
+        scheduler=metadata.scheduler,
+        owner=metadata.owner,
+        labels=metadata.labels,
     )
 
 
@@ -267,7 +267,7 @@ def _card(state: CardState) -> CardDocument:
 
 def _pod(held: Assignment, context: NodeContext) -> PodDocument:
     pod = held.pod
-    note = context.pod_metadata.get(pod.uid, NO_POD_METADATA)
+    metadata = context.pod_metadata.get(pod.uid, NO_POD_METADATA)
     return PodDocument(
         uid=pod.uid,
         ns=pod.namespace,
@@ -277,14 +277,14 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         priority=pod.priority,
         assigned=held.assigned,
         reserved=pod.uid in context.reserved,
-        corrected=note.corrected,
-        over_use=note.over_use,
-        owner=note.owner,
+        corrected=metadata.corrected,
+        over_use=metadata.over_use,
+        owner=metadata.owner,
         problem=context.pod_problems.get(pod.uid, ""),
-        ending=note.ending,
+        ending=metadata.ending,
         unrecorded=held.unrecorded,
         limit=held.limit,
-        labels=note.labels,
+        labels=metadata.labels,
     )
 
 

@@ -35,7 +35,7 @@ class MetadataCache:
         self._problems: dict[str, str] = {}
         self._waiting: dict[str, WaitingPod] = {}
         for state in states:
-            state.listen_moved(self._follow_moved)
+            state.listen_moved(self._on_moved)
 
     # Nodes
 
@@ -46,15 +46,15 @@ class MetadataCache:
         if not holders:
             self.on_node_delete(name)
             return
-        note = NodeMetadata(
+        metadata = NodeMetadata(
             labels=shown_labels(node.metadata.labels),
             unready=not node.is_ready,
             unschedulable=node.spec.unschedulable,
             address=node.internal_ip or "",
             uncounted=frozenset(state.vendor.name for state in holders if name in state.nodes.without_units),
         )
-        if self.nodes.get(name) != note:
-            self.nodes[name] = note
+        if self.nodes.get(name) != metadata:
+            self.nodes[name] = metadata
             for state in holders:
                 self._touch_node(state.vendor.name, name)
 
@@ -72,11 +72,11 @@ class MetadataCache:
         if waiting is None and not holders:
             self.on_pod_delete(uid)
             if any(uid in state.parked for state in self._states):
-                self.pods[uid] = _note_of(pod, waits=True)  # It is shown from when a node serves whole cards.
+                self.pods[uid] = _metadata_of(pod, waits=True)  # It is shown from when a node serves whole cards.
             return
-        note = _note_of(pod, waits=waiting is not None)
-        is_new = self.pods.get(uid) != note
-        self.pods[uid] = note
+        metadata = _metadata_of(pod, waits=waiting is not None)
+        is_new = self.pods.get(uid) != metadata
+        self.pods[uid] = metadata
         if waiting is not None:
             if is_new or self._waiting.get(uid) != waiting:
                 self._waiting[uid] = waiting
@@ -87,13 +87,19 @@ class MetadataCache:
             self._touch_pod(uid)
         # A confirmed reservation changes no figure, so the ledger notifies no listener; the page shows the difference.
         for state in holders:
-            self._follow_holder(state, uid, is_new=is_new or was_waiting)
+            problem = state.pod_problems.get(uid, "")
+            if is_new or was_waiting or self._problems.get(uid, "") != problem:
+                self._touch_node(state.vendor.name, state.bound[uid].node)
+            if problem:
+                self._problems[uid] = problem
+            else:
+                self._problems.pop(uid, None)
 
     def _find_waiting(self, uid: str) -> WaitingPod | None:
         found = (state.waiting.get(uid) or state.claiming.get(uid) for state in self._states)
         return next((waiting for waiting in found if waiting is not None), None)
 
-    def _follow_moved(self, uids: Iterable[str]) -> None:
+    def _on_moved(self, uids: Iterable[str]) -> None:
         """Update pods that began or ceased to wait for us, because nodes began or ceased to serve whole cards."""
         for uid in uids:
             if (waiting := self._find_waiting(uid)) is None:
@@ -101,15 +107,6 @@ class MetadataCache:
             else:
                 self._waiting[uid] = waiting
             self._touch_pod(uid)
-
-    def _follow_holder(self, state: VendorState, uid: str, *, is_new: bool) -> None:
-        problem = state.pod_problems.get(uid, "")
-        if is_new or self._problems.get(uid, "") != problem:
-            self._touch_node(state.vendor.name, state.bound[uid].node)
-        if problem:
-            self._problems[uid] = problem
-        else:
-            self._problems.pop(uid, None)
 
     def on_pod_delete(self, uid: str) -> None:
         """Remove a pod that is gone, or that neither holds cards nor waits for any; repeatable."""
@@ -124,21 +121,16 @@ class MetadataCache:
             self.on_pod_delete(uid)
 
 
-def _note_of(pod: Pod, *, waits: bool) -> PodMetadata:
+def _metadata_of(pod: Pod, *, waits: bool) -> PodMetadata:
     meta = pod.metadata
     owner = next((each for each in meta.owner_references if each.controller), None)
+    unscheduled = (each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "False")
+    condition = next(unscheduled, None) if waits else None
     return PodMetadata(
         labels=shown_labels(meta.labels),
         corrected=meta.annotations.get(CORRECTED, "")[:80],
         over_use=over_use_text(meta.annotations),
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
         ending=pod.is_being_deleted,
-        scheduler=_scheduler_message(pod) if waits else "",
+        scheduler=condition.message[:_MAX_MESSAGE] if condition is not None else "",
     )
-
-
-def _scheduler_message(pod: Pod) -> str:
-    for each in pod.status.conditions:
-        if each.type == "PodScheduled" and each.status == "False":
-            return each.message[:_MAX_MESSAGE]
-    return ""

@@ -101,10 +101,10 @@ class TokenGuard:
         self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
-        self._budget = TokenReviewLimit(monotonic())
+        self._limit = TokenReviewLimit(monotonic())
 
     async def admit(self, request: web.Request) -> None:
-        """Review the request's bearer token, from memory where it was reviewed a moment ago; return where it may read.
+        """Review the request's bearer token, or use the cached review; return if its owner may read.
 
         Raises:
             web.HTTPUnauthorized: no token, or an unknown one.
@@ -137,7 +137,9 @@ class TokenGuard:
     async def _review(self, key: str, token: str, address: str | None) -> ReviewedToken:
         held = self._readers.get(key)
         try:
-            self._spend(address, is_reader=held is not None)
+            now, limit = self._monotonic(), self._limit
+            if not (limit.take_for_unknown(address, now) if held is None else limit.take_for_known(now)):
+                raise RetryableError("too many tokens to be reviewed at once; try again in a moment", delay_s=1.0)
             verdict = await self._ask(token)
         except RetryableError as error:
             now = self._monotonic()
@@ -190,12 +192,6 @@ class TokenGuard:
             memory.popitem(last=False)
         return verdict
 
-    def _spend(self, address: str | None, *, is_reader: bool) -> None:
-        now = self._monotonic()
-        is_paid = self._budget.spend_on_reader(now) if is_reader else self._budget.spend_on_stranger(address, now)
-        if not is_paid:
-            raise RetryableError("too many tokens to be reviewed at once; try again in a moment", delay_s=1.0)
-
 
 def _bearer(request: web.Request) -> str | None:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -203,7 +199,7 @@ def _bearer(request: web.Request) -> str | None:
     if scheme.lower() != "bearer" or not token:
         return None
     if len(token) > _MAX_TOKEN_CHARS or not token.isascii():
-        raise _unauthorized(f"this is no token: accepted are at most {_MAX_TOKEN_CHARS} ASCII characters")
+        raise _unauthorized(f"the bearer token is not valid: accepted are at most {_MAX_TOKEN_CHARS} ASCII characters")
     return token
 
 

@@ -59,7 +59,7 @@ class Dashboard:
         return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
 
     def routes(self, around: ReplicaContext) -> list[web.RouteDef]:
-        """The routes with their handlers; none where the page is off."""
+        """The routes with their handlers; none if the page is off."""
         if self.feed is None:
             return []
         pages = _Pages(self._guard, self.feed, around, self._settings.dashboard_readers)

@@ -25,7 +25,7 @@ _HEADERS = {
     **SECURITY_HEADERS,
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    # nginx, where an admin puts it in front, would hold events back until its buffer is full.
+    # An nginx in front of the page would otherwise hold events back until its buffer is full.
     "X-Accel-Buffering": "no",
 }
 _encoder = msgspec.json.Encoder()

@@ -27,11 +27,11 @@ class Rate:
 PER_PEER = Rate(2.0, 10.0)
 """Unknown tokens of one address: a few people behind one proxy may log in at once, one program cannot take all."""
 
-STRANGERS = Rate(10.0, 20.0)
+UNKNOWN_TOKENS = Rate(10.0, 20.0)
 """Unknown tokens of all addresses together."""
 
-READERS = Rate(10.0, 20.0)
-"""Tokens that were good a moment ago: 64 readers, renewed every 40 s, need less than two a second."""
+KNOWN_TOKENS = Rate(10.0, 20.0)
+"""Tokens that were valid a moment ago: 64 readers, renewed every 40 s, need less than two a second."""
 
 
 class _Allowance:
@@ -54,20 +54,20 @@ class _Allowance:
 
 
 class TokenReviewLimit:
-    """Says whether one more token may be asked about. At most ``STRANGERS`` and ``READERS`` together are ever spent."""
+    """Decides whether one more token may be reviewed; ``UNKNOWN_TOKENS`` and ``KNOWN_TOKENS`` bound the sum."""
 
     def __init__(self, now: float) -> None:
-        self._strangers = _Allowance(STRANGERS, now)
-        self._readers = _Allowance(READERS, now)
+        self._unknown = _Allowance(UNKNOWN_TOKENS, now)
+        self._known = _Allowance(KNOWN_TOKENS, now)
         self._peers: OrderedDict[str, _Allowance] = OrderedDict()
 
-    def spend_on_reader(self, now: float) -> bool:
-        """Take one for a token that was good before; strangers cannot use this share up, readers may use theirs."""
-        return _take(now, self._readers) or _take(now, self._strangers)
+    def take_for_known(self, now: float) -> bool:
+        """Take one for a token that was valid before. Unknown tokens cannot use up this share; known ones may use both."""
+        return _take(now, self._known) or _take(now, self._unknown)
 
-    def spend_on_stranger(self, address: str | None, now: float) -> bool:
-        """Take one for an unknown token that came from an address; None where the peer has none."""
-        return _take(now, self._peer(address, now), self._strangers)
+    def take_for_unknown(self, address: str | None, now: float) -> bool:
+        """Take one for an unknown token that came from an address; None if the peer has none."""
+        return _take(now, self._peer(address, now), self._unknown)
 
     def _peer(self, address: str | None, now: float) -> _Allowance:
         site = site_of(address)

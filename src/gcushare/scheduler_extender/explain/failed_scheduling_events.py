@@ -115,12 +115,11 @@ class FailedSchedulingReporter:
         summary, turns = summarise(found), CooperativeYield(_REPORTED_PER_TURN)
         for request in pods:
             if self._explains.waits(request):
-                self._report(request, summary)
+                pod, reason = request.pod, REFUSED_WHOLE_REASON if request.cards.whole else REFUSED_REASON
+                logger.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
+                about = ObjectReference(
+                    api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid
+                )
+                self._events.record(about, reason, summary, warning=True)
+                self.counters.reported += 1
             await turns.after()
-
-    def _report(self, request: SchedulingRequest, summary: str) -> None:
-        pod, reason = request.pod, REFUSED_WHOLE_REASON if request.cards.whole else REFUSED_REASON
-        logger.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
-        about = ObjectReference(api_version="v1", kind="Pod", name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        self._events.record(about, reason, summary, warning=True)
-        self.counters.reported += 1

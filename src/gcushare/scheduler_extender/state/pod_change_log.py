@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from gcushare.core.log_fields import fields
@@ -20,55 +19,43 @@ from gcushare.wire.objects import Pod
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    phase: str
-    record: str
-
-
 class PodChangeLog:
     """An observer of pods that only logs."""
 
     def __init__(self, vendors: Sequence[Vendor]) -> None:
         self._keys = frozenset((*chain.from_iterable(map(record_keys, vendors)), CARD_UUID, CORRECTED))
         self._resources = [name for each in vendors for name in (each.memory_resource, each.whole_card_resource)]
-        self._seen: dict[str, _Seen] = {}
+        self._last: dict[str, tuple[str, str]] = {}
+        """By uid: the phase, and the annotations of the record as JSON."""
 
     def on_pod_update(self, pod: Pod) -> None:
         """Log how a pod differs from its last state."""
         if not logger.isEnabledFor(logging.DEBUG):
             return
-        now = _Seen(pod.status.phase, self._record_of(pod))
-        before = self._seen.get(pod.metadata.uid)
-        if before is None and not self._asks(pod):
+        uid, annotations = pod.metadata.uid, sorted(pod.metadata.annotations.items())
+        status, record = pod.status.phase, json.dumps({key: value for key, value in annotations if key in self._keys})
+        limits = (container.resources.limits for container in (*pod.spec.containers, *pod.spec.init_containers))
+        if uid not in self._last and not any(name in each for each in limits for name in self._resources):
             return
-        self._seen[pod.metadata.uid] = now
-        was = before if before is not None else _Seen("", "{}")
-        if was != now:
+        old_status, old_record = self._last.get(uid, ("", "{}"))
+        self._last[uid] = status, record
+        if (old_status, old_record) != (status, record):
             logger.debug(
                 "pod changed %s",
                 fields(
                     pod=pod.key,
-                    uid=pod.metadata.uid,
-                    old_status=was.phase,
-                    new_status=now.phase,
-                    old_annotations=was.record,
-                    new_annotations=now.record,
+                    uid=uid,
+                    old_status=old_status,
+                    new_status=status,
+                    old_annotations=old_record,
+                    new_annotations=record,
                 ),
             )
 
     def on_pod_delete(self, uid: str) -> None:
         """Forget a pod."""
-        self._seen.pop(uid, None)
+        self._last.pop(uid, None)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Forget every other pod."""
-        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in uids}
-
-    def _asks(self, pod: Pod) -> bool:
-        limits = (container.resources.limits for container in (*pod.spec.containers, *pod.spec.init_containers))
-        return any(name in each for each in limits for name in self._resources)
-
-    def _record_of(self, pod: Pod) -> str:
-        found = pod.metadata.annotations.items()
-        return json.dumps({key: value for key, value in sorted(found) if key in self._keys})
+        self._last = {uid: last for uid, last in self._last.items() if uid in uids}

@@ -126,10 +126,10 @@ def test_the_reasons_of_the_last_choices_are_stored() -> None:
     request = request_of(state, a_pod("a", 4))
     state.indexes.get(request.shape)
     standing = state.preferences.find_standing(request, "node-1")
-    for number in range(preferences._MOST_CHOICES + 3):
+    for number in range(preferences._MAX_CHOICES + 3):
         pod = PodRef(f"uid-{number}", "default", f"p{number}")
         state.preferences.record_choice(replace(request, pod=pod), "node-1", standing)
-    assert len(state.preferences._choices) == preferences._MOST_CHOICES
+    assert len(state.preferences._choices) == preferences._MAX_CHOICES
 
 
 async def test_pods_without_cards_that_were_read_are_stored_up_to_a_number() -> None:

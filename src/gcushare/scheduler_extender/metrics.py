@@ -102,7 +102,7 @@ class VendorCollector(Collector):
             ("pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting) + len(state.claiming)),
             (
                 "nodes_without_units",
-                "Nodes with cards of which the kubelet counts none of a resource that they serve.",
+                "Nodes whose cards serve a resource that the kubelet counts as 0.",
                 len(state.nodes.without_units),
             ),
             (
@@ -205,7 +205,7 @@ class ReplicaCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Compute the figures."""
-        leading = GaugeMetricFamily("gcushare_leader", "1 where this replica serves the scheduler.")
+        leading = GaugeMetricFamily("gcushare_leader", "1 if this replica serves the scheduler.")
         leading.add_metric((), int(self._answers()))
         age = GaugeMetricFamily(
             "gcushare_watch_age_seconds",
@@ -217,7 +217,7 @@ class ReplicaCollector(Collector):
             for name, text in (
                 ("lists", "Full lists read."),
                 ("streams", "Watch streams opened."),
-                ("events", "Watch events taken."),
+                ("events", "Watch events received."),
                 ("failures", "Lists and streams that broke."),
                 ("undecodable", "Objects left out because they could not be read."),
             )
@@ -243,9 +243,7 @@ class EventCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Compute the figures."""
-        events = CounterMetricFamily(
-            "gcushare_events", "Events handed over, by what became of them.", labels=("outcome",)
-        )
+        events = CounterMetricFamily("gcushare_events", "Events by outcome.", labels=("outcome",))
         for outcome in ("posted", "merged", "dropped", "failed"):
             events.add_metric((outcome,), getattr(self._recorded, outcome))
         yield events

@@ -32,7 +32,7 @@ _MAX_CALLERS = 16
 _KINDS_PER_TURN = 512
 """Kinds of pods compared with a node before other tasks get a turn, some 0.5 us each."""
 _KINDS_OF_A_NAME, _KINDS_OF_A_POD = 16, 64
-"""What naming a node's class and placing a pod cost beside that."""
+"""What it costs to name a node's class, and to place a pod, in the same unit."""
 _EVERY_PRIORITY = PodRef("", "", "", priority=-(2**31))
 
 
@@ -62,7 +62,7 @@ class NodesNeededService:
         ``like``: a node or a class. ``pods``: a namespace, or a pod as namespace/name; empty for all waiting pods.
 
         Raises:
-            RemoteContractError: ``like`` is no node and no class.
+            RemoteContractError: ``like`` is neither a node nor a class.
             NotFoundError: ``pods`` names no waiting pod.
             RetryableError: too many callers wait.
         """

@@ -50,7 +50,7 @@ class CertificateKeeper:
         self._terms = terms
         self._folder = SwappedFolder(folder)
         self._clock = clock or SystemClock()
-        self._shown: Mapping[str, bytes] = {}
+        self._written: Mapping[str, bytes] = {}
         self._problem = ""
         self.ready = asyncio.Event()
         self.certificate_ends: tuple[CertificateEnd, ...] = ()
@@ -107,10 +107,10 @@ class CertificateKeeper:
         return issue.data
 
     def _write_files(self, data: Mapping[str, bytes]) -> None:
-        if data == self._shown:
+        if data == self._written:
             return
         self._folder.put({name: data[name] for name in (SERVER_CERT, SERVER_KEY, CA)})
-        self._shown = data
+        self._written = data
         home = Path("/secrets") / self._secret.namespace / self._secret.name
         self.certificate_ends = tuple(
             CertificateEnd(home / name, purpose, first_end(data[name])) for name, purpose in _ENDS.items()
@@ -125,7 +125,7 @@ def _decoded(data: Mapping[str, str]) -> dict[str, bytes]:
         raise RemoteContractError(f"a value of the Secret is not base64: {error}") from error
 
 
-_NOW = "..data"
+_CURRENT = "..data"
 """The link that is replaced by a rename. A server that follows its files checks the folder for changes."""
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -153,8 +153,8 @@ class SwappedFolder:
             with os.fdopen(os.open(home / name, _NEW_FILE, 0o600), "wb") as out:
                 out.write(content)
             if not (link := self._path / name).is_symlink():
-                link.symlink_to(Path(_NOW) / name)
-        now, following = self._path / _NOW, self._path / f"{_NOW}.next"
+                link.symlink_to(Path(_CURRENT) / name)
+        now, following = self._path / _CURRENT, self._path / f"{_CURRENT}.next"
         following.unlink(missing_ok=True)
         following.symlink_to(home.name)
         following.replace(now)

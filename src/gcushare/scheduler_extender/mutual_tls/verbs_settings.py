@@ -114,8 +114,8 @@ class VerbsSettings:
             )
         elif self.verbs.needs_certificates and (given == 0) == (self.verbs_secret is None):
             yield (
-                f"verbs {self.verbs.value!r} needs either verbs-secret or the three verbs-tls files, "
-                f"{'none' if given == 0 else 'both'} of which is given"
+                f"verbs {self.verbs.value!r} needs either verbs-secret or the three verbs-tls files; "
+                f"{'neither' if given == 0 else 'both'} is set"
             )
         elif self.verbs.needs_certificates and given == 0 and self.verbs_client_name != SCHEDULER_NAME:
             yield (

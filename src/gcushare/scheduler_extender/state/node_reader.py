@@ -22,7 +22,7 @@ class NodeReader:
         self.problems: dict[str, str] = {}
         """Why a node takes no pods."""
         self.without_units: set[str] = set()
-        """Nodes with cards of which the kubelet counts none: no pod can be placed there."""
+        """Nodes whose cards the kubelet counts as 0: no pod can be placed there."""
         self.distrusted: set[str] = set()
         """Nodes whose memory the kubelet counts in another unit, or for another system: no pod is placed there."""
         self._agreed: dict[str, int] = {}

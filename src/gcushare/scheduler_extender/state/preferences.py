@@ -34,7 +34,7 @@ _PODS_PER_STEP = 512
 _SCORED_PER_TURN = 4
 _PAUSE_S = 0.005
 """Between two turns of scoring, which take up to two milliseconds: the scheduler's calls come first."""
-_MOST_CHOICES = 4096
+_MAX_CHOICES = 4096
 """Pods for which the reason of their node is stored, some 300 bytes each."""
 
 
@@ -78,7 +78,7 @@ class Preferences:
             node,
             ChoiceDocument(request.shape.node_policy, request.card_policy, percent, standing.better, standing.fitting),
         )
-        if len(self._choices) > _MOST_CHOICES:
+        if len(self._choices) > _MAX_CHOICES:
             self._choices.popitem(last=False)
 
     def find_choice(self, held: Assignment) -> ChoiceDocument | None:

@@ -190,16 +190,16 @@ class BindingClient:
             self._leave(attempt, is_sure=False)  # The Binding may have been sent.
             raise
         self._state.ledger.drop_parked(attempt.pod.uid)  # Bound here, so not to another node.
-        self._note(attempt, is_acknowledged=True)
+        self._record_unconfirmed(attempt, is_acknowledged=True)
 
     def _leave(self, attempt: Attempt, *, is_sure: bool) -> None:
         """End without success. If the Binding may still take effect, its reservation stays until that is known."""
         if is_sure:
             self._state.ledger.roll_back(attempt.pod.uid)
         else:
-            self._note(attempt, is_acknowledged=False)
+            self._record_unconfirmed(attempt, is_acknowledged=False)
 
-    def _note(self, attempt: Attempt, *, is_acknowledged: bool) -> None:
+    def _record_unconfirmed(self, attempt: Attempt, *, is_acknowledged: bool) -> None:
         uid = attempt.pod.uid
         if self._state.ledger.is_reserved(uid):
             self._unconfirmed[uid] = Unconfirmed(attempt, is_acknowledged, self._monotonic())

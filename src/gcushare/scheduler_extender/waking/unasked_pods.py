@@ -41,7 +41,7 @@ class UnaskedPods:
 
     def __init__(self) -> None:
         self.phase = Phase.STANDBY
-        self.heard_s = -math.inf
+        self.last_asked_s = -math.inf
         """When the scheduler last asked about any pod."""
         self._asked: set[str] = set()
         """Pods asked about since the last check."""
@@ -66,7 +66,7 @@ class UnaskedPods:
 
     def on_asked(self, uid: str, now_s: float, *, is_woken: bool) -> None:
         """Record a call of the scheduler. ``is_woken``: whether this replica woke the pod."""
-        self.heard_s = now_s
+        self.last_asked_s = now_s
         self._asked.add(uid)
         if (self.phase is Phase.NEW or uid in self._adopted) and not is_woken:
             self._unprompted_s = now_s

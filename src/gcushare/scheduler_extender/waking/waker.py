@@ -3,7 +3,7 @@
 kube-scheduler retries a refused pod after an event that may have made room, and at the latest after five minutes. Its
 watch may be ahead of ours, and it may get no event at all for a healthy card or a lifted cordon. So the replica that
 serves remembers the refused pods. If room appears and the scheduler does not come by itself, one annotation on the pod
-makes it come: of all writes, an annotation is the one that every version heeds.
+makes it come: of all writes, an annotation is the one that every version reacts to.
 
 There is at most one write per pod and room. A pod that the scheduler asked about again starts over; a pod that it left
 alone (another resource keeps it) waits until another node has room. ``pod_states`` lists the states of a pod. What only
@@ -223,7 +223,7 @@ class RoomWaker:
                 self._refused.group(request, None).add(pod)
         for attempt in list(self._attempts.values()):
             self._check_attempt(attempt, now)
-        if self._unasked.heard_s >= self._unreached_s:
+        if self._unasked.last_asked_s >= self._unreached_s:
             self._retry_unreached()
         for pod in self._refused.take_resumed(now):
             self._advance(pod, PodEvent.PAUSE_OVER)
@@ -263,7 +263,7 @@ class RoomWaker:
             self._pause(pod, PodEvent.UNANSWERED)
             return
         self.counters.unanswered += 1
-        is_silent = self._unasked.heard_s < attempt.until_s - ANSWER_S and not pod.was_unreached
+        is_silent = self._unasked.last_asked_s < attempt.until_s - ANSWER_S and not pod.was_unreached
         self._advance(pod, PodEvent.UNANSWERED_IN_SILENCE if is_silent else PodEvent.UNANSWERED)
         if is_silent:
             self._unreached_s = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Measure what one look at the processes of a card costs, and how much of it is following over-use.
+"""Measure what one poll of the processes of a card costs, and how much of it is following over-use.
 
 Prints a Markdown table: milliseconds of CPU per measurement of 16 pods, half of them over their grant. Run:
 ``python -m benchmarks.bench_over_use``.
@@ -20,7 +20,7 @@ ROUNDS = 50
 
 
 async def measure(processes: int) -> tuple[float, float]:
-    """The median of a whole look after the card was read, and of its part that follows over-use; in ms."""
+    """The median of a whole poll after the card was read, and of its part that follows over-use; in ms."""
     with tempfile.TemporaryDirectory() as folder:
         node = OverUseNode(Path(folder), pods=PODS, gib=4)
         each = processes // PODS
@@ -30,13 +30,13 @@ async def measure(processes: int) -> tuple[float, float]:
             node.start(f"p{number}", *pids)
             gib |= dict.fromkeys(pids, (5 if number % 2 else 1) / each)
         node.use(gib)
-        await node.look()
+        await node.poll()
         whole, own = [], []
         for _ in range(ROUNDS):
             started = time.process_time()
             await node.pod_use.refresh()
             found = time.process_time()
-            node.watch.look()
+            node.watch.on_poll()
             ended = time.process_time()
             whole.append(ended - started)
             own.append(ended - found)
@@ -47,7 +47,7 @@ async def measure(processes: int) -> tuple[float, float]:
 
 def main() -> None:
     """Measure each number of processes."""
-    print("| processes | a look, ms | of it over-use, ms |\n|---|---|---|")
+    print("| processes | a poll, ms | of it over-use, ms |\n|---|---|---|")
     for count in COUNTS:
         whole_ms, own_ms = asyncio.run(measure(count))
         print(f"| {count} | {whole_ms:.2f} | {own_ms:.2f} |")

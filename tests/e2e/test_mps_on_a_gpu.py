@@ -17,7 +17,7 @@ from gcushare.cards.nvidia.nvml import NvmlLibrary
 from gcushare.cards.pci import PciBus
 from gcushare.core.cards import Card
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
 from gcushare.node.mps.daemon import run_mps_daemon
 from gcushare.node.mps.limits import limits_of
@@ -141,15 +141,15 @@ async def test_over_use_of_a_process_outside_of_mps_is_found_and_its_eviction_re
             tracker = OverUseTracker()
             changes = []
             use, figures = library.use(0), dict[tuple[str, int], Figures]()
-            for look in range(2):
+            for poll in range(2):
                 use = library.use(0)
                 figures = {
                     (pods[pid], 0): Figures(size, granted) for pid, size in (use.processes or {}).items() if pid in pods
                 }
-                changes += tracker.take(figures, set(pods.values()), float(look))
+                changes += tracker.take(figures, set(pods.values()), float(poll))
             assert [(change.kind, change.place) for change in changes] == [(ChangeKind.BEGAN, ("greedy", 0))]
             by_pod = {uid: found for (uid, _), found in figures.items()}
-            look_at_card = CardLook(0, card.memory_bytes, use.memory_used_bytes, 0, by_pod)
+            reading = CardReading(0, card.memory_bytes, use.memory_used_bytes, 0, by_pod)
             offender = Offender(PodRef("greedy", "default", "greedy"), 0, by_pod["greedy"])
-            assert decide([offender], {0: look_at_card}, When.ALWAYS, Exemptions()).victim == offender
+            assert decide([offender], {0: reading}, When.ALWAYS, Exemptions()).victim == offender
     library.close()

@@ -19,7 +19,7 @@ from gcushare.runtime.shutdown import Shutdown
 from tests.protocol.plugin_rig import until
 
 FAKE = Path(__file__).parents[1] / "native" / "fake_mps_control.py"
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 def install_fake(folder: Path) -> Path:
@@ -41,11 +41,11 @@ class MpsRig:
         self._shutdown: Shutdown | None = None
         self._running: asyncio.Task[int] | None = None
 
-    async def start(self, look_s: float = LOOK_S) -> None:
+    async def start(self, poll_s: float = POLL_S) -> None:
         """Start the container."""
         self._shutdown = Shutdown()
         self._running = asyncio.create_task(
-            run_mps_daemon(self.folders, self.program, self._shutdown, proc_root=self.proc, look_s=look_s)
+            run_mps_daemon(self.folders, self.program, self._shutdown, proc_root=self.proc, poll_s=poll_s)
         )
 
     async def start_well(self) -> None:

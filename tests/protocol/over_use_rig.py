@@ -55,12 +55,12 @@ class OverUseRig(PluginRig):
         found: dict[str, Any] = json.loads((await self.get("/status"))[1])
         return found
 
-    async def looks(self, count: int) -> None:
-        """Wait for so many more looks at the cards, each of which the plugin has acted on."""
+    async def polls(self, count: int) -> None:
+        """Wait for so many more polls of the cards, each of which the plugin has acted on."""
         watch = self.app.observed.over_use.watch
         assert watch is not None
-        before = watch.tracker.looks
-        await self.until(lambda: watch.tracker.looks >= before + count, f"{count} looks")
+        before = watch.tracker.polls
+        await self.until(lambda: watch.tracker.polls >= before + count, f"{count} polls")
 
     def is_here(self, name: str) -> bool:
         found = self.api.store.get("pods", name)

@@ -67,8 +67,8 @@ class UseRig(ClaimsRig):
         assert over_use is not None
         assert over_use.watch is not None
         tracker = over_use.watch.tracker
-        before = tracker.looks
-        await self.until(lambda: tracker.looks >= before + count, f"{count} readings")
+        before = tracker.polls
+        await self.until(lambda: tracker.polls >= before + count, f"{count} readings")
 
 
 async def test_an_over_use_of_a_claim_is_reported_as_on_a_node_of_the_plugin(tmp_path: Path) -> None:

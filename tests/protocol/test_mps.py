@@ -90,9 +90,9 @@ async def test_a_state_that_cannot_be_written_costs_no_daemon_and_is_said_once(
         assert said("can be written again") == 1
 
 
-async def test_looks_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_polls_that_end_by_themselves_are_no_shutdown(caplog: pytest.LogCaptureFixture) -> None:
     async with mps_rig() as rig:
-        await rig.start(look_s=cast(float, "a fault of ours"))
+        await rig.start(poll_s=cast(float, "a fault of ours"))
         assert await rig.ended() == 1
         assert "health check of the MPS control daemon failed" in caplog.text
         assert "TypeError" in caplog.text
@@ -248,7 +248,7 @@ async def test_pods_hear_that_their_daemon_was_started_again() -> None:
         await rig.until_recorded("pod")
         watch = rig.app.observed.mps
         assert watch is not None
-        watch.look()
+        watch.poll()
         mps.kill_daemon()
         await mps.ended()
         await mps.start()

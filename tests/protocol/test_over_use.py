@@ -66,7 +66,7 @@ async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_
         rig.bind("modest", 4)
         await rig.until_recorded("burst", "modest")
         rig.use(burst=10, modest=1)  # 5 of 16 GiB are free, 3 may still be needed
-        await rig.looks(4)
+        await rig.polls(4)
         assert rig.events("OverUse") == []
         assert rig.is_here("burst")
         figures = await rig.figures()
@@ -100,7 +100,7 @@ async def test_a_plugin_that_starts_again_keeps_the_time_and_posts_no_second_eve
         await rig.stop_plugin()
         await rig.start_plugin()
         await rig.until_units(16)
-        await rig.looks(4)
+        await rig.polls(4)
         status = await rig.status()
         (over,) = [pod["overUse"]["0"] for pod in status["pods"] if pod["overUse"]]
         assert note is not None
@@ -111,7 +111,7 @@ async def test_a_plugin_that_starts_again_keeps_the_time_and_posts_no_second_eve
 async def test_an_author_who_writes_the_annotation_is_corrected_and_reported_all_the_same(tmp_path: Path) -> None:
     forged = '{"since":"2020-01-01T00:00:00Z","cards":{"0":{"used":1,"granted":9}}}'
     async with OverUseRig(tmp_path / "proc") as rig:
-        await rig.looks(3)
+        await rig.polls(3)
         rig.bind("liar", 4, annotations={OVER_USE: forged})
         await rig.until_recorded("liar")
         await rig.until_noted("liar", noted=False)
@@ -132,7 +132,7 @@ async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_
         await start_pods(rig)
         rig.use(greedy=5, modest=12)  # one GiB over, and the neighbour has all that it was granted
         await rig.until_noted("greedy")
-        await rig.looks(2)
+        await rig.polls(2)
         assert rig.is_here("greedy")
         rig.use(greedy=5, modest=2)  # 9 of 16 free, and the neighbour may still take 10
         await rig.until(lambda: rig.events("OverUseEvicted"), "the greedy pod is evicted")
@@ -152,7 +152,7 @@ async def test_a_rehearsal_evicts_no_one_and_says_whom(tmp_path: Path) -> None:
         status = await rig.status()
         assert status["overUse"]["dryRun"]
         assert status["overUse"]["last"].startswith("would be evicted: it uses 5.00 GiB of card 0")
-        await rig.looks(3)
+        await rig.polls(3)
         assert rig.is_here("greedy")
         assert not rig.events("OverUseEvicted")
 
@@ -174,7 +174,7 @@ async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_l
         rig.use(greedy=5, modest=2)
         await rig.until(lambda: rig.events("OverUseEvictionRefused"), "the Event")
         assert "disruption budget" in rig.events("OverUseEvictionRefused")[0]
-        await rig.looks(8)
+        await rig.polls(8)
         assert rig.is_here("greedy")
         status = await rig.status()
         assert "refused a moment ago" in status["overUse"]["passedOver"]["default/greedy"]
@@ -182,12 +182,12 @@ async def test_a_refused_eviction_is_respected_shown_and_not_repeated_at_every_l
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="refused") == 1
 
 
-async def test_unknown_processes_and_looks_that_fail_evict_no_one(tmp_path: Path) -> None:
+async def test_unknown_processes_and_polls_that_fail_evict_no_one(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc", over_use_when=When.ALWAYS) as rig:
         await start_pods(rig)
         rig.use(greedy=5, modest=2, unknown=1)
         await rig.until_noted("greedy")
-        await rig.looks(3)
+        await rig.polls(3)
         assert rig.is_here("greedy")
         status = await rig.status()
         assert "no known pod" in status["overUse"]["passedOver"]["default/greedy"]
@@ -200,7 +200,7 @@ async def test_an_exempt_namespace_is_left_alone(tmp_path: Path) -> None:
         await start_pods(rig)
         rig.use(greedy=5, modest=2)
         await rig.until_noted("greedy")
-        await rig.looks(3)
+        await rig.polls(3)
         assert rig.is_here("greedy")
         assert (await rig.status())["overUse"]["passedOver"] == {"default/greedy": "exempt by 'default'"}
 
@@ -213,7 +213,7 @@ async def test_pods_are_evicted_one_at_a_time_with_a_pause(tmp_path: Path) -> No
         rig.use(a=5, b=5.5, c=5)
         await rig.until(lambda: not rig.is_here("b"), "the worst is evicted")
         rig.use(a=5, c=5)
-        await rig.looks(4)
+        await rig.polls(4)
         assert rig.is_here("a")
         assert rig.is_here("c")
         assert "may be evicted in" in (await rig.status())["overUse"]["passedOver"]["default/a"]

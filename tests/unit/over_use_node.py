@@ -13,7 +13,7 @@ from gcushare.cards.process_owners import ProcOwners
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.tracking import DEFAULT_LOOKS, OverUseTracker
+from gcushare.core.over_use.tracking import DEFAULT_POLLS, OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.kubelet_allocations import Holdings, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
@@ -78,9 +78,9 @@ class Events:
 
 
 class OverUseNode:
-    """Looks are ``POLL_S`` apart in a time that only ``look`` moves."""
+    """Polls are ``POLL_S`` apart in a time that only ``poll`` moves."""
 
-    def __init__(self, folder: Path, pods: int = 2, gib: int = 4, looks: int = DEFAULT_LOOKS) -> None:
+    def __init__(self, folder: Path, pods: int = 2, gib: int = 4, polls: int = DEFAULT_POLLS) -> None:
         self.now_s = 0.0
         self.events = Events(self)
         self.source = Source()
@@ -96,7 +96,7 @@ class OverUseNode:
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcOwners(self.proc.root))
         card = InventoryCard(**msgspec.structs.asdict(CARD), units=CARD_GIB)
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))
-        self.tracker = OverUseTracker(looks=looks)
+        self.tracker = OverUseTracker(polls=polls)
         self.watch = OverUseWatch(
             self.tracker,
             self.pod_use,
@@ -117,9 +117,9 @@ class OverUseNode:
         self.source.processes = {pid: int(size * GIB) for pid, size in gib.items()}
         self.source.peaks = None if peaks is None else {pid: int(size * GIB) for pid, size in peaks.items()}
 
-    async def look(self) -> None:
-        """Let the next look come, with everything that follows from it."""
+    async def poll(self) -> None:
+        """Let the next poll come, with everything that follows from it."""
         self.now_s = (self.now_s // POLL_S + 1) * POLL_S
         await self.monitor.poll()
         await self.pod_use.refresh()
-        self.watch.look()
+        self.watch.on_poll()

@@ -25,7 +25,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.explain.reason_text import summarise as summarise_explanation
 from gcushare.core.explain.reasons import Explainer, Verdict
 from gcushare.core.nodes import NodeState, PodRef
-from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardLook, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection, limit_per_card
@@ -59,11 +59,11 @@ def offender(name: str, used: float, granted: int = 4, limit: int = 0, priority:
     return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), 0, figures)
 
 
-def card_of(*offenders: Offender, neighbour: tuple[float, int] = (2, 8)) -> CardLook:
+def card_of(*offenders: Offender, neighbour: tuple[float, int] = (2, 8)) -> CardReading:
     """A card of 16 GiB with these pods and one neighbour: what it uses and what it was granted."""
     used, granted = neighbour
     figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(int(used * GIB), granted * GIB)}
-    return CardLook(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
+    return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
 
 
 # Placement
@@ -124,7 +124,7 @@ def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
 
 
 def test_a_burst_within_the_limit_is_no_over_use_until_a_grant_of_the_card_is_in_danger() -> None:
-    tracker = OverUseTracker(looks=2)
+    tracker = OverUseTracker(polls=2)
     burst = {PLACE: Figures(10 * GIB, 4 * GIB, limit=12 * GIB)}
     for _ in range(4):
         assert tracker.take(burst, {"uid"}, 1.0) == []
@@ -137,7 +137,7 @@ def test_a_burst_within_the_limit_is_no_over_use_until_a_grant_of_the_card_is_in
 
 
 def test_use_above_the_limit_is_an_over_use_on_any_card() -> None:
-    tracker = OverUseTracker(looks=1)
+    tracker = OverUseTracker(polls=1)
     (change,) = tracker.take({PLACE: Figures(13 * GIB, 4 * GIB, limit=12 * GIB)}, {"uid"}, 1.0)
     assert change.kind is ChangeKind.BEGAN
 
@@ -159,7 +159,7 @@ def test_a_grant_is_in_danger_if_free_memory_does_not_cover_it_with_a_margin(
 
 
 def test_an_unknown_use_of_the_card_is_no_danger() -> None:
-    assert not CardLook(0, 16 * GIB, None, 0, {"n": Figures(0, 8 * GIB)}).is_tight
+    assert not CardReading(0, 16 * GIB, None, 0, {"n": Figures(0, 8 * GIB)}).is_tight
 
 
 async def test_a_node_reports_a_burst_only_once_another_pod_needs_the_memory(tmp_path: Path) -> None:
@@ -171,19 +171,19 @@ async def test_a_node_reports_a_burst_only_once_another_pod_needs_the_memory(tmp
     node.start("p0", 100)
     node.start("p1", 101)
     node.use({100: 32, 101: 32})
-    await node.look()
+    await node.poll()
     assert node.watch.figures[uid, 0].limit == 64 * GIB
     node.use({100: 34, 101: 8})  # 24 are granted to p1 and not used; 22 are free
     for _ in range(2):
-        await node.look()
+        await node.poll()
     assert [(reason, pod) for _, reason, pod in node.events.posted] == [("OverUse", "p0")]
     node.use({100: 34, 101: 30})  # what p1 may still need is free, but in use soon: 2 of 64 GiB are missing
     for _ in range(2):
-        await node.look()
+        await node.poll()
     assert len(node.events.posted) == 1
     node.use({100: 34, 101: 32})  # p1 has all that it was granted
     for _ in range(2):
-        await node.look()
+        await node.poll()
     assert [reason for _, reason, _ in node.events.posted] == ["OverUse", "OverUseEnded"]
 
 
@@ -200,7 +200,7 @@ def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_
     left = list(pods)
     order = []
     while left:
-        card = CardLook(0, 16 * GIB, 16 * GIB, 0, {"n": Figures(0, 8 * GIB)})
+        card = CardReading(0, 16 * GIB, 16 * GIB, 0, {"n": Figures(0, 8 * GIB)})
         victim = decide(left, {0: card}, When.DANGER, NO_EXEMPTIONS).victim
         assert victim is not None
         order.append(victim.pod.name)

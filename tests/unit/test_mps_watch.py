@@ -87,13 +87,13 @@ def make_node(folder: Path) -> Node:
 def test_a_daemon_that_stays_silent_is_one_piece_of_news(tmp_path: Path, reason: str, words: str) -> None:
     node = make_node(tmp_path)
     node.daemon_says(MpsState("a", reason))
-    node.watch.look()
+    node.watch.poll()
     node.now_s += FRESH_S + 1
-    node.watch.look()
+    node.watch.poll()
     changes, events = node.changes, len(node.heard.node)
     for _ in range(3):
         node.now_s += 2.0
-        node.watch.look()
+        node.watch.poll()
     assert words in node.watch.problem
     assert (node.changes, len(node.heard.node)) == (changes, events)
 
@@ -102,14 +102,14 @@ def test_a_daemon_that_stays_silent_is_one_piece_of_news(tmp_path: Path, reason:
 def test_setting_the_machines_clock_silences_no_daemon(tmp_path: Path, set_by_s: float) -> None:
     node = make_node(tmp_path)
     node.daemon_says(MpsState("a"))
-    node.watch.look()
+    node.watch.poll()
     node.set_by_s = set_by_s
-    node.watch.look()
+    node.watch.poll()
     assert node.watch.problem == ""
     node.daemon_says(MpsState("a"))
-    node.watch.look()
+    node.watch.poll()
     node.now_s += FRESH_S + 1
-    node.watch.look()
+    node.watch.poll()
     assert "has reported nothing" in node.watch.problem
 
 
@@ -117,7 +117,7 @@ def test_what_an_old_daemon_left_is_old_at_the_first_look(tmp_path: Path) -> Non
     node = make_node(tmp_path)
     node.daemon_says(MpsState("a"))
     node.now_s += FRESH_S + 1
-    node.watch.look()
+    node.watch.poll()
     assert "has reported nothing" in node.watch.problem
 
 
@@ -125,15 +125,15 @@ def test_when_the_plugins_own_pod_is_started_again_the_pods_of_before_hear_of_th
     node = make_node(tmp_path)
     node.is_known = False
     node.daemon_says(MpsState("old", started_s=NOW_S - 5000.0, is_restart=True))
-    node.watch.look()
+    node.watch.poll()
     node.daemon_says(MpsState("new", started_s=NOW_S + 2.0, is_restart=True))
-    node.watch.look()
+    node.watch.poll()
     node.hold("before", NOW_S - 100.0)
     node.hold("after", NOW_S + 3.0)
     assert node.told() == []
     node.is_known = True
-    node.watch.look()
-    node.watch.look()
+    node.watch.poll()
+    node.watch.poll()
     assert (node.told(), node.watch.restarts) == (["before"], 1)
 
 
@@ -141,11 +141,11 @@ def test_when_the_plugins_container_alone_is_started_again_nobody_hears_of_its_d
     node = make_node(tmp_path)
     node.daemon_says(MpsState("a", started_s=NOW_S - 500.0, is_restart=True))
     node.hold("before", NOW_S - 1000.0)
-    node.watch.look()
+    node.watch.poll()
     assert (node.told(), node.watch.restarts) == ([], 0)
     node.now_s += 100.0
     node.daemon_says(MpsState("b", started_s=node.now_s, is_restart=True))
-    node.watch.look()
+    node.watch.poll()
     assert (node.told(), node.watch.restarts) == (["before"], 1)
 
 
@@ -153,5 +153,5 @@ def test_the_first_daemon_of_a_machine_is_no_restart(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     node.hold("before", NOW_S - 100.0)
     node.daemon_says(MpsState("a", started_s=NOW_S))
-    node.watch.look()
+    node.watch.poll()
     assert (node.told(), node.watch.restarts) == ([], 0)

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.cards.process_owners import ProcOwners
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures, OverUseTracker
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
@@ -58,7 +58,7 @@ async def test_a_process_that_changes_its_group_before_the_first_poll_is_never_c
     node.proc.start(11, group.replace(ATTACKER, node.uids["p0"]).replace(NEIGHBOUR, node.uids["p1"]))
     node.use({11: 40, 21: 4})
     for _ in range(3):
-        await node.look()
+        await node.poll()
     assert node.uids["p1"] not in node.watch.over
     found = node.pod_use.latest
     assert found is not None
@@ -74,12 +74,12 @@ async def test_a_process_that_takes_a_neighbours_id_between_two_polls_brings_its
     node.start("p0", 42)
     node.use({42: 4}, peaks={42: 4})
     for _ in range(3):
-        await node.look()
+        await node.poll()
     node.proc.end(42)
     node.start("p1", 42)
     node.use({42: 40}, peaks={42: 40})
     for _ in range(3):
-        await node.look()
+        await node.poll()
     assert set(node.watch.over) == {node.uids["p1"]}
     assert [name for _, _, name in node.events.posted] == ["p1"]
 
@@ -93,7 +93,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
     node.start("p0", 11)
     node.use({11: 9})
     for _ in range(3):
-        await node.look()
+        await node.poll()
     assert set(node.watch.over) == {uid}
 
 
@@ -101,7 +101,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
 def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(polls: int) -> None:
     """It is the known limit of polling: fewer polls in a row (overUse.looks: 1) report it."""
     over, within = Figures(8 * GIB, 4 * GIB), Figures(GIB, 4 * GIB)
-    tracker, strict = OverUseTracker(looks=polls), OverUseTracker(looks=1)
+    tracker, strict = OverUseTracker(polls=polls), OverUseTracker(polls=1)
     began = 0
     for number in range(100):
         figures = {PLACE: over if number % 2 else within}
@@ -111,7 +111,7 @@ def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(poll
 
 
 def test_where_the_library_keeps_accounts_what_was_freed_before_the_poll_is_reported() -> None:
-    tracker = OverUseTracker(looks=2)
+    tracker = OverUseTracker(polls=2)
     for number in range(2):
         tracker.take({PLACE: Figures(GIB, 4 * GIB, peak=8 * GIB)}, {ATTACKER}, float(number))
     assert PLACE in tracker.over
@@ -121,9 +121,9 @@ def _refused(name: str, used: int) -> Offender:
     return Offender(PodRef(f"uid-{name}", "default", name), 0, Figures(used * GIB, 4 * GIB))
 
 
-def _card(*offenders: Offender) -> CardLook:
+def _card(*offenders: Offender) -> CardReading:
     figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(0, 8 * GIB)}
-    return CardLook(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
+    return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
 
 
 def test_a_pod_whose_eviction_is_refused_for_ever_does_not_protect_the_next_one() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.eviction import CardLook, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.store import PodStore
@@ -24,12 +24,12 @@ def offender(name: str = "greedy", used: int = 8, granted: int = 4, priority: in
     return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), card, figures)
 
 
-def card_of(*offenders: Offender, memory: int = 16, neighbour: tuple[int, int] = (2, 8), index: int = 0) -> CardLook:
+def card_of(*offenders: Offender, memory: int = 16, neighbour: tuple[int, int] = (2, 8), index: int = 0) -> CardReading:
     """A card with these pods and one neighbour that uses some of its grant."""
     used, granted = neighbour
     figures = {each.pod.uid: each.figures for each in offenders} | {"n": Figures(used * GIB, granted * GIB)}
     in_use = sum(each.used for each in figures.values())
-    return CardLook(index=index, memory=memory * GIB, in_use=in_use, unknown=0, figures=figures)
+    return CardReading(index=index, memory=memory * GIB, in_use=in_use, unknown=0, figures=figures)
 
 
 def test_a_pod_over_its_grant_is_evicted_where_a_neighbours_grant_is_in_danger() -> None:
@@ -83,7 +83,7 @@ def test_namespaces_and_pods_can_be_exempt(pattern: str, is_exempt: bool) -> Non
         pytest.param({"unknown": GIB}, "no known pod", id="unknown processes"),
         pytest.param({"unknown": None}, "not known", id="processes that are not listed"),
         pytest.param({"in_use": None}, "not known", id="no figure of the card"),
-        pytest.param({"doubt": "the last look could not read it"}, "in doubt", id="a stale look"),
+        pytest.param({"doubt": "the last poll could not read it"}, "in doubt", id="a stale poll"),
     ],
 )
 def test_no_one_is_evicted_on_doubtful_figures(doubtful: Any, words: str, when: When) -> None:
@@ -98,7 +98,7 @@ def test_of_a_card_that_was_not_seen_no_one_is_evicted() -> None:
     assert decide([offender(card=3)], {}, When.ALWAYS, NO_EXEMPTIONS).victim is None
 
 
-def test_a_pod_that_is_within_its_grant_at_the_last_look_is_not_evicted_for_a_peak() -> None:
+def test_a_pod_that_is_within_its_grant_at_the_last_poll_is_not_evicted_for_a_peak() -> None:
     peaked = replace(offender(), figures=Figures(2 * GIB, 4 * GIB, 9 * GIB))
     assert decide([peaked], {0: card_of(peaked, memory=8)}, When.ALWAYS, NO_EXEMPTIONS).victim is None
 

@@ -8,54 +8,54 @@ import pytest
 
 from tests.unit.over_use_node import POLL_S, OverUseNode
 
-MOST_LOOKS = 2
+MOST_POLLS = 2
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 2.5, 4.9, 5.0, 12.3])
-async def test_from_the_first_byte_too_many_to_the_event_it_takes_two_looks_at_most(
+async def test_from_the_first_byte_too_many_to_the_event_it_takes_two_polls_at_most(
     tmp_path: Path, after_s: float
 ) -> None:
     node = OverUseNode(tmp_path)
     node.start("p0", 100)
     node.use({100: 4})
     while node.now_s + POLL_S <= after_s:
-        await node.look()
+        await node.poll()
     assert node.events.posted == []
     begun_s = after_s
     node.use({100: 5})
-    looks = 0
+    polls = 0
     while not node.events.posted:
-        await node.look()
-        looks += 1
-        assert looks <= MOST_LOOKS
+        await node.poll()
+        polls += 1
+        assert polls <= MOST_POLLS
     ((posted_s, reason, pod),) = node.events.posted
     assert (reason, pod) == ("OverUse", "p0")
-    assert posted_s - begun_s <= MOST_LOOKS * POLL_S
+    assert posted_s - begun_s <= MOST_POLLS * POLL_S
 
 
-async def test_a_card_that_the_last_look_could_not_read_tells_nothing_of_its_pods(tmp_path: Path) -> None:
+async def test_a_card_that_the_last_poll_could_not_read_tells_nothing_of_its_pods(tmp_path: Path) -> None:
     node = OverUseNode(tmp_path)
     node.start("p0", 100)
     node.use({100: 5})
-    await node.look()
+    await node.poll()
     node.source.fails = True
     for _ in range(3):
-        await node.look()
+        await node.poll()
     assert node.watch.figures == {}
     assert node.events.posted == []
     node.source.fails = False
-    await node.look()
+    await node.poll()
     assert [reason for _, reason, _ in node.events.posted] == ["OverUse"]
 
 
 async def test_a_peak_of_before_the_plugin_started_is_no_news_and_each_later_one_is(tmp_path: Path) -> None:
-    node = OverUseNode(tmp_path, looks=1)
+    node = OverUseNode(tmp_path, polls=1)
     node.start("p0", 100)
     node.use({100: 1}, peaks={100: 9})
     for _ in range(2):
-        await node.look()
+        await node.poll()
     assert node.events.posted == []
     node.start("p1", 101)
     node.use({100: 1, 101: 1}, peaks={100: 10, 101: 9})
-    await node.look()
+    await node.poll()
     assert [(reason, pod) for _, reason, pod in node.events.posted] == [("OverUse", "p0"), ("OverUse", "p1")]

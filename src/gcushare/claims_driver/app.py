@@ -251,7 +251,7 @@ class ClaimsDriverApp:
             tasks.start("MPS daemon", self._mps.run())
         if self._pod_use is not None and self._over_use is not None:
             tasks.start("pod watch", self._pod_watch.run())
-            tasks.start("use per pod", self._pod_use.run(self._over_use.look))
+            tasks.start("use per pod", self._pod_use.run(self._over_use.on_poll))
             tasks.start("over-use notes", self._over_use.notes.run())
             if self._over_use.evictor is not None:
                 tasks.start("over-use evictions", self._over_use.evictor.run())
@@ -266,7 +266,7 @@ class ClaimsDriverApp:
         """Serve only what is known: the checkpoint first, then the cards, then registration and slices."""
         await self._load_checkpoint()
         if self._mps is not None:
-            self._mps.look()
+            self._mps.poll()
         await self._monitor.poll()
         if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")

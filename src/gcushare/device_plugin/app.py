@@ -291,7 +291,7 @@ class PluginApp:
         tasks.start("last events", self._drain_events(shutdown), drains=True)
         tasks.start("cards", self._run_cards())
         if self._pod_use is not None:
-            tasks.start("use per pod", self._pod_use.run(self._over_use.look))
+            tasks.start("use per pod", self._pod_use.run(self._over_use.on_poll))
         else:
             tasks.start("over-use", self._over_use.follow(self._monitor))
         if self._mps is not None:
@@ -313,7 +313,7 @@ class PluginApp:
     async def _run_cards(self) -> None:
         await self._wait_for_facts()
         if self._mps is not None:
-            self._mps.look()
+            self._mps.poll()
         await self._monitor.poll()
         if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
             raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
@@ -354,7 +354,7 @@ class PluginApp:
         app = web.Application()
         health = make_health(
             self.observed,
-            card_looks=lambda: self._monitor.polls,
+            card_polls=lambda: self._monitor.polls,
             poll_interval_s=self._settings.cards.poll_interval,
         )
         app.add_routes(health.routes())

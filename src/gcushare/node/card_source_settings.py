@@ -85,7 +85,7 @@ class CardSourceSettings:
     poll_interval: float = setting(
         parsers.duration_s(0.2, 3600),
         default=5.0,
-        help="Between two looks at the cards' health; events of the library shorten it.",
+        help="Between two polls of the cards' health; events of the library shorten it.",
     )
     pod_use: bool = setting(
         parsers.boolean(),
@@ -110,7 +110,7 @@ class HealthSettings:
         default=3,
         help="Bad readings in a row before a card is sick: one hiccup of the driver moves no pods. A card's "
         "first reading, a lost card, a hanging library, a critical event and, on NVIDIA, a recovery action that the "
-        "driver asks for or failed row remapping need no second look.",
+        "driver asks for or failed row remapping count at once.",
     )
     recover_after: float = setting(
         parsers.duration_s(0, 86400),

@@ -150,11 +150,11 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
                 limits[key] = limits.get(key, 0) + limit
             if (percent := found.utilization.get(uid, {}).get(index)) is not None:
                 busy[key] = busy.get(key, 0.0) + percent
-    look = observed.cards()
+    last = observed.cards()
     unattributed = (
         (_labels(observed, each), found.unattributed[each.index])
-        for each in look.cards
-        if each.index in found.unattributed and each.index not in look.gone
+        for each in last.cards
+        if each.index in found.unattributed and each.index not in last.gone
     )
     yield gauge(
         "gcushare_pod_memory_used_bytes", "Bytes of a card that a pod's processes use.", _POD_LABELS, used.items()
@@ -198,7 +198,7 @@ def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
             sums[key] = sums.get(key, 0) + each.figures.excess
     yield gauge(
         "gcushare_pod_over_use_bytes",
-        "Bytes of a card that a pod uses beyond its grant, while it is over: above the tolerance in several looks. No "
+        "Bytes of a card that a pod uses beyond its grant, while it is over: above the tolerance in several polls. No "
         "series: it is not.",
         _POD_LABELS,
         sums.items(),

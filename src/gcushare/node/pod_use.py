@@ -104,8 +104,8 @@ def granted_bytes(entry: PodWithCards, inventory: Inventory | None) -> dict[int,
 class PodMemoryMonitor:
     """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll."""
 
-    def __init__(self, looks: CardPolls, pods: NodePods, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
-        self._looks = looks
+    def __init__(self, polls: CardPolls, pods: NodePods, owners: ProcessOwners, *, own_pid: int | None = None) -> None:
+        self._polls = polls
         self._pods = pods
         self._owners = owners
         self._latest: PodUse | None = None
@@ -124,9 +124,9 @@ class PodMemoryMonitor:
 
     async def run(self, on_refresh: Callable[[], None]) -> None:
         """Find the processes after each poll of the cards, until cancelled; ``on_refresh`` is called each time."""
-        looks = 0
+        seen = 0
         while True:
-            looks = await self._looks.wait_poll(looks)
+            seen = await self._polls.wait_poll(seen)
             await self.refresh()
             on_refresh()
 
@@ -135,7 +135,7 @@ class PodMemoryMonitor:
 
         /proc is read in a thread: the kernel may block a reader on its lock of control groups.
         """
-        uses = self._looks.snapshot.uses
+        uses = self._polls.snapshot.uses
         cards = {index: use.processes for index, use in uses.items() if use.processes is not None}
         pids = {pid for processes in cards.values() for pid in processes}
         if self._own_pid is not None:
@@ -164,7 +164,7 @@ class PodMemoryMonitor:
         """
         highest: dict[int, dict[int, tuple[str, int]]] = {}
         found: dict[str, dict[int, int]] = {}
-        for index, use in self._looks.snapshot.uses.items():
+        for index, use in self._polls.snapshot.uses.items():
             highest[index] = {pid: (owners.get(pid, ""), size) for pid, size in (use.peaks or {}).items()}
             if index not in self._highest:
                 continue

@@ -34,11 +34,11 @@ class When(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CardLook:
-    """One card at the last look, in bytes; None is what could not be read.
+class CardReading:
+    """One card as the last poll read it, in bytes; None is what could not be read.
 
     ``granted`` and ``used``: of each pod on it, by uid. ``promised``: kept for pods that have not been given it yet.
-    ``unknown``: in use by processes of no known pod. ``doubt``: why the look says little.
+    ``unknown``: in use by processes of no known pod. ``doubt``: why the figures cannot be relied on.
     """
 
     index: int
@@ -119,7 +119,7 @@ class Decision:
 
 def decide(
     offenders: Iterable[Offender],
-    cards: Mapping[int, CardLook],
+    cards: Mapping[int, CardReading],
     when: When,
     exemptions: Exemptions,
     *,
@@ -158,7 +158,7 @@ def _worst_first(offenders: Iterable[Offender]) -> list[Offender]:
     return sorted(offenders, key=key)
 
 
-def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: Exemptions) -> str:
+def _why_not(offender: Offender, card: CardReading | None, when: When, exemptions: Exemptions) -> str:
     if pattern := exemptions.cover(offender.pod):
         return f"exempt by {pattern!r}"
     if offender.ending:
@@ -177,7 +177,7 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
         return f"processes of card {card.index} are reported with {gib_text(card.surplus)} more than it has in use"
     figures = offender.figures
     if not figures.excess:
-        return "its peak was above its grant, its use at the last look is not"
+        return "its peak was above its grant, its use at the last poll is not"
     if figures.can_burst:
         is_permitted = not card.is_tight and (when is When.DANGER or figures.used <= figures.limit)
     else:
@@ -187,7 +187,7 @@ def _why_not(offender: Offender, card: CardLook | None, when: When, exemptions: 
     return ""
 
 
-def _reason(victim: Offender, card: CardLook) -> str:
+def _reason(victim: Offender, card: CardReading) -> str:
     figures = victim.figures
     use = f"it uses {gib_text(figures.used)} of card {card.index}, of which {gib_text(figures.granted)} were granted"
     if figures.can_burst:

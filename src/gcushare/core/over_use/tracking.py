@@ -2,7 +2,7 @@
 
 A pod is *over* on a card after several polls in a row above what it may use and a tolerance. It is no longer over after
 as many polls within, so a pod that moves around the threshold has one over-use, not many. A poll without figures
-changes nothing until `UNKNOWN_LOOKS` of them in a row make the last figures too old.
+changes nothing until `UNKNOWN_POLLS` of them in a row make the last figures too old.
 
 A pod may use its grant. One with a limit above its grant may *burst*: it may use up to its limit, except while a grant
 of the card is in danger.
@@ -21,9 +21,9 @@ Place = tuple[str, int]
 
 DEFAULT_SHARE_PERCENT = 5.0
 DEFAULT_LEAST_BYTES = GIB // 4
-DEFAULT_LOOKS = 2
-UNKNOWN_LOOKS = 12
-"""So many looks in a row without figures end an over-use: a minute at the usual five seconds."""
+DEFAULT_POLLS = 2
+UNKNOWN_POLLS = 12
+"""So many polls in a row without figures end an over-use: a minute at the usual five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,18 @@ class Figures:
 
     @property
     def most(self) -> int:
-        """The most that is known of the time since the look before."""
+        """The most that is known of the time since the poll before."""
         return max(self.used, self.peak)
 
     @property
     def excess(self) -> int:
-        """Bytes beyond the grant, of what is in use at the look."""
+        """Bytes beyond the grant, of what is in use at the poll."""
         return max(0, self.used - self.granted)
 
 
 @dataclass(frozen=True, slots=True)
 class OverUse:
-    """That a pod is over. ``since``: seconds since the epoch of the first look above the limit; ``peak``: the most."""
+    """That a pod is over. ``since``: seconds since the epoch of the first poll above the limit; ``peak``: the most."""
 
     figures: Figures
     since: float
@@ -83,7 +83,7 @@ class ChangeKind(enum.Enum):
     ENDED = "ended"
     """It is within its grant again, or gave the card up."""
     UNKNOWN = "unknown"
-    """Its use has not been known for `UNKNOWN_LOOKS`."""
+    """Its use has not been known for `UNKNOWN_POLLS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +97,39 @@ class OverUseChange:
 
 @dataclass(slots=True)
 class _Streak:
-    """The looks in a row that say the same of a place: above its limit, or within it."""
+    """The polls in a row that say the same of a place: above its limit, or within it."""
 
     is_above: bool
-    looks: int
+    polls: int
     first: float
     peak: int
     unknown: int = 0
 
 
 class OverUseTracker:
-    """Follows every pod on every card. ``over`` is who is over now, ``looks`` how many looks were taken in."""
+    """Follows every pod on every card. ``over``: the pods that are over now; ``polls``: how many were processed."""
 
-    def __init__(self, tolerance: Tolerance = Tolerance(), looks: int = DEFAULT_LOOKS) -> None:
+    def __init__(self, tolerance: Tolerance = Tolerance(), polls: int = DEFAULT_POLLS) -> None:
         self.tolerance = tolerance
-        self._needed = looks
+        self._needed = polls
         self._streaks: dict[Place, _Streak] = {}
         self.over: dict[Place, OverUse] = {}
-        self.looks = 0
-        self._blind_looks = 0
+        self.polls = 0
+        self._blind_polls = 0
         """Those of them that could not read every card."""
 
     @property
-    def has_looked_enough(self) -> bool:
+    def has_enough_polls(self) -> bool:
         """Whether enough is known of who is over: before, nothing is said of an earlier over-use.
 
-        A look that could not read every card says too little, until there were so many that what was known is old.
+        A poll that could not read every card says too little, until there were so many that what was known is old.
         """
-        return self.looks - self._blind_looks >= self._needed or self._blind_looks >= UNKNOWN_LOOKS
+        return self.polls - self._blind_polls >= self._needed or self._blind_polls >= UNKNOWN_POLLS
 
     @property
     def is_first_word(self) -> bool:
-        """Whether the last look was the first that could say that a pod is over."""
-        return self.looks - self._blind_looks == self._needed and self._blind_looks < UNKNOWN_LOOKS
+        """Whether the last poll was the first that could say that a pod is over."""
+        return self.polls - self._blind_polls == self._needed and self._blind_polls < UNKNOWN_POLLS
 
     def take(
         self,
@@ -145,8 +145,8 @@ class OverUseTracker:
         A pod that is gone is removed without a change. ``now`` is in seconds since the epoch. ``is_blind``: not every
         card could be read. ``tight``: the cards on which a grant is in danger, so that no pod may burst.
         """
-        self.looks += 1
-        self._blind_looks += is_blind
+        self.polls += 1
+        self._blind_polls += is_blind
         self._streaks = {place: streak for place, streak in self._streaks.items() if place[0] in alive}
         self.over = {place: over for place, over in self.over.items() if place[0] in alive}
         changes = [
@@ -171,13 +171,13 @@ class OverUseTracker:
         streak = self._streaks.get(place)
         if streak is None or streak.is_above != is_above:
             streak = self._streaks[place] = _Streak(is_above, 0, now, 0)
-        streak.looks += 1
+        streak.polls += 1
         streak.unknown = 0
         streak.peak = max(streak.peak, figures.most)
         was = self.over.get(place)
         if was is not None:
             self.over[place] = replace(was, figures=figures, peak=max(was.peak, figures.most))
-        if streak.looks < self._needed or is_above == (was is not None):
+        if streak.polls < self._needed or is_above == (was is not None):
             return None
         if is_above:
             began = self.over[place] = OverUse(figures, streak.first, streak.peak)
@@ -187,7 +187,7 @@ class OverUseTracker:
     def _miss(self, place: Place) -> OverUseChange | None:
         streak = self._streaks[place]
         streak.unknown += 1
-        if streak.unknown < UNKNOWN_LOOKS:
+        if streak.unknown < UNKNOWN_POLLS:
             return None
         del self._streaks[place]
         was = self.over.pop(place, None)

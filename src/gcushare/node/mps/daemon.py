@@ -77,7 +77,7 @@ class MpsControl:
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 3.0
+POLL_S = 3.0
 QUIT_S = 10.0
 _FAILED = 1
 _COMM = b"nvidia-cuda-mps"
@@ -108,7 +108,7 @@ class _StateReport:
 
 
 async def run_mps_daemon(
-    folders: MpsFolders, binary: Path, shutdown: Shutdown, *, proc_root: Path, look_s: float = LOOK_S
+    folders: MpsFolders, binary: Path, shutdown: Shutdown, *, proc_root: Path, poll_s: float = POLL_S
 ) -> int:
     """Run the daemon until the shutdown, or until it ends by itself; returns the exit code.
 
@@ -139,11 +139,11 @@ async def run_mps_daemon(
         report.write(problem)
         raise DeviceError(problem) from error
     logger.info("MPS control daemon started %s", fields(dir=folders.root))
-    looks = asyncio.create_task(_keep_state(control, report, look_s), name="mps health")
+    health = asyncio.create_task(_keep_state(control, report, poll_s), name="mps health")
     ended, asked = asyncio.create_task(process.wait()), asyncio.create_task(shutdown.wait())
-    await asyncio.wait((ended, asked, looks), return_when=asyncio.FIRST_COMPLETED)
-    failure = looks.exception() if looks.done() else None
-    looks.cancel()
+    await asyncio.wait((ended, asked, health), return_when=asyncio.FIRST_COMPLETED)
+    failure = health.exception() if health.done() else None
+    health.cancel()
     asked.cancel()
     if process.returncode is None:
         if failure is not None:
@@ -186,7 +186,7 @@ def find_daemon(proc_root: Path) -> int | None:
     return None
 
 
-async def _keep_state(control: MpsControl, report: _StateReport, look_s: float) -> None:
+async def _keep_state(control: MpsControl, report: _StateReport, poll_s: float) -> None:
     reported = None
     while True:
         try:
@@ -198,7 +198,7 @@ async def _keep_state(control: MpsControl, report: _StateReport, look_s: float) 
             reported = problem
             logger.log(logging.WARNING if problem else logging.INFO, "MPS control daemon %s", problem or "answers")
         report.write(problem)
-        await asyncio.sleep(look_s)
+        await asyncio.sleep(poll_s)
 
 
 async def _quit(control: MpsControl, process: asyncio.subprocess.Process) -> None:

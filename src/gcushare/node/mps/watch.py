@@ -14,7 +14,7 @@ from gcushare.node.pods import NodePods
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 2.0
+POLL_S = 2.0
 TOGETHER_S = 60.0
 """A pod's containers are started within this time of each other."""
 
@@ -57,10 +57,10 @@ class MpsWatch:
     async def run(self) -> None:
         """Read the state again and again, until cancelled."""
         while True:
-            self.look()
-            await asyncio.sleep(LOOK_S)
+            self.poll()
+            await asyncio.sleep(POLL_S)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the state once and act on what is new in it."""
         state = self._reader.read()
         if state.instance and state.instance != self._instance and self._is_known():

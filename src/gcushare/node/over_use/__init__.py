@@ -1,1 +1,1 @@
-"""Pods of this node that use more than they were granted: seen after each look, noted on them, evicted where asked."""
+"""Pods of this node that use more than they were granted: found at each poll, annotated, evicted on request."""

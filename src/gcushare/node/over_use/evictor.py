@@ -54,7 +54,7 @@ class EvictionRules:
 
 
 class OverUseEvictor:
-    """Decides after each reading of the cards (``look``) and evicts in ``run``, its owner task.
+    """Decides after each reading of the cards (``on_poll``) and evicts in ``run``, its owner task.
 
     ``decision`` is the newest one, ``last`` the result of the last eviction as text, ``problem`` why no pod can be
     evicted; "" if one can.
@@ -87,7 +87,7 @@ class OverUseEvictor:
         self.last = ""
         self.problem = ""
 
-    def look(self) -> None:
+    def on_poll(self) -> None:
         """Decide on the newest reading; nothing happens while an eviction is under way."""
         if self._chosen is not None:
             return

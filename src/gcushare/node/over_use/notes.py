@@ -44,7 +44,7 @@ class _Note:
 
 
 class OverUseNotes:
-    """Writes what differs; ``run`` is its owner task, call ``look`` after every reading of the cards.
+    """Writes what differs; ``run`` is its owner task, call ``on_poll`` after every reading of the cards.
 
     ``over`` returns the pods over their grant, by uid and card; None while that is unknown, so that nothing is removed.
     """
@@ -67,7 +67,7 @@ class OverUseNotes:
         self._soon = asyncio.Event()
         self.failures = 0
 
-    def look(self) -> None:
+    def on_poll(self) -> None:
         """Wake ``run``: there is a new reading."""
         self._soon.set()
 

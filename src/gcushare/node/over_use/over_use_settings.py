@@ -6,7 +6,7 @@ import enum
 import re
 
 from gcushare.core.over_use.eviction import Exemptions, When
-from gcushare.core.over_use.tracking import DEFAULT_LEAST_BYTES, DEFAULT_LOOKS, DEFAULT_SHARE_PERCENT, Tolerance
+from gcushare.core.over_use.tracking import DEFAULT_LEAST_BYTES, DEFAULT_POLLS, DEFAULT_SHARE_PERCENT, Tolerance
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 
@@ -62,8 +62,8 @@ class OverUseSettings:
     )
     over_use_looks: int = setting(
         parsers.integer(1, 100),
-        default=DEFAULT_LOOKS,
-        help="Looks in a row (--poll-interval apart) above the limit before a pod is over, and within it before it no "
+        default=DEFAULT_POLLS,
+        help="Polls in a row (--poll-interval apart) above the limit before a pod is over, and within it before it no "
         "longer is.",
     )
     over_use_pause: float = setting(

@@ -27,26 +27,26 @@ class OverUseParts:
     notes: OverUseNotes
     evictor: OverUseEvictor | None
 
-    def look(self) -> None:
+    def on_poll(self) -> None:
         """Process the newest reading of the cards."""
         if self.watch is not None:
-            self.watch.look()
+            self.watch.on_poll()
         if self.evictor is not None:
-            self.evictor.look()
-        self.notes.look()
+            self.evictor.on_poll()
+        self.notes.on_poll()
 
-    async def follow(self, looks: CardPolls) -> None:
-        """Process every reading, until cancelled; run it if nothing else calls ``look``."""
+    async def follow(self, polls: CardPolls) -> None:
+        """Process every reading, until cancelled; run it if nothing else calls ``on_poll``."""
         seen = 0
         while True:
-            seen = await looks.wait_poll(seen)
-            self.look()
+            seen = await polls.wait_poll(seen)
+            self.on_poll()
 
 
 def make_over_use(
     settings: OverUseSettings,
     pod_use: PodMemoryMonitor | None,
-    looks: CardPolls,
+    polls: CardPolls,
     pods: NodePods,
     *,
     patcher: PodPatcher,
@@ -60,7 +60,7 @@ def make_over_use(
         notes = OverUseNotes(pods, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
         return OverUseParts(settings, None, notes, None)
     tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
-    watch = OverUseWatch(tracker, pod_use, looks, pods, announcer, inventory=inventory, wall_clock_s=time.time)
+    watch = OverUseWatch(tracker, pod_use, polls, pods, announcer, inventory=inventory, wall_clock_s=time.time)
     evictor = None
     if settings.over_use is Action.EVICT:
         rules = EvictionRules(
@@ -81,6 +81,6 @@ def make_over_use(
         )
 
     def over() -> dict[str, dict[int, OverUse]] | None:
-        return watch.over if tracker.has_looked_enough else None
+        return watch.over if tracker.has_enough_polls else None
 
     return OverUseParts(settings, watch, OverUseNotes(pods, patcher, over, clock=time.monotonic), evictor)

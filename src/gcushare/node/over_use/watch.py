@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Health, Inventory, InventoryCard
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import CardLook
+from gcushare.core.over_use.eviction import CardReading
 from gcushare.core.over_use.tracking import (
     ChangeKind,
     Figures,
@@ -34,7 +34,7 @@ class OverUseWatch:
         self,
         tracker: OverUseTracker,
         pod_use: PodMemoryMonitor,
-        looks: CardPolls,
+        polls: CardPolls,
         pods: NodePods,
         announcer: Announcer,
         *,
@@ -43,7 +43,7 @@ class OverUseWatch:
     ) -> None:
         self.tracker = tracker
         self._pod_use = pod_use
-        self._looks = looks
+        self._polls = polls
         self._pods = pods
         self._announcer = announcer
         self._inventory = inventory
@@ -51,7 +51,7 @@ class OverUseWatch:
         self.began = 0
         self.figures: Mapping[Place, Figures] = {}
         """The figures of every pod on every card that the last reading has."""
-        self.cards: Mapping[int, CardLook] = {}
+        self.cards: Mapping[int, CardReading] = {}
         """The cards of the last reading, with the grants that are in danger."""
 
     @property
@@ -63,7 +63,7 @@ class OverUseWatch:
                 found.setdefault(uid, {})[index] = over
         return found
 
-    def look(self) -> None:
+    def on_poll(self) -> None:
         """Process the newest reading."""
         self.figures = self._read_figures()
         self.cards = self._read_cards()
@@ -74,7 +74,7 @@ class OverUseWatch:
 
     def _is_blind(self) -> bool:
         """Whether the last reading may have missed an over-use; a card that is gone has none."""
-        cards = self._looks.snapshot
+        cards = self._polls.snapshot
         unread = {each.index for each in cards.cards} - cards.gone - (cards.uses.keys() - cards.unread)
         return bool(unread) or self._pod_use.latest is None or self._inventory() is None
 
@@ -82,7 +82,7 @@ class OverUseWatch:
         found, inventory = self._pod_use.latest, self._inventory()
         if found is None or inventory is None:
             return {}
-        cards = self._looks.snapshot
+        cards = self._polls.snapshot
         fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
         figures: dict[Place, Figures] = {}
         for uid, used_by_card in found.by_pod.items():
@@ -95,7 +95,7 @@ class OverUseWatch:
                     figures[uid, index] = Figures(used, of_card, peaks.get(index, 0), limit if of_card else 0)
         return figures
 
-    def _read_cards(self) -> dict[int, CardLook]:
+    def _read_cards(self) -> dict[int, CardReading]:
         inventory, found = self._inventory(), self._pod_use.latest
         if inventory is None:
             return {}
@@ -105,13 +105,13 @@ class OverUseWatch:
         by_card: dict[int, dict[str, Figures]] = {}
         for (uid, index), figures in self.figures.items():
             by_card.setdefault(index, {})[uid] = figures
-        looks: dict[int, CardLook] = {}
-        cards = self._looks.snapshot
+        readings: dict[int, CardReading] = {}
+        cards = self._polls.snapshot
         for each in cards.cards:
             index, use = each.index, cards.uses.get(each.index)
             unknown = found.unattributed.get(index) if found is not None else None
             kept = units.get(index, 0) if index in whole else promised.get(index, 0)
-            looks[index] = CardLook(
+            readings[index] = CardReading(
                 index=index,
                 memory=each.memory_bytes,
                 in_use=use.memory_used_bytes if use is not None else None,
@@ -120,7 +120,7 @@ class OverUseWatch:
                 promised=inventory.unit.bytes_of(kept),
                 doubt=_doubt(each, cards) or self._pods.doubt_of(index),
             )
-        return looks
+        return readings
 
     def _announce(self, change: OverUseChange) -> None:
         uid, index = change.place
@@ -164,5 +164,5 @@ def _doubt(card: InventoryCard, found: CardsSnapshot) -> str:
     if card.index in found.gone:
         return "the card is not listed any more"
     if card.index in found.unread:
-        return "the last look could not read it"
+        return "the last poll could not read it"
     return f"it is sick: {card.reason}" if card.health is not Health.HEALTHY else ""

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from gcushare.claims_driver.app import ClaimsDriverApp
-from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, ClaimsDriverSettings, NodeSettings
+from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, ClaimsDriverSettings, KubeletSettings
 from gcushare.claims_driver.reporting import DriverMetrics
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
@@ -106,7 +106,9 @@ class ClaimsRig:
             ),
             over_use=self._over_use_settings,
             limits=self._limit_settings,
-            node=NodeSettings(node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings),
+            node=KubeletSettings(
+                node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings
+            ),
             kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
             serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
             log=LogSettings(log_dir=None),

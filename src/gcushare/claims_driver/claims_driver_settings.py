@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
-from gcushare.node.choices import AUTO_UNIT, Strategy
+from gcushare.node.choices import AUTO_UNIT
 from gcushare.node.mps.mps_settings import MpsSettings
+from gcushare.node.node_settings import CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
 from gcushare.node.over_use.over_use_settings import OverUseSettings
-from gcushare.node.use_settings import use_conflicts
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -48,40 +46,14 @@ class ClaimCardSettings(CardSourceSettings):
 
 
 @settings
-class NodeSettings:
+class KubeletSettings(NodeSettings):
     """Kubelet."""
 
-    node_name: str = setting(
-        parsers.text("NAME", accepted="this node's name in the cluster"),
-        default=socket.gethostname().lower(),
-        env="NODE_NAME",
-        help="This node's name in the cluster. A DaemonSet sets it from spec.nodeName; the default is the host's name.",
-    )
     kubelet_dir: Path = setting(
         parsers.path("DIR"),
         default=Path("/var/lib/kubelet"),
         help="The kubelet's own directory, at the path at which the kubelet sees it: the driver's socket goes into "
         "plugins/DRIVER below it, its registration into plugins_registry.",
-    )
-    device_list_strategy: tuple[Strategy, ...] = setting(
-        parsers.comma_list(parsers.choice(Strategy)),
-        default=(Strategy.ENV,),
-        help="How a container gets its card: env (the container toolkits' variable), devices (the device nodes without "
-        "the driver's files, for images that bring its libraries), cdi (names of the vendor's CDI specification, which "
-        "the driver writes unless the toolkit does); several with commas. Variables always come by CDI, so the "
-        "container runtime must have it enabled, as containerd 2 and CRI-O do by default.",
-    )
-    driver_dirs: tuple[Path, ...] = setting(
-        parsers.comma_list(parsers.path("DIR")),
-        default=(),
-        help="With the strategy devices: directories or files of the driver on the host, such as /usr/local/nvidia or "
-        "/usr/lib/libefml.so, that every container with a card gets read-only at the same place. The container "
-        "toolkits bring these themselves with env.",
-    )
-    cdi_dir: Path = setting(
-        parsers.path("DIR"),
-        default=Path("/var/run/cdi"),
-        help="Where the CDI specification of each prepared claim is written.",
     )
 
 
@@ -93,7 +65,7 @@ class ClaimsDriverSettings:
     over_use: OverUseSettings = group(OverUseSettings)
     limits: MpsSettings = group(MpsSettings)
     health: HealthSettings = group(HealthSettings)
-    node: NodeSettings = group(NodeSettings)
+    node: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=CLAIMS_DRIVER_PORT)
     log: LogSettings = group(LogSettings)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.device_plugin.choices import Bursts, CardCount, Mode
-from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
-from gcushare.node.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S, Strategy
+from gcushare.node.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S
 from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
+from gcushare.node.node_settings import CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
-from gcushare.node.use_settings import use_conflicts
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -67,15 +65,9 @@ class CardSettings(CardSourceSettings):
 
 
 @settings
-class KubeletSettings:
+class KubeletSettings(NodeSettings):
     """Kubelet."""
 
-    node_name: str = setting(
-        parsers.text("NAME", accepted="this node's name in the cluster"),
-        default=socket.gethostname().lower(),
-        env="NODE_NAME",
-        help="This node's name in the cluster. A DaemonSet sets it from spec.nodeName; the default is the host's name.",
-    )
     device_plugin_dir: Path = setting(
         parsers.path("DIR"),
         default=Path("/var/lib/kubelet/device-plugins"),
@@ -108,26 +100,6 @@ class KubeletSettings:
         help="How long at most a card stays closed to the other use (shared or whole) after a pod on it was deleted by "
         "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
         "added. With --pod-use the machine's processes decide, and the card opens when the pod has none any more.",
-    )
-    device_list_strategy: tuple[Strategy, ...] = setting(
-        parsers.comma_list(parsers.choice(Strategy)),
-        default=(Strategy.ENV,),
-        help="How a container gets its card: env (the container toolkits' variable), devices (the device nodes without "
-        "the driver's files, for images that bring its libraries), cdi (names of a CDI specification that the plugin "
-        "writes, for runtimes with CDI enabled); several with commas.",
-    )
-    driver_dirs: tuple[Path, ...] = setting(
-        parsers.comma_list(parsers.path("DIR")),
-        default=(),
-        help="With the strategy devices: directories or files of the driver on the host, such as /usr/local/nvidia or "
-        "/usr/lib/libefml.so, that every container with a card gets read-only at the same place. The container "
-        "toolkits bring these themselves with env.",
-    )
-    cdi_dir: Path = setting(
-        parsers.path("DIR"),
-        default=Path("/var/run/cdi"),
-        help="Where the CDI specification is written with the strategy cdi. Without that strategy one that was written "
-        "before is removed once no pod holds shared memory.",
     )
 
 

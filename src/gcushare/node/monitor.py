@@ -9,7 +9,7 @@ from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.time_limits import IsolationSettings
-from gcushare.node.card_source_settings import CardSourceSettings, HealthSettings
+from gcushare.node.node_settings import CardSourceSettings, HealthSettings
 
 
 def open_monitor(

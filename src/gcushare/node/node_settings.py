@@ -1,15 +1,19 @@
-"""Settings of a node's cards that the device plugin and the claims driver have in common."""
+"""Settings that the device plugin and the claims driver have in common."""
 
 from __future__ import annotations
 
 import re
+import socket
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.cards.worker.time_limits import DEFAULT_CALL_TIMEOUT_S
-from gcushare.node.choices import NO_RESERVE, OtherSystems, Reserve
+from gcushare.node.choices import NO_RESERVE, OtherSystems, Reserve, Strategy
+from gcushare.node.mps.mps_settings import MPS_LIBRARY, MemoryLimit, MpsSettings
+from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
@@ -134,3 +138,49 @@ class HealthSettings:
         help="How long one call into the vendor's library may take before it counts as hanging, which makes its card "
         "sick. Such calls read a register; a second would be long already.",
     )
+
+
+@settings
+class NodeSettings:
+    """Kubelet."""
+
+    node_name: str = setting(
+        parsers.text("NAME", accepted="this node's name in the cluster"),
+        default=socket.gethostname().lower(),
+        env="NODE_NAME",
+        help="This node's name in the cluster. A DaemonSet sets it from spec.nodeName; the default is the host's name.",
+    )
+    device_list_strategy: tuple[Strategy, ...] = setting(
+        parsers.comma_list(parsers.choice(Strategy)),
+        default=(Strategy.ENV,),
+        help="How a container gets its card: env (the container toolkits' variable), devices (the device nodes without "
+        "the driver's files, for images that bring its libraries), cdi (names of the vendor's CDI specification, which "
+        "is written here unless the toolkit writes it); several with commas. cdi needs CDI enabled in the container "
+        "runtime, as it is by default in containerd 2 and CRI-O; the claims driver needs it with every strategy, "
+        "because variables of a claim come by CDI.",
+    )
+    driver_dirs: tuple[Path, ...] = setting(
+        parsers.comma_list(parsers.path("DIR")),
+        default=(),
+        help="With the strategy devices: directories or files of the driver on the host, such as /usr/local/nvidia or "
+        "/usr/lib/libefml.so, that every container with a card gets read-only at the same place. The container "
+        "toolkits bring these themselves with env.",
+    )
+    cdi_dir: Path = setting(
+        parsers.path("DIR"),
+        default=Path("/var/run/cdi"),
+        help="Where CDI specifications are written: the vendor's with the strategy cdi, and those of prepared claims. "
+        "Without that strategy the vendor's is removed once nothing uses it.",
+    )
+
+
+def use_conflicts(cards: CardSourceSettings, over_use: OverUseSettings, limits: MpsSettings) -> Iterator[str]:
+    """No pod is evicted on figures that are not read, and a dry run needs something to rehearse."""
+    is_evicting = over_use.over_use is Action.EVICT
+    if is_evicting and not cards.pod_use:
+        yield "--over-use evict needs --pod-use: what each pod uses is not known without it"
+    if limits.memory_limit is MemoryLimit.MPS and cards.vendor.library.name != MPS_LIBRARY:
+        able = " or ".join(vendor.name for vendor in VENDORS if vendor.library.name == MPS_LIBRARY)
+        yield f"--memory-limit mps limits memory of NVIDIA cards: give --vendor {able}, or --memory-limit none"
+    if over_use.dry_run and not is_evicting:
+        yield "--dry-run says what --over-use evict would do: give that too, or leave --dry-run out"

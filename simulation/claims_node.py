@@ -203,7 +203,7 @@ class ClaimsNode:
             self.agent.on_plugin_pods(())
             self._service = ClaimsService(
                 prepared,
-                claims,
+                claims.get_claim,
                 health,
                 inventory=self.agent.inventory_to_grant,
                 claims_of_containers=_no_containers,

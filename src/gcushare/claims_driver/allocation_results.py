@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gcushare.core.cards import BOTH_MODES, Inventory
-from gcushare.core.claims import parse_device_name, unit_bytes
+from gcushare.core.claims import claimed_units, parse_device_name
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.quantities import parse_count
@@ -24,7 +24,7 @@ def read_devices(claim: ResourceClaim, uid: str, names: ClaimNames, pool: str) -
 
     A device is whole if the claim asks for it by the class of whole cards.
 
-    ``uid`` is that of the claim that the kubelet means.
+    ``uid``: the claim that the kubelet asks for.
 
     Raises:
         Refused: it is another claim of that name, is not allocated, or not to this node.
@@ -70,13 +70,11 @@ def _read_result(result: AllocationResult, pool: str, *, whole: bool) -> Prepare
 
 
 def assignment_of(claim: PreparedClaim, unit: MemoryUnit, node: str) -> Assignment:
-    """A prepared claim as the ledger counts it; its bytes rounded up to whole units, as the scheduler rounds."""
-    step = unit_bytes(unit)
+    """A prepared claim as the ledger counts it."""
     grants: dict[int, CardGrant] = {}
     for each in claim.devices:
-        units = -(-each.memory_bytes // step)
         before = grants[each.index].units if each.index in grants else 0
-        grants[each.index] = CardGrant(each.index, before + units, each.whole)
+        grants[each.index] = CardGrant(each.index, before + claimed_units(each.memory_bytes, unit), each.whole)
     reference = PodRef(claim.uid, claim.namespace, claim.name)
     return Assignment(reference, node, tuple(grants[index] for index in sorted(grants)), assigned=True)
 
@@ -84,10 +82,10 @@ def assignment_of(claim: PreparedClaim, unit: MemoryUnit, node: str) -> Assignme
 def check_room(
     wanted: Assignment, inventory: Inventory, others: Iterable[Assignment], names: Mapping[str, str]
 ) -> None:
-    """Check that the cards of a claim are on this node and have room beside the claims that are prepared already.
+    """Check that the cards of a claim are on this node and have room next to the claims that are prepared already.
 
-    The scheduler has checked it; this is what holds if two of them, or a claim's forged status, say otherwise.
-    ``names`` are the other claims' for the message, by uid.
+    The scheduler has checked it; this check holds against a second scheduler and a forged status of a claim. ``names``:
+    the other claims' names by uid, for the message.
 
     Raises:
         Refused: a card is not here, or is taken; names the claims that hold it.

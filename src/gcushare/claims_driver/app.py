@@ -45,7 +45,7 @@ from gcushare.node.api_server import EventAnnouncer, PodNotes
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import AUTO_UNIT, Strategy
 from gcushare.node.monitor import open_monitor
-from gcushare.node.mps.limits import MpsLimiter, make_limiter
+from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.node.mps.watch import MpsWatch
 from gcushare.node.other_systems import SliceDrivers
@@ -138,7 +138,7 @@ class ClaimsDriverApp:
         self._over_use: OverUseParts | None = None
         if settings.cards.pod_use:
             self._follow_use(client, rng)
-        self._mps = None if self._limiter is None else self._make_mps(self._limiter)
+        self._mps = self._make_mps()
         self._node_watch = Reflector(
             client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
         )
@@ -195,10 +195,12 @@ class ClaimsDriverApp:
             inventory=lambda: self._agent.inventory,
         )
 
-    def _make_mps(self, limiter: MpsLimiter) -> MpsWatch:
+    def _make_mps(self) -> MpsWatch | None:
+        if self._limiter is None:
+            return None
         return MpsWatch(
             MpsStateReader(MpsFolders(self._settings.limits.mps_root)),
-            limiter,
+            self._limiter,
             self._pods,
             self._announcer,
             lambda: self._on_cards(self._monitor.snapshot) if self._monitor.polls else None,
@@ -210,7 +212,7 @@ class ClaimsDriverApp:
         """Build the sockets through which the kubelet finds and calls the driver; nothing is served yet."""
         service = ClaimsService(
             self._prepared,
-            self._claims,
+            self._claims.get_claim,
             self._health,
             inventory=self._agent.inventory_to_grant,
             claims_of_containers=lambda: list_claims_of_containers(self._pod_resources),

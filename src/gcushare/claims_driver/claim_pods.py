@@ -92,30 +92,25 @@ class ClaimPods:
             self._counted = self._prepared.claims
             self._entries = {}
             for claim in self._counted.values():
-                for holder in self._holders_of(claim):
-                    self._add(self._entries.setdefault(holder.ref.uid, holder), claim)
+                users = [
+                    ClaimHolder(
+                        pod_ref(pod),
+                        pod.metadata.annotations,
+                        deletion_time_s(pod),
+                        float(pod.metadata.deletion_grace_period_seconds or 0),
+                    )
+                    for pod in self._pods.values()
+                    if pod.metadata.namespace == claim.namespace and claim.name in pod.claim_names
+                ]
+                unseen = PodRef(claim.pod_uid or claim.uid, claim.namespace, claim.pod_name or claim.name)
+                for each in users or [ClaimHolder(unseen)]:
+                    holder = self._entries.setdefault(each.ref.uid, each)
+                    holder.claims.append(claim)
+                    holder.placed_s = max(holder.placed_s, claim.prepared_s)
+                    for grant in assignment_of(claim, self._unit, self._node).grants:
+                        holder.units[grant.index] = holder.units.get(grant.index, 0) + grant.units
+                        holder.is_whole = holder.is_whole and grant.whole
         return self._entries
-
-    def _holders_of(self, claim: PreparedClaim) -> list[ClaimHolder]:
-        found = [
-            ClaimHolder(
-                pod_ref(pod),
-                pod.metadata.annotations,
-                deletion_time_s(pod),
-                float(pod.metadata.deletion_grace_period_seconds or 0),
-            )
-            for pod in self._pods.values()
-            if pod.metadata.namespace == claim.namespace and claim.name in pod.claim_names
-        ]
-        unseen = PodRef(claim.pod_uid or claim.uid, claim.namespace, claim.pod_name or claim.name)
-        return found or [ClaimHolder(unseen)]
-
-    def _add(self, holder: ClaimHolder, claim: PreparedClaim) -> None:
-        holder.claims.append(claim)
-        holder.placed_s = max(holder.placed_s, claim.prepared_s)
-        for grant in assignment_of(claim, self._unit, self._node).grants:
-            holder.units[grant.index] = holder.units.get(grant.index, 0) + grant.units
-            holder.is_whole = holder.is_whole and grant.whole
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
         """Units per card that claims hold; one that several pods share counts once."""
@@ -138,7 +133,7 @@ class ClaimPods:
         return ()
 
     def doubt_of(self, index: int) -> str:
-        """Why it is uncertain which pod may use how much of a card; nobody is evicted from it then."""
+        """Why it is uncertain which pod may use how much of a card; no pod is evicted from it then."""
         users: dict[str, int] = {}
         for holder in self.entries.values():
             for claim in holder.claims:

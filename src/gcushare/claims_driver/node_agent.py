@@ -1,4 +1,4 @@
-"""Where the node's facts meet: cards, cordons, prepared claims, the plugin's pods; out come slices and health."""
+"""Computes slices, inventory and health reports from the cards, cordons, prepared claims and the plugin's pods."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ logger = logging.getLogger(__name__)
 class Offer:
     """How the cards are offered: ``card_policy`` is the placement policy that orders them.
 
-    ``beside``: what follows if another system hands out the same cards.
+    ``other_systems``: what follows if another system hands out the same cards.
     """
 
     unit: MemoryUnit
     reserve: Reserve
     card_policy: str
-    beside: OtherSystems = OtherSystems.REFUSE
+    other_systems: OtherSystems = OtherSystems.REFUSE
 
 
 class NodeAgent:
-    """One vendor's cards of this node; each ``on_...`` brings everything that follows from a fact up to date.
+    """One vendor's cards of this node; each ``on_...`` records a change and updates all that depends on it.
 
     ``problem`` says why nothing, or not everything, is offered, and is "" if all is.
     """
@@ -114,7 +114,7 @@ class NodeAgent:
     @property
     def other_systems(self) -> str:
         """Which other systems hand out these cards, and what to do; "" if none does, or the admin allows it."""
-        if self._offer.beside is OtherSystems.ALLOW or self._node is None:
+        if self._offer.other_systems is OtherSystems.ALLOW or self._node is None:
             return ""
         known = neighbours_of(self._plan.vendor.whole_card_resource)
         status, annotations = self._node.status, self._node.metadata.annotations

@@ -1,8 +1,8 @@
 """The driver's two sockets: its own, which the kubelet calls, and the one by which the kubelet finds it.
 
-The kubelet watches ``plugins_registry``: a socket that appears there is asked who it is, and one that was there before
-the kubelet started too. So a restart of the kubelet needs nothing from us; a socket that somebody removed does, which
-two ``stat`` calls twice a second find out.
+The kubelet watches ``plugins_registry``: it asks every socket there for its name, also those that were there before it
+started. So a restart of the kubelet needs no action here. A removed socket is found by two ``stat`` calls twice a
+second, and served again.
 """
 
 from __future__ import annotations
@@ -93,17 +93,6 @@ class Registration:
                 if _identity(path) == identity:
                     path.unlink(missing_ok=True)
 
-    def registration_handler(self) -> grpc.GenericRpcHandler:
-        """Return the handler of the socket in ``plugins_registry``."""
-        unary = grpc.unary_unary_rpc_method_handler
-        return grpc.method_handlers_generic_handler(
-            services.PLUGIN_REGISTRATION_SERVICE,
-            {
-                services.short_name(services.GET_INFO): unary(self._get_info),
-                services.short_name(services.NOTIFY_REGISTRATION_STATUS): unary(self._notify),
-            },
-        )
-
     async def _get_info(self, _request: bytes, _context: object) -> bytes:
         return pb.PluginInfo(
             type=services.DRA_PLUGIN_TYPE,
@@ -137,7 +126,13 @@ class Registration:
             )
         self.problem = UNCONFIRMED
         await self._listen(self._socket, self._handlers)
-        await self._listen(self._registry_socket, (self.registration_handler(),))
+        unary = grpc.unary_unary_rpc_method_handler
+        calls = {
+            services.short_name(services.GET_INFO): unary(self._get_info),
+            services.short_name(services.NOTIFY_REGISTRATION_STATUS): unary(self._notify),
+        }
+        handler = grpc.method_handlers_generic_handler(services.PLUGIN_REGISTRATION_SERVICE, calls)
+        await self._listen(self._registry_socket, (handler,))
 
     async def _listen(self, path: Path, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         server = grpc.aio.server()
@@ -173,7 +168,7 @@ _Identity = tuple[int, int] | None
 
 
 def _identity(path: Path) -> _Identity:
-    """What tells a socket file from its successor of the same name; None if there is none."""
+    """Distinguishes a socket file from a later one of the same name; None if there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -1,6 +1,6 @@
 """The kubelet's calls on ``dra.sock``: prepare and unprepare claims, in both versions, and follow the cards' health.
 
-Each claim of a call has its own answer: one that cannot be prepared is reported as its error and keeps no other back.
+Each claim of a call has its own answer: one that cannot be prepared gets an error and does not delay the others.
 """
 
 from __future__ import annotations
@@ -29,12 +29,6 @@ CALLS = (services.NODE_PREPARE_RESOURCES, services.NODE_UNPREPARE_RESOURCES)
 """The kubelet's calls that are timed and counted, each claim of them by itself."""
 
 
-class ClaimReader(Protocol):
-    """Reads claims from the API server; raises the errors of ``gcushare.kube.errors``."""
-
-    async def get_claim(self, namespace: str, name: str) -> ResourceClaim: ...
-
-
 ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
 """Claims, ``namespace/name``, by pod and container."""
 
@@ -46,12 +40,16 @@ class CallObserver(Protocol):
 
 
 class ClaimsService:
-    """The services of one driver on one node. ``inventory`` answers with the cards, or says why none may be given."""
+    """The services of one driver on one node.
+
+    ``get_claim`` reads a claim by namespace and name; it raises the errors of ``gcushare.kube.errors``. ``inventory``
+    returns the cards, or raises why none may be given.
+    """
 
     def __init__(
         self,
         prepared: PreparedClaims,
-        reader: ClaimReader,
+        get_claim: Callable[[str, str], Awaitable[ResourceClaim]],
         health: HealthStream,
         *,
         inventory: Callable[[], Inventory],
@@ -61,7 +59,7 @@ class ClaimsService:
         observe: CallObserver,
     ) -> None:
         self._prepared = prepared
-        self._reader = reader
+        self._get_claim = get_claim
         self._health = health
         self._inventory = inventory
         self._claims_of_containers = claims_of_containers
@@ -107,8 +105,12 @@ class ClaimsService:
 
     async def _node_unprepare_resources(self, request: bytes, _context: object) -> bytes:
         response = pb.NodeUnprepareResourcesResponse()
+
+        async def unprepare(claim: pb.Claim) -> None:
+            self._prepared.unprepare(claim.uid)
+
         for claim in read_message(pb.NodeUnprepareResourcesRequest, request).claims:
-            _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, self._unprepare)
+            _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, unprepare)
             response.claims[claim.uid].error = error
         return response.SerializeToString()
 
@@ -144,13 +146,10 @@ class ClaimsService:
         if refusal:
             raise Refused(refusal)
         try:
-            found = await self._reader.get_claim(claim.namespace, claim.name)
+            found = await self._get_claim(claim.namespace, claim.name)
         except NotFoundError as error:
             raise Refused("the claim does not exist any more; delete the pod") from error
         return self._prepared.prepare(found, claim.uid, self._inventory())
-
-    async def _unprepare(self, claim: pb.Claim) -> None:
-        self._prepared.unprepare(claim.uid)
 
     async def _answer(
         self, call: str, claim: pb.Claim, work: Callable[[pb.Claim], Awaitable[PreparedClaim | None]]

@@ -52,7 +52,7 @@ def order_cards(inventory: Inventory, assignments: Iterable[Assignment], policy:
 
 @dataclass(frozen=True, slots=True)
 class SlicePlan:
-    """What all slices of a node have in common; ``pci_root`` answers with a card's root complex, "" if unknown."""
+    """What all slices of a node have in common; ``pci_root`` returns a card's root complex, "" if unknown."""
 
     vendor: Vendor
     node: str
@@ -74,11 +74,14 @@ class SlicePlan:
         whole, unit = quantity(card.units * step), quantity(step)
         # The API server refuses a step that leads beyond the card.
         valid = ValidRange(min=unit, step=unit if card.units > 1 else None)
+        driver = self.vendor.claims.driver
+        taints = ["sick"] if card.health is Health.UNHEALTHY else []
+        taints += ["cordoned"] if card.cordoned else []
         return Device(
             name=device_name(card.index),
             attributes=self._attributes(card, inventory),
             capacity={MEMORY: Capacity(value=whole, request_policy=RequestPolicy(default=whole, valid_range=valid))},
-            taints=self._taints(card),
+            taints=tuple(DeviceTaint(key=f"{driver}/{key}", effect=NO_SCHEDULE, value="true") for key in taints),
             allow_multiple_allocations=True,
         )
 
@@ -93,12 +96,3 @@ class SlicePlan:
         if root := self.pci_root(card.pci_address):
             found[PCIE_ROOT] = text_attribute(root)
         return found
-
-    def _taints(self, card: InventoryCard) -> tuple[DeviceTaint, ...]:
-        driver = self.vendor.claims.driver
-        taints = []
-        if card.health is Health.UNHEALTHY:
-            taints.append(DeviceTaint(key=f"{driver}/sick", effect=NO_SCHEDULE, value="true"))
-        if card.cordoned:
-            taints.append(DeviceTaint(key=f"{driver}/cordoned", effect=NO_SCHEDULE, value="true"))
-        return tuple(taints)

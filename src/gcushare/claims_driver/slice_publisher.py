@@ -60,7 +60,7 @@ def slice_name(node: str, driver: str, number: int, salt: str = "") -> str:
 
 
 def plan_writes(wanted: Mapping[str, SliceSpec], known: Mapping[str, ResourceSlice]) -> SliceWrites:
-    """Compare what should stand there with what does; both by the slice's name."""
+    """Compare the wanted slices with the existing ones; both by the slice's name."""
     newest = max((each.spec.pool.generation for each in known.values()), default=0)
     deletes = tuple(sorted(known.keys() - wanted.keys()))
     as_known = {name: _with_generation(spec, newest) for name, spec in wanted.items()}
@@ -98,7 +98,7 @@ class SlicePublisher:
 
     @property
     def published(self) -> int:
-        """Slices that stand there now."""
+        """Slices that exist now."""
         return len(self._known)
 
     @property
@@ -107,27 +107,27 @@ class SlicePublisher:
         return self._wanted is not None and self._is_listed and not plan_writes(self._wanted, self._known)
 
     def publish(self, specs: Sequence[SliceSpec], node_uid: str) -> None:
-        """Have these slices stand there, and no others; the Node of this uid owns them."""
+        """Write these slices and delete all others of ours; the Node of this uid owns them."""
         self._wanted = self._named(specs)
         self._owner = (OwnerReference(api_version="v1", kind="Node", name=self._node, uid=node_uid),)
         self._wake.set()
 
     def applied(self, obj: ResourceSlice) -> None:
-        """Learn a slice's state; an older one than what we wrote is left out."""
+        """Store a slice's state, unless it is older than our own last write."""
         known = self._known.get(obj.metadata.name)
         if known is None or is_at_least(obj.metadata.resource_version, known.metadata.resource_version):
             self._known[obj.metadata.name] = obj
             self._wake.set()
 
     def deleted(self, obj: ResourceSlice) -> None:
-        """Learn that a slice is gone."""
+        """Remove a slice that is gone."""
         known = self._known.get(obj.metadata.name)
         if known is not None and known.metadata.uid == obj.metadata.uid:
             del self._known[obj.metadata.name]
             self._wake.set()
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """Learn that a full list ended; what was created after it is known from our own write."""
+        """Remove every slice that a full list lacks, except those that we created after it."""
         self._known = {
             name: each
             for name, each in self._known.items()
@@ -165,7 +165,12 @@ class SlicePublisher:
         for name in writes.updates:
             spec = _with_generation(wanted[name], writes.generation)
             try:
-                self.applied(await self._client.patch(RESOURCE_SLICES, name, self._patch_of(spec, self._known[name])))
+                # A merge patch: lists are replaced whole, and the version keeps a second driver from being overwritten.
+                version = Precondition(resource_version=self._known[name].metadata.resource_version)
+                body = {"devices": [], "sharedCounters": [], **msgspec.to_builtins(spec)}
+                merged = {key: None if value == [] else value for key, value in body.items()}
+                patch = Patch(PatchKind.MERGE, {"metadata": version.metadata(), "spec": merged})
+                self.applied(await self._client.patch(RESOURCE_SLICES, name, patch))
             except NotFoundError:
                 self._known.pop(name, None)
                 self.applied(await self._create(name, spec))
@@ -195,13 +200,6 @@ class SlicePublisher:
 
     def _named(self, specs: Sequence[SliceSpec]) -> dict[str, SliceSpec]:
         return {slice_name(self._node, self._driver, number, self._salt): spec for number, spec in enumerate(specs)}
-
-    def _patch_of(self, spec: SliceSpec, known: ResourceSlice) -> Patch:
-        # A merge patch: lists are replaced whole, and the version keeps a second driver from being overwritten.
-        metadata = Precondition(resource_version=known.metadata.resource_version).metadata()
-        body = {"devices": [], "sharedCounters": [], **msgspec.to_builtins(spec)}
-        dropped = {key: None for key, value in body.items() if value == []}
-        return Patch(PatchKind.MERGE, {"metadata": metadata, "spec": {**body, **dropped}})
 
 
 def _with_generation(spec: SliceSpec, generation: int) -> SliceSpec:

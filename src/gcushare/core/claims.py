@@ -55,6 +55,11 @@ def unit_bytes(unit: MemoryUnit) -> int:
     return unit.bytes_of(1)
 
 
+def claimed_units(memory_bytes: int, unit: MemoryUnit) -> int:
+    """The units that a claim of so many bytes takes, rounded up as the scheduler rounds them."""
+    return -(-memory_bytes // unit_bytes(unit))
+
+
 def device_name(index: int) -> str:
     """The name of a card's device in the slices."""
     return f"{_DEVICE_PREFIX}{index}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.core.claims import parse_device_name, unit_bytes
+from gcushare.core.claims import claimed_units, parse_device_name
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
@@ -60,19 +60,17 @@ def claims_assignment(
 ) -> Assignment | None:
     """Add up what the claims of one holder take on one node; None for no claims.
 
-    Bytes are rounded up to whole units, as the scheduler rounds them. ``units_by_card`` are the sizes of the node's
-    cards: all that a whole card is.
+    ``units_by_card`` are the sizes of the node's cards: all that a whole card is.
     """
     held = list(holdings)
     if not held:
         return None
-    step = unit_bytes(unit)
     units: dict[int, int] = {}
     wholes: set[int] = set()
     for card in (card for holding in held for card in holding.cards):
         if card.memory_bytes is None:
             wholes.add(card.index)
-        units[card.index] = units.get(card.index, 0) + -(-(card.memory_bytes or 0) // step)
+        units[card.index] = units.get(card.index, 0) + claimed_units(card.memory_bytes or 0, unit)
     grants = tuple(
         CardGrant(index, units_by_card.get(index, 0) if index in wholes else units[index], index in wholes)
         for index in sorted(units)

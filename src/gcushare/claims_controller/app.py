@@ -7,7 +7,6 @@ import os
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -62,19 +61,10 @@ async def run(settings: ControllerSettings, shutdown: Shutdown) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Ordering:
-    """What keeps the order of nodes."""
-
-    fill: ClusterFill
-    writer: OrderWriter
-    changed: asyncio.Event
-
-
 class Controller:
     """One replica, built from settings and a client. ``server`` is set once it listens.
 
-    ``clock`` and ``rng`` are the machine's where None.
+    ``clock`` and ``rng`` are the machine's if None.
     """
 
     def __init__(
@@ -98,7 +88,7 @@ class Controller:
         self.keeper = TemplateKeeper(
             client, self._plan, self.recorder, self._templates_changed, self._is_leader, self._clock, self._rng
         )
-        self._ordering = self._make_ordering() if settings.claims.node_order else None
+        self._order = self._make_order_writer() if settings.claims.node_order else None
         self._watches = self._make_watches()
         self.server: RunningServer | None = None
 
@@ -113,8 +103,8 @@ class Controller:
                 tasks.start(f"watch {name}", watch.run())
             tasks.start("post events", self.recorder.run())
             tasks.start("keep templates", self._when_synced(self.keeper.run))
-            if self._ordering is not None:
-                tasks.start("keep the order of nodes", self._when_synced(self._ordering.writer.run))
+            if self._order is not None:
+                tasks.start("keep the order of nodes", self._when_synced(self._order.run))
             if self._elector is not None:
                 tasks.start("elect a leader", self._when_synced(self._elector.run))
 
@@ -123,7 +113,7 @@ class Controller:
         health = Health()
         health.add_ready("watches", self._check_synced)
         app.add_routes(health.routes())
-        order = OrderCounters() if self._ordering is None else self._ordering.writer.counters
+        order = OrderCounters() if self._order is None else self._order.counters
         self._registry.register(
             ControllerCollector(self.keeper.counters, order, lambda: len(self._plan), self._is_leader, self._watches)
         )
@@ -145,11 +135,10 @@ class Controller:
             rng=self._rng,
         )
 
-    def _make_ordering(self) -> _Ordering:
+    def _make_order_writer(self) -> OrderWriter:
         changed = asyncio.Event()
-        fill = ClusterFill([vendor.claims.driver for vendor in self._settings.claims.vendor], changed.set)
-        writer = OrderWriter(
-            fill,
+        return OrderWriter(
+            ClusterFill([vendor.claims.driver for vendor in self._settings.claims.vendor], changed.set),
             self._write_level,
             changed,
             self._is_leader,
@@ -157,7 +146,6 @@ class Controller:
             rng=self._rng,
             rate_per_s=self._settings.claims.node_writes,
         )
-        return _Ordering(fill, writer, changed)
 
     def _make_watches(self) -> dict[str, Reflector[Any]]:
         plan, client = self._plan, self._client
@@ -181,8 +169,8 @@ class Controller:
                 selector=Selector(labels=own),
             ),
         }
-        if self._ordering is not None:
-            fill = self._ordering.fill
+        if self._order is not None:
+            fill = self._order.fill
             serving = Selector(labels=f"{SERVE_LABEL}={SERVE_CLAIMS}")
             found |= {
                 "slices": Reflector(client, RESOURCE_SLICES, fill.slices, decode=RESOURCE_SLICE.read),
@@ -207,8 +195,8 @@ class Controller:
 
     def _on_leadership(self, _leads: bool) -> None:
         self._templates_changed.set()
-        if self._ordering is not None:
-            self._ordering.changed.set()
+        if self._order is not None:
+            self._order.changed.set()
 
     async def _check_synced(self) -> str | None:
         missing = [name for name, watch in self._watches.items() if not watch.synced.is_set()]

@@ -43,7 +43,7 @@ class ClusterFill:
         self._stale.clear()
         return self._current
 
-    def level_written(self, name: str, level: int) -> None:
+    def on_level_written(self, name: str, level: int) -> None:
         """Record a label that was written, before the watch shows it."""
         if name in self._levels:
             self._levels[name] = level
@@ -84,7 +84,9 @@ class ClusterFill:
                 self._levels.pop(before.metadata.name, None)
                 self._mark(before.metadata.name)
             return
-        name, level = after.metadata.name, _level_in(after)
+        name, text = after.metadata.name, after.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
+        is_level = len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL
+        level = int(text) if is_level else 0
         if self._levels.get(name) != level:
             self._levels[name] = level
             self._mark(name)
@@ -115,8 +117,3 @@ def _bytes(quantity: str) -> int:
         return int(parse_quantity(quantity))
     except RemoteContractError:
         return 0  # only the order depends on it
-
-
-def _level_in(node: NodeObject) -> int:
-    text = node.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
-    return int(text) if len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL else 0

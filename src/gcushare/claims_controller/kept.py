@@ -1,4 +1,4 @@
-"""What a watch keeps of a collection, and who is called when an object changes."""
+"""A watch handler that keeps the newest state of each object and reports each change."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ class Kept(Generic[T]):
         return len(self._objects)
 
     def applied(self, obj: T) -> None:
-        """Replace what is known of the object."""
+        """Store the object's newest state."""
         before = self._objects.get(obj.metadata.uid)
         self._objects[obj.metadata.uid] = obj
         self._on_change(before, obj)
 
     def deleted(self, obj: T) -> None:
-        """Forget the object."""
+        """Remove the object."""
         before = self._objects.pop(obj.metadata.uid, None)
         if before is not None:
             self._on_change(before, None)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """Forget what a full list did not have."""
+        """Remove every object that a full list lacks."""
         for uid in self._objects.keys() - uids:
             self._on_change(self._objects.pop(uid), None)

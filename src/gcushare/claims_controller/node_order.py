@@ -57,7 +57,9 @@ def plan_levels(nodes: Mapping[str, Node]) -> dict[str, int]:
         if not node.is_used:
             unused.append(name)
         elif any(card.free for card in node.cards.values()):
-            level = _level_of(node)
+            size = sum(card.size for card in node.cards.values())
+            used = size - sum(card.free for card in node.cards.values())
+            level = NEXT_NODES + 1 + min(_USED_LEVELS - 1, used * _USED_LEVELS // size)
             if level != node.level:
                 changes[name] = level
     for name, level in _levels_of_unused(unused, nodes):
@@ -66,14 +68,8 @@ def plan_levels(nodes: Mapping[str, Node]) -> dict[str, int]:
     return changes
 
 
-def _level_of(node: Node) -> int:
-    size = sum(card.size for card in node.cards.values())
-    free = sum(card.free for card in node.cards.values())
-    return NEXT_NODES + 1 + min(_USED_LEVELS - 1, (size - free) * _USED_LEVELS // size)
-
-
 def _levels_of_unused(unused: Iterable[str], nodes: Mapping[str, Node]) -> Iterator[tuple[str, int]]:
-    """Have each of the levels below the used nodes' at one node; a node that has one keeps it."""
+    """Give each level below those of used nodes to one node; a node that has one keeps it."""
     open_levels = set(range(1, NEXT_NODES + 1))
     others: list[str] = []
     for name in sorted(unused):

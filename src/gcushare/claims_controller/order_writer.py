@@ -38,7 +38,7 @@ class OrderCounters:
 class OrderWriter:
     """Follows ``fill`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
 
-    ``changed`` is to be set when the fill, or who leads, may have changed.
+    Set ``changed`` when the fill or the leader may have changed.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class OrderWriter:
         rng: random.Random,
         rate_per_s: float,
     ) -> None:
-        self._fill = fill
+        self.fill = fill
         self._write = write
-        self._changed = changed
+        self.changed = changed
         self._is_leader = is_leader
         self._clock = clock
         self._bucket = TokenBucket(rate_per_s, max(_AT_ONCE, round(rate_per_s)), clock)
@@ -64,19 +64,19 @@ class OrderWriter:
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            await self._changed.wait()
+            await self.changed.wait()
             await self._clock.sleep(_SETTLE_S)
-            self._changed.clear()
+            self.changed.clear()
             if not self._is_leader():
                 continue
-            failure = await self._write_all(plan_levels(self._fill.read()))
+            failure = await self._write_all(plan_levels(self.fill.read()))
             if failure is None:
                 self._backoff.reset()
                 continue
             delay_s = self._backoff.next_delay_s(failure)
             logger.warning("nodes' order not written %s", fields(error=failure, retry_s=round(delay_s, 1)))
             await self._clock.sleep(delay_s)
-            self._changed.set()
+            self.changed.set()
 
     async def _write_all(self, levels: dict[str, int]) -> GcushareError | None:
         """Write these levels, the highest first; returns one of the errors, if there were any."""
@@ -96,7 +96,7 @@ class OrderWriter:
                     errors.append(error)
                 else:
                     self.counters.written += 1
-                    self._fill.level_written(name, level)
+                    self.fill.on_level_written(name, level)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(_AT_ONCE):

@@ -51,7 +51,7 @@ class _Again:
 class TemplateKeeper:
     """Carries out ``plan`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
 
-    ``changed`` is to be set when the plan, or who leads, may have changed.
+    ``changed`` must be set when the plan or the leader may have changed.
     """
 
     client: KubeClient
@@ -95,7 +95,7 @@ class TemplateKeeper:
         self.plan.changed.clear()
 
     async def _keep(self, key: TemplateKey) -> None:
-        """Bring one template into line, or note when to try again."""
+        """Bring one template into line, or schedule another try."""
         now_s = self.clock.monotonic()
         plan = self.plan.next_step(key, now_s)
         self._due.pop(key, None)
@@ -124,20 +124,20 @@ class TemplateKeeper:
         self._due[key] = again.due_s
 
     async def _do(self, step: Step, key: TemplateKey) -> bool:
-        """Take a step; returns whether it was possible."""
+        """Execute a step; returns whether it was possible."""
         if step is Step.CREATE:
             return await self._create(key)
         if step is Step.DELETE:
             return await self._delete(key)
         if step is Step.WAIT:
-            self._tell_users(
+            self._report_to_users(
                 key,
                 HELD,
                 f"ResourceClaimTemplate {key} asks for something else than this pod does, and its finalizers keep it "
                 "from being deleted: remove them, and gcushare will make its own",
             )
             return False
-        self._tell_users(
+        self._report_to_users(
             key,
             TOO_MANY,
             f"namespace {key.namespace} has {MAX_TEMPLATES} templates of gcushare, which is the most: ask for an "
@@ -158,7 +158,7 @@ class TemplateKeeper:
                 self.plan.record_created(found)
                 return True
             if found.spec != spec:
-                self._tell_users(
+                self._report_to_users(
                     key,
                     NOT_OURS,
                     f"ResourceClaimTemplate {key} was not made by gcushare and asks for something else than this pod "
@@ -188,7 +188,7 @@ class TemplateKeeper:
         self.plan.templates.deleted(found)
         return True
 
-    def _tell_users(self, key: TemplateKey, reason: str, message: str) -> None:
+    def _report_to_users(self, key: TemplateKey, reason: str, message: str) -> None:
         for pod in self.plan.users(key):
             about = ObjectReference(api_version="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
             self.recorder.record(about, reason, message, warning=True)

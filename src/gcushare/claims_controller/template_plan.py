@@ -49,7 +49,7 @@ class Step(enum.Enum):
     REFUSE = "refuse"
     """The namespace has too many."""
     WAIT = "wait"
-    """It says something else, and is being deleted: a finalizer of somebody else holds it."""
+    """Its spec differs, and it is being deleted: another program's finalizer holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Plan:
 
 
 class TemplatePlan:
-    """What the watches know, and what follows from it. Times are of a monotonic clock.
+    """The state of the watches and the steps that follow from it. Times are of a monotonic clock.
 
     ``units``: what a unit of each vendor is. ``unused_s``: how long a template is kept after the last pod that
     named it. ``on_change`` is called when ``changed`` has grown.

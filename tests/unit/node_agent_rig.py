@@ -19,11 +19,10 @@ from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCa
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import NodeEvents, Parts
-from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.device_plugin.ports import NodePatcher
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME

@@ -141,7 +141,7 @@ async def test_foreign_ids_of_memory_that_the_kubelet_hands_out_are_another_plug
     world.register("mock-devices-id-0", "mock-devices-id-1")
     found = await world.watch(SERVES_MEMORY).find()
     assert "the kubelet was sent 2 device ids such as 'mock-devices-id-0'" in found
-    assert "Memory is not offered beside it: remove that plugin from this node" in found
+    assert "Memory is not offered next to it: remove that plugin from this node" in found
     assert world.reported == [found]
 
 

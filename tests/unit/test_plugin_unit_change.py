@@ -40,7 +40,9 @@ def to_write(rig: Rig) -> str | None:
             "hold units of the old one (d/00, d/01, d/02, d/03, d/04, d/05, d/06, d/07, d/08, d/09 and 2 more): delete",
             id="held by many",
         ),
-        pytest.param(None, "it is not known who holds units of the old one: away; see to that, or set", id="not known"),
+        pytest.param(
+            None, "it is not known which pods hold units of the old one: away; solve that, or set", id="not known"
+        ),
     ],
 )
 def test_another_unit_is_refused_while_pods_hold_the_old_one_or_may(holders: list[str] | None, words: str) -> None:

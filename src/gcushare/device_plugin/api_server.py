@@ -29,36 +29,36 @@ class ApiPatcher(PodNotes):
 
 
 class PodHandler:
-    """Feeds this node's pods to the agent, and to what finds claims."""
+    """Passes this node's pods to the agent and to the search for claims."""
 
     def __init__(self, agent: NodeAgent, claims: AllocatedClaims) -> None:
         self._agent = agent
         self._claims = claims
 
     def applied(self, obj: PodWithClaims) -> None:
-        """Take in a pod's newest state."""
+        """Use a pod's newest state."""
         self._agent.on_pod_update(obj)
         self._claims.on_pod_update(obj)
 
     def deleted(self, obj: PodWithClaims) -> None:
-        """Take in that a pod is gone."""
+        """Remove a pod that is gone."""
         self._agent.on_pod_delete(obj)
         self._claims.on_pod_delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """Take in that a full list ended."""
+        """Remove every pod that a full list lacks."""
         self._agent.on_pod_resync(uids)
         self._claims.on_pod_resync(uids)
 
 
 class NodeHandler:
-    """Feeds this node's Node object to the agent."""
+    """Passes this node's Node object to the agent."""
 
     def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
 
     def applied(self, obj: Node) -> None:
-        """Take in the Node's newest state."""
+        """Use the Node's newest state."""
         self._agent.on_node_update(obj)
 
     def deleted(self, obj: Node) -> None:

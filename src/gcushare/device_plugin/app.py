@@ -19,11 +19,7 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.adapters import HostAdapters
 from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.device_plugin.api_server import (
-    ApiPatcher,
-    NodeHandler,
-    PodHandler,
-)
+from gcushare.device_plugin.api_server import ApiPatcher, NodeHandler, PodHandler
 from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
 from gcushare.device_plugin.kubelet.claims_conflict import AllocatedClaims, ClaimsConflict
 from gcushare.device_plugin.kubelet.conflict_search import ConflictSearch
@@ -124,7 +120,12 @@ class PluginApp:
         )
         self._is_warned_of_units = False
         self._mps = self._make_mps()
-        self._pod_use = self._make_pod_use()
+        owners = ProcOwners(settings.cards.proc_root)
+        self._pod_use = (
+            PodMemoryMonitor(self._monitor, self._parts.store, owners, own_pid=os.getpid())
+            if settings.cards.pod_use
+            else None
+        )
         self._over_use = self._make_over_use()
         self._make_watches()
         self.observed = self._observe()
@@ -175,14 +176,6 @@ class PluginApp:
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),
             sockets=self._adapters.sockets,
             rng=self._adapters.rng,
-        )
-
-    def _make_pod_use(self) -> PodMemoryMonitor | None:
-        cards = self._settings.cards
-        return (
-            PodMemoryMonitor(self._monitor, self._parts.store, ProcOwners(cards.proc_root), own_pid=os.getpid())
-            if cards.pod_use
-            else None
         )
 
     def _make_mps(self) -> MpsWatch | None:
@@ -352,11 +345,8 @@ class PluginApp:
 
     def _web(self) -> web.Application:
         app = web.Application()
-        health = make_health(
-            self.observed,
-            card_polls=lambda: self._monitor.polls,
-            poll_interval_s=self._settings.cards.poll_interval,
-        )
+        interval_s = self._settings.cards.poll_interval
+        health = make_health(self.observed, card_polls=lambda: self._monitor.polls, poll_interval_s=interval_s)
         app.add_routes(health.routes())
         app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
         return app

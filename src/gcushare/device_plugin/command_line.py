@@ -28,10 +28,10 @@ PROGRAM = Program(
         ("gcushare-device-plugin --memory-unit 0.1 --reserve 5%", "tenths of a GB, a twentieth of each card kept back"),
         ("gcushare-device-plugin --mode both", "memory of cards and whole cards, from the same cards"),
         ("gcushare-device-plugin --cards simulated:cards.yaml", "cards from a file, for trying it out"),
-        ("gcushare-device-plugin --status", "what the plugin that runs here believes"),
-        ("gcushare-device-plugin --remove-from-node", "take back what it wrote, after it was stopped for good"),
+        ("gcushare-device-plugin --status", "the state of the plugin that runs here"),
+        ("gcushare-device-plugin --remove-from-node", "remove what it wrote, after it was stopped for good"),
     ),
-    notes="Endpoints on --listen-port: /healthz, /readyz, /metrics, /status (what this node believes, as JSON).",
+    notes="Endpoints on --listen-port: /healthz, /readyz, /metrics, /status (the state of this node, as JSON).",
 )
 
 
@@ -67,7 +67,7 @@ def main_gpushare(process: ProcessContext | None = None) -> int:
 
 
 def _log_settings(settings: PluginSettings) -> LogSettings:
-    """A command that answers on stdout writes no log file beside that of the plugin that runs; nor does the daemon."""
+    """Neither a command that answers on stdout nor the daemon writes a log file: the running plugin has one there."""
     if settings.actions.run_mps_daemon:
         return replace(settings.log, log_dir=None)
     if settings.actions.status or settings.actions.remove_from_node:
@@ -174,4 +174,4 @@ OLD_FLAGS: Mapping[str, OldFlag] = {
     name: left_out(_NOT_THE_KUBELETS_PORT)
     for name in ("kubelet-address", "kubelet-port", "client-cert", "client-key", "token", "timeout")
 }
-"""Their flags beside those that we have under the same name (``--memory-unit``)."""
+"""Flags of theirs that we do not have under the same name, as we have ``--memory-unit``."""

@@ -110,7 +110,7 @@ class ActionSettings:
     status: bool = setting(
         parsers.boolean(),
         default=False,
-        help="Ask the plugin that runs here (--listen-port) what it believes, print it and exit: 0 when all is well, 1 "
+        help="Ask the plugin that runs here (--listen-port) for its state, print it and exit: 0 when all is well, 1 "
         "when it names a problem, 75 when nothing answers. For example by kubectl exec; /status has it as JSON.",
     )
     remove_from_node: bool = setting(

@@ -12,7 +12,7 @@ from gcushare.wire.objects import ObjectReference
 
 
 class PodPatcher(Protocol):
-    """Who writes on pods: exactly this uid, or a ConflictError. None takes an annotation away."""
+    """Writes on pods: exactly this uid, or a ConflictError. None removes an annotation."""
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None: ...
 
@@ -24,7 +24,7 @@ class PodNotes:
         self._client = client
 
     async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations of a pod, or take them away; exactly this uid's."""
+        """Write or remove annotations of a pod; exactly this uid's."""
         await self._client.patch_pod_annotations(pod, annotations)
 
 

@@ -138,7 +138,7 @@ class CdiSpecPublisher:
         self.problem = ""
 
     def update_holders(self, pods: int) -> None:
-        """Take in how many pods hold cards."""
+        """Use how many pods hold cards."""
         self._holders = pods
 
     def offer(self, inventory: Inventory) -> bool:

@@ -43,7 +43,9 @@ def container_variables(
     names = vendor.environment
     variables: dict[str, str] = {}
     if Strategy.ENV in strategies:
-        variables[names.visible] = ",".join(_visible(vendor, card) for card in grant.cards)
+        variables[names.visible] = ",".join(
+            card.uuid if vendor.visible_by_uuid and card.uuid else str(card.index) for card in grant.cards
+        )
     if not grant.whole:
         pod_units = grant.units if grant.pod_units is None else grant.pod_units
         variables[names.card_index] = index_text(card.index for card in grant.cards)
@@ -59,7 +61,3 @@ def device_paths(vendor: Vendor, grant: Grant) -> tuple[str, ...]:
     """The device nodes of one container: its cards' and those that every container needs."""
     nodes = vendor.device_nodes
     return (*(nodes.card.format(index=card.index) for card in grant.cards), *nodes.control)
-
-
-def _visible(vendor: Vendor, card: InventoryCard) -> str:
-    return card.uuid if vendor.visible_by_uuid and card.uuid else str(card.index)

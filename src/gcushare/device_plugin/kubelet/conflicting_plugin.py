@@ -26,9 +26,9 @@ from gcushare.wire.kubelet.whole_card_ids import is_whole_card_id
 logger = logging.getLogger(__name__)
 
 _ADVICE = {
-    SERVES_WHOLE: "Whole cards are not offered beside it: remove that plugin from this node, or run this one with "
+    SERVES_WHOLE: "Whole cards are not offered next to it: remove that plugin from this node, or run this one with "
     "--mode memory",
-    SERVES_MEMORY: "Memory is not offered beside it: remove that plugin from this node",
+    SERVES_MEMORY: "Memory is not offered next to it: remove that plugin from this node",
 }
 
 
@@ -41,7 +41,7 @@ class NodeCounts(Protocol):
 
 
 class ConflictingPluginWatch:
-    """Looks for another plugin of ``resource``, which has ids of memory or of whole cards; ``report`` gets each once.
+    """Searches for another plugin of ``resource``, which has ids of memory or of whole cards; ``report`` gets it once.
 
     Whole cards that we serve have other plugins on many nodes, so there every trace counts. Of a resource that only we
     use, or that we do not serve, only a foreign id that the kubelet can still hand out is a trace.
@@ -77,7 +77,7 @@ class ConflictingPluginWatch:
             ids = await asyncio.to_thread(self._read)
         except DeviceError as error:
             # A node without a checkpoint has never had a device plugin.
-            logger.debug("no checkpoint to look for other plugins in: %s", error)
+            logger.debug("no checkpoint to search for other plugins: %s", error)
             ids = None
         conflicting = self._evaluate(*ids) if ids is not None else ""
         if conflicting and not self._reported:

@@ -85,23 +85,23 @@ class DevicePluginService:
             yield message
 
     async def _get_preferred_allocation(self, request: bytes, context: Context) -> bytes:
-        return await self._answer("GetPreferredAllocation", context, lambda: self._prefer(request))
+        async def prefer() -> bytes:
+            containers = decode_preferred_request(request)
+            return encode_preferred_response([await self._allocator.prefer(container) for container in containers])
+
+        return await self._answer("GetPreferredAllocation", context, prefer)
 
     async def _allocate(self, request: bytes, context: Context) -> bytes:
-        return await self._answer("Allocate", context, lambda: self._grant(request))
+        async def grant() -> bytes:
+            response = pb.AllocateResponse()
+            for ids in decode_allocate_request(request):
+                response.container_responses.append(await self._allocator.allocate(ids))
+            return response.SerializeToString()
+
+        return await self._answer("Allocate", context, grant)
 
     async def _pre_start_container(self, request: bytes, context: Context) -> bytes:
         return b""
-
-    async def _prefer(self, request: bytes) -> bytes:
-        containers = decode_preferred_request(request)
-        return encode_preferred_response([await self._allocator.prefer(container) for container in containers])
-
-    async def _grant(self, request: bytes) -> bytes:
-        response = pb.AllocateResponse()
-        for ids in decode_allocate_request(request):
-            response.container_responses.append(await self._allocator.allocate(ids))
-        return response.SerializeToString()
 
     async def _answer(self, call: str, context: Context, work: Callable[[], Awaitable[bytes]]) -> bytes:
         started = self._clock()
@@ -110,14 +110,9 @@ class DevicePluginService:
         except GcushareError as error:
             self._observe(call, self._clock() - started, type(error).__name__)
             logger.warning("%s refused: %s", call, error)
-            await _abort(context, error)
+            await context.abort(next(code for kind, code in STATUS_OF_ERROR if isinstance(error, kind)), str(error))
         except Exception:
             self._observe(call, self._clock() - started, "defect")
             raise  # gRPC logs it and answers the kubelet.
         self._observe(call, self._clock() - started, "")
         return answer
-
-
-async def _abort(context: Context, error: GcushareError) -> NoReturn:
-    status = next(status for kind, status in STATUS_OF_ERROR if isinstance(error, kind))
-    await context.abort(status, str(error))

@@ -1,4 +1,4 @@
-"""Turns what happens on the node into what the kubelet, the API server and people get: lists, records and Events.
+"""Turns changes on the node into device lists for the kubelet, records on pods, and Events.
 
 Each ``on_`` method handles one change of cards, Node, pods or the kubelet's allocations, and updates everything that
 follows from it. All are synchronous and run on the event loop.
@@ -48,7 +48,7 @@ NO_CARDS: frozenset[int] = frozenset()
 class NodeAgent:
     """One vendor's cards of this node. ``make`` builds its parts, which report to it.
 
-    ``offered`` is set once the kubelet may be sent a list.
+    ``offered`` is set once a list may be sent to the kubelet.
     """
 
     def __init__(self, offer: Offer, make: Callable[[NodeEvents], Parts], *, clock: Callable[[], float]) -> None:
@@ -185,7 +185,7 @@ class NodeAgent:
         except Refused as refusal:
             if self.inventory is None:
                 self._refuse("MemoryUnitRefused", str(refusal))
-                self._go_on_recording(self._cards)
+                self._keep_correcting_records(self._cards)
                 return
             # Cards that are offered already stay: their pods run, and their health must still be reported.
             inventory = keep_inventory(self.inventory, self._cards, self._offer)
@@ -196,7 +196,9 @@ class NodeAgent:
         was_doubted, doubt = self._doubt.unit is not None, self._doubt.resolve(inventory, self._holders)
         before, self.inventory = self.inventory, inventory
         if self._update_lists(inventory) or before != inventory or was_doubted:
-            self._use(inventory)
+            self.parts.allocator.set_inventory(inventory)
+            self.parts.whole_allocator.set_inventory(inventory)
+            self.parts.reconciler.writer.set_inventory(inventory)
             self._announce_changes(before, inventory)
         self._report_unknown_cordons(inventory)
         self._report_old_kubelet()
@@ -269,13 +271,7 @@ class NodeAgent:
         published = self.parts.publisher.published_unit()
         return published is None or is_same_unit(published, unit.name)
 
-    def _use(self, inventory: Inventory) -> None:
-        """Answer the kubelet's calls and write records by these cards."""
-        self.parts.allocator.set_inventory(inventory)
-        self.parts.whole_allocator.set_inventory(inventory)
-        self.parts.reconciler.writer.set_inventory(inventory)
-
-    def _go_on_recording(self, cards: CardsSnapshot) -> None:
+    def _keep_correcting_records(self, cards: CardsSnapshot) -> None:
         """Keep correcting the records of running pods, in the unit of their ids, while no card is offered."""
         unit = self.parts.publisher.published_unit()
         if unit is None:

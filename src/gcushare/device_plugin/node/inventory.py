@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, Health, Inventory, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, Health, Inventory
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
 from gcushare.core.wording import some_names
@@ -40,7 +40,15 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
         Refused: the units cannot be listed to the kubelet; names unit, cards, bytes, limit and the finest that fits.
     """
     memory = {each.index: each.memory_bytes for each in found.cards}
-    unit = _choose_unit(memory, offer)
+    if offer.unit != AUTO_UNIT:
+        unit = parse_memory_unit(offer.unit)
+    else:
+        names = offer.vendor.auto_units
+        finest = finest_unit(list(memory.values()), names, lambda units: _fit(memory, units, offer))
+        if finest is None:
+            why = f"none of the units {', '.join(names)} fits"
+            raise Refused(_explain(memory, parse_memory_unit(names[0]), offer, why))
+        unit = finest
     cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=offer.cordoned) for each in found.cards)
     if SERVES_MEMORY in offer.mode.parts:
         try:
@@ -58,27 +66,15 @@ def keep_inventory(before: Inventory, found: CardsSnapshot, offer: Offer) -> Inv
     Their units stay. A card that was replaced or removed is unhealthy; a card that was added is not offered.
     """
     now = {(each.index, each.uuid): each for each in found.cards}
-    cards = tuple(_keep_card(each, now.get((each.index, each.uuid)), offer) for each in before.cards)
-    return replace(before, cards=cards, driver=found.driver, left_out=found.left_out)
-
-
-def _keep_card(before: InventoryCard, now: InventoryCard | None, offer: Offer) -> InventoryCard:
-    if now is None:
-        return msgspec.structs.replace(
-            before, health=Health.UNHEALTHY, reason="the card was replaced, or is not listed any more"
-        )
-    is_cordoned = is_named(before, offer.cordoned)
-    return msgspec.structs.replace(before, health=now.health, reason=now.reason, cordoned=is_cordoned)
-
-
-def _choose_unit(memory: Mapping[int, int], offer: Offer) -> MemoryUnit:
-    if offer.unit != AUTO_UNIT:
-        return parse_memory_unit(offer.unit)
-    unit = finest_unit(list(memory.values()), offer.vendor.auto_units, lambda units: _fit(memory, units, offer))
-    if unit is None:
-        coarsest = parse_memory_unit(offer.vendor.auto_units[0])
-        raise Refused(_explain(memory, coarsest, offer, f"none of the units {', '.join(offer.vendor.auto_units)} fits"))
-    return unit
+    cards = []
+    for each in before.cards:
+        if (card := now.get((each.index, each.uuid))) is None:
+            reason = "the card was replaced, or is not listed any more"
+            cards.append(msgspec.structs.replace(each, health=Health.UNHEALTHY, reason=reason))
+        else:
+            is_cordoned = is_named(each, offer.cordoned)
+            cards.append(msgspec.structs.replace(each, health=card.health, reason=card.reason, cordoned=is_cordoned))
+    return replace(before, cards=tuple(cards), driver=found.driver, left_out=found.left_out)
 
 
 def _fit(memory: Mapping[int, int], units: Sequence[int], offer: Offer) -> bool:
@@ -119,7 +115,7 @@ def check_unit_change(before: str | None, now: str, holders: Holders) -> None:
     change = f"the memory unit changes from {before!r} to {now!r} while"
     if holders.pods is None:
         raise Refused(
-            f"{change} it is not known who holds units of the old one: {holders.unknown}; see to that, or set "
+            f"{change} it is not known which pods hold units of the old one: {holders.unknown}; solve that, or set "
             f"--memory-unit {before}"
         )
     if holders.pods:

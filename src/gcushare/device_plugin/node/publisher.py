@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
-from gcushare.device_plugin.ports import NodePatcher
 from gcushare.vendors import Vendor
 from gcushare.vendors.neighbours import Sighting, find_neighbours, neighbours_of
 from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
@@ -29,6 +29,14 @@ LEAST_INTERVAL_S = 0.5
 """Between two writes, if another program keeps changing the Node."""
 RETRY = BackoffPolicy(first_s=0.5, cap_s=30.0)
 """After a write that failed."""
+
+
+class NodePatcher(Protocol):
+    """Writes on this node's Node object; None removes an annotation or a resource."""
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,35 +121,27 @@ class Publisher:
         return self._node is not None
 
     def publish(self, inventory: Inventory) -> None:
-        """Have this inventory written, once the Node was read."""
+        """Write this inventory as soon as the Node was read."""
         self.wanted = inventory
         self._wake.set()
 
     def withdraw(self) -> None:
-        """Have nothing written until the next inventory; the one on the Node stays."""
+        """Write nothing until the next inventory; the one on the Node stays."""
         self.wanted = None
 
     def on_node_update(self, node: Node) -> None:
         """Use the Node's newest state."""
         is_first = self._node is None
         self._node = node
-        self._published = self._read_inventory(node)
+        self._published, self.unreadable = None, ""
+        if (text := node.metadata.annotations.get(self._vendor.inventory_annotation)) is not None:
+            try:
+                self._published = decode_inventory(text)
+            except RemoteContractError as error:
+                self.unreadable = str(error)
         if is_first:
             self.former = self._published
         self._wake.set()
-
-    def _read_inventory(self, node: Node) -> Inventory | None:
-        text = node.metadata.annotations.get(self._vendor.inventory_annotation)
-        if text is None:
-            self.unreadable = ""
-            return None
-        try:
-            inventory = decode_inventory(text)
-        except RemoteContractError as error:
-            self.unreadable = str(error)
-            return None
-        self.unreadable = ""
-        return inventory
 
     async def run(self) -> None:
         """Write what differs, whenever something changed, until cancelled."""

@@ -1,4 +1,4 @@
-"""``--remove-from-node``: take back what the plugin wrote on its node, for an uninstall. Every step is repeatable.
+"""``--remove-from-node``: remove what the plugin wrote on its node, for an uninstall. Every step is repeatable.
 
 What the admin wrote (the label, the cordons) and the records on pods stay; the memory resource itself is the kubelet's,
 which sets it to 0 five minutes after the plugin is gone.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.kubelet.sockets import probe_plugin
-from gcushare.device_plugin.ports import NodePatcher
+from gcushare.device_plugin.node.publisher import NodePatcher
 from gcushare.node.cdi import CdiSpecFile
 from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 from gcushare.vendors import Vendor
@@ -41,12 +41,12 @@ async def remove_from_node(
             raise Refused(f"the plugin still serves {socket} and would publish node {node} again: stop it")
     failures: list[GcushareError] = []
     try:
-        report(_local_words(cdi.path, removed=cdi.remove()))
+        report(_removal_text(cdi.path, removed=cdi.remove()))
     except GcushareError as error:
         failures.append(error)
     for socket in sockets:
         try:
-            report(_local_words(socket, removed=remove_file(socket)))
+            report(_removal_text(socket, removed=remove_file(socket)))
         except (OSError, UnsafePathError) as error:
             failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
     try:
@@ -61,5 +61,5 @@ async def remove_from_node(
         raise failures[0]
 
 
-def _local_words(path: Path, *, removed: bool) -> str:
+def _removal_text(path: Path, *, removed: bool) -> str:
     return f"{path} removed" if removed else f"{path} was not there"

@@ -157,8 +157,15 @@ class RecordWriter:
             return POLL_S
         uuids = {card.index: card.uuid for card in self._inventory.cards}
         writes = self._store.writes(uuids, self._inventory.units_by_card, self._wall_clock_ns())
-        self._forget_done({write.pod.uid for write in writes})
-        now_s = self._clock()
+        due, now_s = {write.pod.uid for write in writes}, self._clock()
+        # Attempts that no later write depends on are dropped; a fresh one delays the next equal write, so it stays.
+        self._attempts = {
+            uid: attempt
+            for uid, attempt in self._attempts.items()
+            if attempt.is_open
+            or uid in due
+            or (uid in self._store.entries and not attempt.error and attempt.due_at_s > now_s)
+        }
         next_s = now_s + POLL_S
         for write in writes:
             due_at_s = self._due_at_s(write)
@@ -178,17 +185,6 @@ class RecordWriter:
             return float("inf")
         is_equal = attempt.says(write.cards, assigned=write.assigned)
         return max(calm_at_s, attempt.due_at_s) if is_equal else calm_at_s
-
-    def _forget_done(self, due: set[str]) -> None:
-        """Drop attempts that no later write depends on; a fresh one delays the next equal write, so it stays."""
-        now_s = self._clock()
-        self._attempts = {
-            uid: attempt
-            for uid, attempt in self._attempts.items()
-            if attempt.is_open
-            or uid in due
-            or (uid in self._store.entries and not attempt.error and attempt.due_at_s > now_s)
-        }
 
     def _start(self, write: RecordWrite, writers: asyncio.TaskGroup) -> None:
         attempt = self._attempts.get(write.pod.uid)

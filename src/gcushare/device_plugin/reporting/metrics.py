@@ -116,18 +116,10 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
     counters, written = observed.reconciler.counters, observed.reconciler.writer.counters
     for name, text, value in (
         ("gcushare_plugin_record_writes", "Records written on pods.", written.writes),
-        (
-            "gcushare_plugin_record_corrections",
-            "Records that were corrected.",
-            written.corrections,
-        ),
+        ("gcushare_plugin_record_corrections", "Records that were corrected.", written.corrections),
         ("gcushare_plugin_record_write_failures", "Record writes that failed.", written.failed_writes),
         ("gcushare_plugin_kubelet_record_reads", "Reads of the kubelet's own record.", counters.checks),
-        (
-            "gcushare_plugin_kubelet_record_failures",
-            "Reads of it that failed.",
-            counters.failed_checks,
-        ),
+        ("gcushare_plugin_kubelet_record_failures", "Reads of it that failed.", counters.failed_checks),
     ):
         family = CounterMetricFamily(name, text, labels=names)
         family.add_metric(labels, value)

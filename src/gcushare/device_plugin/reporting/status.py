@@ -17,11 +17,7 @@ from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.node.status import card_statuses, describe_action, describe_over_uses
-from gcushare.wire.documents.plugin_status import (
-    PluginStatus,
-    PodOnNode,
-    UnreadableStatus,
-)
+from gcushare.wire.documents.plugin_status import PluginStatus, PodOnNode, UnreadableStatus
 
 _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
 POD_RECORDS = "podRecords"
@@ -62,26 +58,23 @@ def describe_node(observed: Observed) -> PluginStatus:
 
 def problems(observed: Observed) -> dict[str, str]:
     """All present problems, by component; empty if there are none."""
+    age_s, watch = observed.watch_age_s(), ""
+    if age_s is None:
+        watch = "this node's pods were not listed yet; see the log for the API server's answer"
+    elif age_s > WATCH_STALE_S:
+        watch = f"no answer from the API server for {age_s:.0f}s; known pods are still served"
     parts: Mapping[str, str] = {
         "cards": observed.agent.problem,
         **{_REGISTRATION[part]: endpoint.problem for part, endpoint in observed.endpoints.items()},
         "kubeletRecord": observed.reconciler.problem,
         "node": observed.publisher.problem,
-        "pods": _watch_problem(observed.watch_age_s()),
+        "pods": watch,
         POD_RECORDS: observed.reconciler.writer.problem,
         "cdi": observed.cdi.problem,
         "memoryLimit": observed.mps.problem if observed.mps is not None else "",
         "overUse": observed.over_use.evictor.problem if observed.over_use.evictor is not None else "",
     }
     return {name: problem for name, problem in parts.items() if problem}
-
-
-def _watch_problem(age_s: float | None) -> str:
-    if age_s is None:
-        return "this node's pods were not listed yet; see the log for the API server's answer"
-    if age_s > WATCH_STALE_S:
-        return f"no answer from the API server for {age_s:.0f}s; known pods are still served"
-    return ""
 
 
 def _cards_of(entry: PodEntry) -> tuple[int, ...]:

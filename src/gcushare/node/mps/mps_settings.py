@@ -34,7 +34,7 @@ class MpsSettings:
         parsers.choice(MemoryLimit),
         default=MemoryLimit.NONE,
         help="What keeps a process from allocating more memory than its container was granted: none, or mps, NVIDIA's "
-        "Multi-Process Service, whose control daemon runs beside the plugin (--run-mps-daemon; the chart starts it). "
+        "Multi-Process Service, whose control daemon runs next to the plugin (--run-mps-daemon; the chart starts it). "
         "The limit is one of each process, not of the container.",
     )
     mps_root: Path = setting(

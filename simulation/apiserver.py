@@ -41,6 +41,12 @@ class Target:
         name, _, value = selector.partition(",")[0].partition("=")
         if name == "spec.nodeName":
             return lambda doc: doc["spec"].get("nodeName", "") == value
+        if name == "status.phase":
+            return lambda doc: doc["status"].get("phase", "") == value
+        if label := self.query.get("labelSelector", ""):
+            key, _, wanted = label.partition("=")
+            if self.plural == "resourceclaimtemplates":
+                return lambda doc: doc["metadata"].get("labels", {}).get(key) == wanted
         if name == "metadata.name":
             return lambda doc: doc["metadata"]["name"] == value
         if namespace:
@@ -86,6 +92,10 @@ class ApiServer:
             case "PATCH", _:
                 return self._patch(target, _decode(request.body or b"{}"), by).raw
             case "DELETE", _:
+                asked = _decode(request.body or b"{}").get("preconditions", {})
+                found = self.store.get(target.plural, target.key).doc["metadata"]
+                if any(found[name] != value for name, value in asked.items()):
+                    raise Failure(409, "Conflict", "the precondition does not hold")
                 self.store.delete(target.plural, target.key, by)
                 return b'{"kind":"Status","status":"Success"}'
         raise Failure(405, "MethodNotAllowed", request.method)

@@ -11,12 +11,18 @@ from simulation.schedule import FIRST_S, Action
 NODES: tuple[tuple[int, ...], ...] = ((16, 8), (16,))
 """Gigabytes of each card of each node."""
 STORM_S, CALM_S, PACE_S = 240.0, 200.0, 2.0
-CLAIM_BUGS = ("counts nobody", "forgets what it prepared", "leaves files")
-"""What may be put in on purpose: room is not checked, the checkpoint is not written, and CDI files are not removed."""
+CLAIM_BUGS = (
+    "counts nobody", "forgets what it prepared", "leaves files", "keeps templates", "leads without a lease",
+)  # fmt: skip
+"""What may be put in on purpose: room is not checked, the checkpoint is not written, CDI files are not removed, unused
+templates stay, and every replica of the claims controller leads."""
 KINDS = {
     "create": 10.0, "delete": 5.0, "force": 2.0, "kill": 3.0, "calls": 2.0, "weather": 2.0, "late slices": 1.0,
-    "sick card": 1.0, "cordon": 1.0, "lose checkpoint": 0.4, "foreign slice": 0.4,
+    "sick card": 1.0, "cordon": 1.0, "lose checkpoint": 0.4, "foreign slice": 0.4, "pass on": 1.5,
+    "restart kubelet": 1.0, "kill controller": 1.5, "controller weather": 1.0, "delete template": 0.5,
+    "foreign template": 0.5,
 }  # fmt: skip
+_SIZES = (1, 2, 4, 6, 8, 12, 16)
 _WEATHERS: tuple[dict[str, float], ...] = (
     {"lost_before": 0.3}, {"lost_after": 0.4}, {"refused": 1.0}, {"unavailable": 0.5}, {"slow_s": 4.0},
     {"lag_s": 8.0}, {"duplicate": 0.5, "swap": 0.3},
@@ -45,7 +51,7 @@ def make_claims_schedule(seed: int, *, rounds: int = 3, planted: str = "") -> Cl
         while (at_s := at_s + rng.expovariate(1 / PACE_S)) < now_s + STORM_S:
             kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
             args: dict[str, Any] = {"node": rng.randrange(len(NODES)), **_arguments(rng, kind)}
-            if kind == "create":
+            if kind in ("create", "pass on"):
                 pods += 1
                 args["name"] = f"p{pods}"
             actions.append(Action(round(at_s, 3), kind, args))
@@ -58,8 +64,14 @@ def _arguments(rng: random.Random, kind: str) -> dict[str, Any]:
     match kind:
         case "create":
             whole = rng.random() < 0.15
-            return {"units": 0 if whole else rng.choice([1, 2, 4, 6, 8, 12, 16])}
-        case "delete" | "force":
+            return {"units": 0 if whole else rng.choice(_SIZES)}
+        case "kill controller":
+            return {"replica": rng.randrange(2), "steps": rng.choice([1, 2, 5, 20])}
+        case "controller weather":
+            return {"replica": rng.randrange(2), **_arguments(rng, "weather")}
+        case "delete template" | "foreign template":
+            return {"units": rng.choice(_SIZES), "for_s": round(rng.uniform(5.0, 60.0), 3)}
+        case "delete" | "force" | "pass on":
             return {"which": rng.random()}
         case "kill":
             return {"writes": rng.choice([0, 0, 1, 2, 3, 4]), "steps": rng.choice([1, 2, 5, 20])}

@@ -5,30 +5,29 @@ A world of its own, as the scheduler, the extender and the plugin of the other o
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import logging
-import random
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
 from typing import Any
 
+from msgspec import to_builtins
+
+from gcushare.core.claims import ClaimSize
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
+from gcushare.vendors import ENFLAME
+from gcushare.wire.dra.templates import template_spec
 from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesRequest as Unprepare
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesResponse as Unprepared
-from simulation.admission import AdmissionPolicies
-from simulation.apiserver import ApiServer
-from simulation.claims_node import NAMES, ClaimsNode
+from simulation.claims_node import NAMES, UNIT, ClaimsNode
+from simulation.claims_replica import ClaimsReplica
 from simulation.claims_schedule import NODES, ClaimsSchedule
-from simulation.loop import START_S, SimulatedLoop
+from simulation.claims_scheduler import SPACE, ClaimsScheduler, Pod, with_status
+from simulation.loop import START_S
+from simulation.rounds import RoundsWorld
 from simulation.schedule import Action
-from simulation.store import Change, Doc, Store
-from simulation.transport import Gateway
-from simulation.violation import Violation
+from simulation.store import Change, Doc
 from simulation.weather import Odds
 
 POLL_S = 0.5
@@ -36,146 +35,71 @@ POLL_S = 0.5
 CALL_S = 10.0
 """After so long a kubelet hangs up and calls again."""
 END_S = 120.0
-_SPACE = "default"
+_TEMPLATES = "resourceclaimtemplates"
 
 
-@dataclass(slots=True)
-class Pod:
-    """A pod with a claim of its name. ``units`` 0: a whole card. ``phase``: waits, bound, runs, ends."""
-
-    name: str
-    units: int
-    uid: str
-    phase: str = "waits"
-    node: str = ""
-    is_deleted: bool = False
-    calling: asyncio.Task[None] | None = None
-    call: int = 0
-    called_s: float = -100.0
-
-
-class ClaimsWorld:
+class ClaimsWorld(RoundsWorld):
     """One run."""
 
     def __init__(self, schedule: ClaimsSchedule) -> None:
+        super().__init__("claims", schedule.seed)
         self.schedule = schedule
-        self.seed = schedule.seed
-        self.faults: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
-        self.violations: list[Violation] = []
-        self.history: list[str] = []
-        self.rng = random.Random(f"claims world/{self.seed}")
-        self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
-        self.store = Store(self._changed)
-        self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange, AdmissionPolicies(self.loop)))
         self.nodes = [ClaimsNode(self, number, sizes) for number, sizes in enumerate(NODES)]
+        self.replicas = [ClaimsReplica(self, number) for number in range(2)]
         self.pods: dict[str, Pod] = {}
-        self._slices: list[Doc] = []
-        """As the scheduler knows them; of the version ``_learned``."""
-        self._learned = 0
+        self._scheduler = ClaimsScheduler(self.store, self.note)
         self._lag_s = self._loss = 0.0
-
-    def note(self, words: str) -> None:
-        """Write into the history."""
-        self.history.append(f"{self.loop.now_s - START_S:9.3f}  {words}")
-
-    def fail(self, invariant: str, words: str) -> None:
-        """Record what must not be, and end the run."""
-        self.note(f"VIOLATION of {invariant!r}: {words}")
-        self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
-        self.loop.is_stopped = True
-
-    @property
-    def digest(self) -> str:
-        """What happened, in one number."""
-        return hashlib.blake2b("\n".join(self.history).encode(), digest_size=16).hexdigest()
-
-    @property
-    def hours(self) -> float:
-        """How long it has lived."""
-        return (self.loop.now_s - START_S) / 3600
 
     def run(self) -> None:
         """Live through the schedule; after each calm everything has settled, and at the end nothing is left."""
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-        self._within(self._start)
-        actions = deque(self.schedule.actions)
-        for storm_end_s, calm_end_s in self.schedule.rounds:
-            while actions and actions[0].at_s < storm_end_s:
-                action = actions.popleft()
-                self._live_until(action.at_s)
-                self._within(lambda action=action: self._act(action))  # type: ignore[misc]
-            self._live_until(storm_end_s)
-            self._within(self._calm)
-            self._live_until(calm_end_s)
-            self._within(self._check_settled)
-        self._within(self._delete_all)
-        self._live_until(self.loop.now_s - START_S + END_S)
-        self._within(self._check_end)
+        self.play(self.schedule.actions, self.schedule.rounds)
+        self.within(self._delete_all)
+        self.live_until(self.loop.now_s - START_S + END_S)
+        self.within(self._check_end)
         with self.loop.entered():
-            for node in self.nodes:
-                self.loop.kill(node.process)
-
-    def _live_until(self, at_s: float) -> None:
-        if not self.loop.is_stopped:
-            self.loop.run(START_S + at_s)
-
-    def _within(self, do: Callable[[], None]) -> None:
-        if not self.loop.is_stopped:
-            with self.loop.entered():
-                do()
+            for each in (*self.nodes, *self.replicas):
+                self.loop.kill(each.process)
 
     def _start(self) -> None:
         for node in self.nodes:
             metadata = {"name": node.name, "annotations": {}}
             self.store.create("nodes", {"metadata": metadata, "spec": {}, "status": {}}, "the world")
             node.start()
+        self.store.create("namespaces", {"metadata": {"name": SPACE}}, "the world")
+        for replica in self.replicas:
+            replica.start()
         self._turn()
 
     def _turn(self) -> None:
         """One round of everyone who only polls."""
-        self._schedule_pods()
+        self._make_claims()
+        self._scheduler.schedule(self.pods.values())
         for pod in list(self.pods.values()):
             self._sync(pod)
         self._check_cards()
+        if len(leaders := [each.name for each in self.replicas if each.is_leader]) > 1:
+            self.fail("one replica leads", f"{leaders} lead")
         self.loop.call_world(POLL_S, self._turn)
 
-    # The scheduler: claims are known at once, as it assumes what it allocates; slices come late.
+    # Kubernetes' controller of claims
 
-    def _schedule_pods(self) -> None:
-        held = self._allocated()
+    def _make_claims(self) -> None:
         for pod in self.pods.values():
-            if pod.phase == "waits" and not pod.is_deleted and (found := self._first_fit(pod, self._slices, held)):
-                pool, device, amount = found
-                held[pool, device] += amount
-                result = {"request": "card", "driver": NAMES.driver, "pool": pool, "device": device,
-                          "consumedCapacity": {"memory": str(amount)}}  # fmt: skip
-                status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"name": pod.name}]}
-                self.store.update("resourceclaims", (_SPACE, pod.name), _with_status(status), "the scheduler")
-                pod.phase, pod.node = "bound", pool
-                self.note(f"{pod.name} goes to {device} of {pool}")
+            template = self.store.find(_TEMPLATES, (SPACE, _template_name(pod.units)))
+            if pod.phase == "new" and not pod.is_deleted and template is not None:
+                spec = template.doc["spec"]["spec"]
+                pod.units = (
+                    parse_count(spec["devices"]["requests"][0]["exactly"]["capacity"]["requests"]["memory"]) // GIB
+                )
+                self._create_claim(pod, spec)
 
-    def _allocated(self) -> Counter[tuple[str, str]]:
-        held: Counter[tuple[str, str]] = Counter()
-        for stored in self.store.all("resourceclaims").values():
-            for result in stored.doc.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
-                held[result["pool"], result["device"]] += parse_count(result["consumedCapacity"]["memory"])
-        return held
-
-    def _first_fit(self, pod: Pod, slices: list[Doc], held: Counter[tuple[str, str]]) -> tuple[str, str, int] | None:
-        generations: dict[str, int] = {}
-        for each in slices:
-            pool = each["spec"]["pool"]
-            generations[pool["name"]] = max(generations.get(pool["name"], 0), pool["generation"])
-        for each in sorted(slices, key=lambda each: str(each["metadata"]["name"])):
-            pool = each["spec"]["pool"]
-            for device in each["spec"].get("devices", ()):
-                size = parse_count(device["capacity"]["memory"]["value"])
-                amount = pod.units * GIB or size
-                is_free = held[pool["name"], device["name"]] + amount <= size
-                if is_free and not device.get("taints") and pool["generation"] == generations[pool["name"]]:
-                    return pool["name"], device["name"], amount
-        return None
+    def _create_claim(self, pod: Pod, spec: Doc) -> None:
+        metadata = {"name": pod.claim, "namespace": SPACE}
+        pod.uid = self.store.create(
+            "resourceclaims", {"metadata": metadata, "spec": spec}, "the claims' controller"
+        ).uid
+        pod.phase = "waits"
 
     # The kubelets
 
@@ -185,12 +109,14 @@ class ClaimsWorld:
         if pod.calling is not None:
             pod.calling.cancel()
             pod.calling = None
-        if pod.is_deleted and pod.phase == "waits":
+        if pod.is_deleted and pod.phase in ("new", "waits"):
             self._forget(pod)
         elif pod.is_deleted:
             pod.phase = "ends"
             self._call(pod, services.NODE_UNPREPARE_RESOURCES, Unprepare(claims=[self._claim(pod)]))
-        elif pod.phase == "bound":
+        elif pod.phase == "bound" and not any(
+            each.uid == pod.uid and each.node == pod.node and each.is_deleted for each in self.pods.values()
+        ):  # a kubelet has one state of a claim, whichever pods use it
             request = NodePrepareResourcesRequest(claims=[self._claim(pod)])
             self._call(pod, services.NODE_PREPARE_RESOURCES, request)
 
@@ -219,17 +145,50 @@ class ClaimsWorld:
             answer = NodePrepareResourcesResponse.FromString(body).claims[pod.uid]
             if not answer.error and not pod.is_deleted:
                 pod.phase = "runs"
+                self._set_phase(pod, "Running")
                 self.counts["pods run"] += 1
                 self.note(f"{pod.name} runs")
 
     def _claim(self, pod: Pod) -> Claim:
-        return Claim(uid=pod.uid, name=pod.name, namespace=_SPACE)
+        return Claim(uid=pod.uid, name=pod.claim, namespace=SPACE)
 
     def _forget(self, pod: Pod) -> None:
         self.note(f"{pod.name} is gone")
         del self.pods[pod.name]
-        if self.store.find("resourceclaims", (_SPACE, pod.name)) is not None:
-            self.store.delete("resourceclaims", (_SPACE, pod.name), "the claims' controller")
+        self._remove("pods", pod.name)
+        if not pod.passes_on:
+            self._remove("resourceclaims", pod.claim)
+
+    def _remove(self, plural: str, name: str) -> None:
+        if self.store.find(plural, (SPACE, name)) is not None:
+            self.store.delete(plural, (SPACE, name), "the world")
+
+    def _set_phase(self, pod: Pod, phase: str) -> None:
+        if self.store.find("pods", (SPACE, pod.name)) is not None:
+            self.store.update("pods", (SPACE, pod.name), with_status({"phase": phase}), "a kubelet")
+
+    def _create_pod(self, pod: Pod, entry: Doc) -> None:
+        spec = {"resourceClaims": [{"name": "card", **entry}]}
+        metadata = {"name": pod.name, "namespace": SPACE}
+        self.store.create("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}, "a user")
+        self.pods[pod.name] = pod
+
+    def _pass_on(self, pod: Pod, name: str) -> None:
+        """Delete a pod by force whose claim is deallocated under way and used by another pod at once."""
+        pod.is_deleted = pod.passes_on = True
+        self._remove("pods", pod.name)
+        self.store.update("resourceclaims", (SPACE, pod.claim), with_status({}), "the scheduler")
+        self._create_pod(Pod(name, pod.units, pod.claim, pod.uid, "waits"), {"resourceClaimName": pod.claim})
+
+    def _restart_kubelet(self, node: ClaimsNode) -> None:
+        """What was under way is forgotten, and what runs is prepared again."""
+        for pod in self.pods.values():
+            if pod.node == node.name:
+                pod.call += 1
+                if pod.calling is not None:
+                    pod.calling.cancel()
+                pod.calling = None
+                pod.phase = "bound" if pod.phase == "runs" else pod.phase
 
     # What happens
 
@@ -241,23 +200,44 @@ class ClaimsWorld:
             self._delete(pod)
 
     def _act(self, action: Action) -> None:
-        self.note(f"> {action.words()[11:]}")
         args, node = action.args, self.nodes[action.args["node"]]
         if action.kind not in ("create", "delete"):
             self.faults[action.kind] += 1
         match action.kind:
             case "create":
-                metadata = {"name": args["name"], "namespace": _SPACE}
-                exactly = {"deviceClassName": NAMES.memory_class if args["units"] else NAMES.whole_class}
-                spec = {"devices": {"requests": [{"name": "card", "exactly": exactly}]}}
-                made = self.store.create("resourceclaims", {"metadata": metadata, "spec": spec}, "a user")
-                self.pods[args["name"]] = Pod(args["name"], args["units"], made.uid)
+                pod = Pod(args["name"], args["units"], args["name"])
+                self._create_pod(pod, {"resourceClaimTemplateName": _template_name(pod.units)} if pod.units else {})
+                if not pod.units:
+                    exactly = {"deviceClassName": NAMES.whole_class}
+                    self._create_claim(pod, {"devices": {"requests": [{"name": "card", "exactly": exactly}]}})
             case "delete" | "force" if self.pods:
                 pod = list(self.pods.values())[int(args["which"] * len(self.pods))]
                 self._delete(pod)
-                if action.kind == "force" and self.store.find("resourceclaims", (_SPACE, pod.name)) is not None:
+                if action.kind == "force":
                     # The pod is gone for everyone but its kubelet, so its claim is given to others.
-                    self.store.delete("resourceclaims", (_SPACE, pod.name), "the claims' controller")
+                    self._remove("pods", pod.name)
+                    if not pod.passes_on:
+                        self._remove("resourceclaims", pod.claim)
+            case "pass on":
+                shared = {each.uid for each in self.pods.values() if each.passes_on}
+                found = [each for each in self.pods.values() if each.phase in ("bound", "runs") and not each.is_deleted]
+                if found := [each for each in found if each.uid not in shared]:
+                    self._pass_on(found[int(args["which"] * len(found))], args["name"])
+            case "restart kubelet":
+                self._restart_kubelet(node)
+            case "kill controller":
+                self.replicas[args["replica"]].process.steps_to_live = args["steps"]
+            case "controller weather":
+                weather = self.replicas[args["replica"]].weather
+                weather.begin(self.loop.steps, Odds(**args["odds"]))
+                self.loop.call_world(args["for_s"], weather.clear)
+            case "delete template":
+                self._remove(_TEMPLATES, _template_name(args["units"]))
+            case "foreign template" if self.store.find(_TEMPLATES, (SPACE, _template_name(args["units"]))) is None:
+                spec = to_builtins(template_spec(ClaimSize(1), ENFLAME, UNIT))
+                name = _template_name(args["units"])
+                self.store.create(_TEMPLATES, {"metadata": {"name": name, "namespace": SPACE}, "spec": spec}, "a user")
+                self.loop.call_world(args["for_s"], self._remove_foreign)
             case "kill":
                 if args["writes"]:
                     node.disk.writes_to_live = args["writes"] - 1
@@ -285,6 +265,11 @@ class ClaimsWorld:
             case "foreign slice":
                 self._forge_slice(node)
 
+    def _remove_foreign(self) -> None:
+        for key, stored in list(self.store.all(_TEMPLATES).items()):
+            if not stored.doc["metadata"].get("labels"):
+                self._remove(_TEMPLATES, key[1])
+
     def _heal(self, node: ClaimsNode) -> None:
         node.sick.clear()
         node.update_cards()
@@ -308,6 +293,10 @@ class ClaimsWorld:
     def _calm(self) -> None:
         self.note("calm")
         self._loss = self._lag_s = 0.0
+        self._remove_foreign()
+        for replica in self.replicas:
+            replica.weather.clear()
+            replica.process.steps_to_live = None
         for node in self.nodes:
             node.weather.clear()
             node.disk.writes_to_live = node.process.steps_to_live = None
@@ -335,13 +324,15 @@ class ClaimsWorld:
 
     def _check_settled(self) -> None:
         """Pods that fit run, slices are as they should be, and nothing is prepared without a pod."""
-        held = self._allocated()
+        held = self._scheduler.allocated()
         slices = [each.doc for each in self.store.all("resourceslices").values()]
         for pod in self.pods.values():
-            if pod.phase in ("bound", "ends") or pod.is_deleted:
+            if pod.phase in ("new", "bound", "ends") or pod.is_deleted:
                 self.fail("everything settles", f"{pod.name} is {pod.phase}, deleted: {pod.is_deleted}")
-            elif pod.phase == "waits" and (found := self._first_fit(pod, slices, held)):
+            elif pod.phase == "waits" and (found := self._scheduler.first_fit(pod, slices, held)):
                 self.fail("everything settles", f"{pod.name} waits and fits {found}")
+        if not any(each.is_leader for each in self.replicas):
+            self.fail("everything settles", "no replica of the claims controller leads")
         for node in self.nodes:
             publisher = node.publisher
             if publisher is None or not publisher.is_current or publisher.published != 1:
@@ -359,18 +350,15 @@ class ClaimsWorld:
         self._check_settled()
         if self.pods:
             self.fail("everything settles", f"{sorted(self.pods)} are left")
+        if left := sorted(key[1] for key in self.store.all(_TEMPLATES)):
+            self.fail("everything settles", f"templates {left} are left, which no pod names")
 
     def _changed(self, change: Change) -> None:
-        self.note(f"api: {change.kind.lower()} {change.new.plural} {change.new.key[1]} by {change.by}")
-        self.gateway.publish(change)
+        super()._changed(change)
         if change.new.plural == "resourceslices":
             slices = [each.doc for each in self.store.all("resourceslices").values()]
-            self.loop.call_world(0.05 + self._lag_s * self.rng.random(), self._learn, change.version, slices)
-
-    def _learn(self, version: int, slices: list[Doc]) -> None:
-        if version > self._learned:
-            self._learned, self._slices = version, slices
+            self.loop.call_world(0.05 + self._lag_s * self.rng.random(), self._scheduler.learn, change.version, slices)
 
 
-def _with_status(status: Doc) -> Callable[[Doc], Doc]:
-    return lambda doc: {**doc, "status": status}
+def _template_name(units: int) -> str:
+    return ClaimSize(units).template_name(NAMES.template_prefix)

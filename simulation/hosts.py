@@ -6,9 +6,7 @@ A world of its own, smaller than the other: what the scheduler then calls is not
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
-from collections import Counter, deque
 from collections.abc import Callable
 
 from gcushare.config_manager.host.files import FileState
@@ -26,17 +24,14 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import VENDORS_BY_NAME
-from simulation.admission import AdmissionPolicies
-from simulation.apiserver import ApiServer
 from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
 from simulation.host_schedule import HOSTS, HostSchedule
-from simulation.loop import START_S, SimulatedLoop
+from simulation.loop import SimulatedLoop
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
+from simulation.rounds import RoundsWorld
 from simulation.schedule import Action
-from simulation.store import Change, Store
-from simulation.transport import Gateway, SimulatedTransport
-from simulation.violation import Violation
+from simulation.transport import SimulatedTransport
 from simulation.weather import Odds, Weather
 
 LOOK_S = 0.2
@@ -108,20 +103,12 @@ class HostManager:
             world.fail("no process ends by any input", f"{self.name} ended: {type(error).__name__}: {error}")
 
 
-class HostsWorld:
+class HostsWorld(RoundsWorld):
     """One run; also the desired state that every config-manager reads."""
 
     def __init__(self, schedule: HostSchedule) -> None:
+        super().__init__("hosts", schedule.seed)
         self.schedule = schedule
-        self.seed = schedule.seed
-        self.faults: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
-        self.violations: list[Violation] = []
-        self.history: list[str] = []
-        self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
-        self.store = Store(self._changed)
-        self.rng = random.Random(f"hosts world/{self.seed}")
-        self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange, AdmissionPolicies(self.loop)))
         self.wanted = Mode.APPLY
         self.url = "http://10.96.1.37:32766"
         self.is_extender_away = False
@@ -141,59 +128,17 @@ class HostsWorld:
         await asyncio.sleep(0.003)
         return ExtenderEntry(url=self.url, vendors=(VENDORS_BY_NAME["enflame"],))
 
-    def note(self, words: str) -> None:
-        """Write into the history."""
-        self.history.append(f"{self.loop.now_s - START_S:9.3f}  {words}")
-
-    def fail(self, invariant: str, words: str) -> None:
-        """Record a violation and end the run."""
-        self.note(f"VIOLATION of {invariant!r}: {words}")
-        self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
-        self.loop.is_stopped = True
-
-    @property
-    def digest(self) -> str:
-        """A hash of the history."""
-        return hashlib.blake2b("\n".join(self.history).encode(), digest_size=16).hexdigest()
-
-    @property
-    def hours(self) -> float:
-        """The virtual time since the start."""
-        return (self.loop.now_s - START_S) / 3600
-
     def run(self) -> None:
         """Execute the schedule. After each calm, every host must have the desired state."""
-        self._within(self._start)
-        actions = deque(self.schedule.actions)
-        for storm_end_s, calm_end_s in self.schedule.rounds:
-            while actions and actions[0].at_s < storm_end_s:
-                action = actions.popleft()
-                self._live_until(action.at_s)
-                self._within(lambda action=action: self._act(action))  # type: ignore[misc]
-            self._live_until(storm_end_s)
-            self._within(self._calm)
-            self._live_until(calm_end_s)
-            self._within(self._check)
+        self.play(self.schedule.actions, self.schedule.rounds)
         with self.loop.entered():
-            self._close()
-
-    def _live_until(self, at_s: float) -> None:
-        if not self.loop.is_stopped:
-            self.loop.run(START_S + at_s)
-
-    def _within(self, do: Callable[[], None]) -> None:
-        if not self.loop.is_stopped:
-            with self.loop.entered():
-                do()
+            for host in self.hosts:
+                self.loop.kill(host.process)
 
     def _start(self) -> None:
         for host in self.hosts:
             host.start()
         self._look()
-
-    def _close(self) -> None:
-        for host in self.hosts:
-            self.loop.kill(host.process)
 
     def _look(self) -> None:
         """Every kubelet reads its manifests, which must work."""
@@ -212,7 +157,6 @@ class HostsWorld:
         self.loop.call_world(LOOK_S, self._look)
 
     def _act(self, action: Action) -> None:
-        self.note(f"> {action.words()[11:]}")
         args, host = action.args, self.hosts[action.args["host"]]
         if action.kind not in ("mode", "url"):
             self.faults[action.kind] += 1
@@ -246,7 +190,7 @@ class HostsWorld:
             if not host.process.is_alive:
                 host.start()
 
-    def _check(self) -> None:
+    def _check_settled(self) -> None:
         """Check that every host has the desired state, byte by byte where nothing of ours is, and no leftovers."""
         for host in self.hosts:
             files = host.disk.files
@@ -265,10 +209,6 @@ class HostsWorld:
             torn = [path for path in files if path.endswith(".gcushare-tmp")]
             if torn:
                 self.fail("nothing leaks", f"{host.name} still has {torn}")
-
-    def _changed(self, change: Change) -> None:
-        self.note(f"api: {change.kind.lower()} {change.new.plural} {change.new.key[1]} by {change.by}")
-        self.gateway.publish(change)
 
 
 def _out_of_order(disk: Disk, loop: SimulatedLoop) -> Callable[[str, FileState], None]:

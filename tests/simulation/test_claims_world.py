@@ -8,9 +8,11 @@ from simulation.run import run
 from simulation.shrink import shrink
 
 BITES = {
-    "counts nobody": (3, "no card is given beyond its size"),
-    "forgets what it prepared": (5, "what runs has its share"),
-    "leaves files": (1, "no card is given beyond its size"),
+    "counts nobody": (1, "no card is given beyond its size"),
+    "forgets what it prepared": (0, "what runs has its share"),
+    "leaves files": (0, "no card is given beyond its size"),
+    "keeps templates": (0, "everything settles"),
+    "leads without a lease": (0, "one replica leads"),
 }
 
 

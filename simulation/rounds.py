@@ -1,0 +1,96 @@
+"""What the small worlds share: a history, violations, and rounds of storms that calm follows."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+
+from simulation.admission import AdmissionPolicies
+from simulation.apiserver import ApiServer
+from simulation.loop import START_S, SimulatedLoop
+from simulation.schedule import Action
+from simulation.store import Change, Store
+from simulation.transport import Gateway
+from simulation.violation import Violation
+
+
+class RoundsWorld:
+    """One run. A world extends it with what starts, acts, calms down, and must hold after each calm."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.seed = seed
+        self.faults: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.violations: list[Violation] = []
+        self.history: list[str] = []
+        self.rng = random.Random(f"{name} world/{seed}")
+        self.loop = SimulatedLoop(lambda words: self.fail("no process ends by any input", words))
+        self.store = Store(self._changed)
+        self.gateway = Gateway(self.loop, ApiServer(self.store, self.rng.randrange, AdmissionPolicies(self.loop)))
+
+    def note(self, words: str) -> None:
+        """Write into the history."""
+        self.history.append(f"{self.loop.now_s - START_S:9.3f}  {words}")
+
+    def fail(self, invariant: str, words: str) -> None:
+        """Record a violation and end the run."""
+        self.note(f"VIOLATION of {invariant!r}: {words}")
+        self.violations.append(Violation(invariant, words, self.loop.now_s - START_S))
+        self.loop.is_stopped = True
+
+    @property
+    def digest(self) -> str:
+        """A hash of the history."""
+        return hashlib.blake2b("\n".join(self.history).encode(), digest_size=16).hexdigest()
+
+    @property
+    def hours(self) -> float:
+        """The virtual time since the start."""
+        return (self.loop.now_s - START_S) / 3600
+
+    def play(self, actions: tuple[Action, ...], rounds: tuple[tuple[float, float], ...]) -> None:
+        """Start, and live through the rounds: when each storm ends, and when the calm after it."""
+        self.within(self._start)
+        left = deque(actions)
+        for storm_end_s, calm_end_s in rounds:
+            while left and left[0].at_s <= storm_end_s:  # times are rounded, up to the end itself
+                action = left.popleft()
+                self.live_until(action.at_s)
+                self.within(lambda action=action: self._begin(action))  # type: ignore[misc]
+            self.live_until(storm_end_s)
+            self.within(self._calm)
+            self.live_until(calm_end_s)
+            self.within(self._check_settled)
+
+    def live_until(self, at_s: float) -> None:
+        """Let the world go on, unless an invariant was violated."""
+        if not self.loop.is_stopped:
+            self.loop.run(START_S + at_s)
+
+    def within(self, do: Callable[[], None]) -> None:
+        """Do something in the world, unless an invariant was violated."""
+        if not self.loop.is_stopped:
+            with self.loop.entered():
+                do()
+
+    def _begin(self, action: Action) -> None:
+        self.note(f"> {action.words()[11:]}")
+        self._act(action)
+
+    def _changed(self, change: Change) -> None:
+        self.note(f"api: {change.kind.lower()} {change.new.plural} {change.new.key[1]} by {change.by}")
+        self.gateway.publish(change)
+
+    def _start(self) -> None:
+        raise NotImplementedError
+
+    def _act(self, action: Action) -> None:
+        raise NotImplementedError
+
+    def _calm(self) -> None:
+        raise NotImplementedError
+
+    def _check_settled(self) -> None:
+        raise NotImplementedError

@@ -58,8 +58,8 @@ class ClaimsWorld(RoundsWorld):
         self.live_until(self.loop.now_s - START_S + END_S)
         self.within(self._check_end)
         with self.loop.entered():
-            for each in (*self.nodes, *self.replicas):
-                self.loop.kill(each.process)
+            for process in (*(node.process for node in self.nodes), *(replica.process for replica in self.replicas)):
+                self.loop.kill(process)
 
     def _start(self) -> None:
         for node in self.nodes:

@@ -62,7 +62,7 @@ class TokenReviewLimit:
         self._peers: OrderedDict[str, _Allowance] = OrderedDict()
 
     def take_for_known(self, now: float) -> bool:
-        """Take one for a token that was valid before. Unknown tokens cannot use up this share; known ones may use both."""
+        """Take one for a token that was valid before. Unknown tokens cannot use up this share; known ones use both."""
         return _take(now, self._known) or _take(now, self._unknown)
 
     def take_for_unknown(self, address: str | None, now: float) -> bool:

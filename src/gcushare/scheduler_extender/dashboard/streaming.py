@@ -56,23 +56,18 @@ class Streams:
         try:
             response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(request)
-            if request.method == "GET":
-                await self._send(request, response, self._events(mark, admit))
+            if request.method != "GET":
+                return response
+            with suppress(ConnectionError):  # A reader that disconnects is not an error.
+                async with aclosing(self._events(mark, admit)) as events:
+                    async for event in events:
+                        if request.transport is None or request.transport.is_closing():
+                            return response
+                        await response.write(event)
+                    await response.write_eof()
             return response
         finally:
             self._readers -= 1
-
-    async def _send(
-        self, request: web.Request, response: web.StreamResponse, events: AsyncGenerator[bytes, None]
-    ) -> None:
-        # A reader that disconnects is not an error.
-        with suppress(ConnectionError):
-            async with aclosing(events):
-                async for event in events:
-                    if request.transport is None or request.transport.is_closing():
-                        return
-                    await response.write(event)
-                await response.write_eof()
 
     async def _events(self, mark: Mark | None, admit: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes, None]:
         sent, sent_at = self._replica(), time.monotonic()

@@ -147,7 +147,10 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
             client=_client(held.next, terms, now),
         )
         return Issue(changed.data(), "the next authority begins to sign")
-    if (reason := _why_renew(held, now)) is not None:
+    both = (held.server, held.client)
+    is_early = any(each.is_early(now) for each in both)
+    if is_early or any(each.is_past(RENEWAL_SHARE, now) for each in both):
+        reason = "they are not valid yet, a clock was wrong" if is_early else "two thirds of their life are over"
         server, client = _server(held.signing, terms, now), _client(held.signing, terms, now)
         # Peers that trusted only the authority before have read the newer ones a certificate's life ago.
         return Issue(_Set(held.signing, held.next, (), server, client).data(), reason)
@@ -157,15 +160,6 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
         return Issue(
             _Set(held.signing, held.next, held.before, server, held.client).data(), f"the server is now called {names}"
         )
-    return None
-
-
-def _why_renew(held: _Set, now: datetime) -> str | None:
-    both = (held.server, held.client)
-    if any(each.is_early(now) for each in both):
-        return "they are not valid yet, a clock was wrong"
-    if any(each.is_past(RENEWAL_SHARE, now) for each in both):
-        return "two thirds of their life are over"
     return None
 
 

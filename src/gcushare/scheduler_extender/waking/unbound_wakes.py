@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 FREE_FAILURES = 4
 """Pods of a namespace in a row that may be woken and not bound before its other pods come last."""
 FORGET_S = 600.0
@@ -16,27 +14,23 @@ class UnboundWakes:
     def __init__(self) -> None:
         self._failures: dict[str, tuple[int, float]] = {}
         """By namespace: failures in a row, and when the last one was."""
-        self._deferred: set[str] = set()
-
-    @property
-    def deferred(self) -> Set[str]:
+        self.deferred: set[str] = set()
         """The namespaces whose pods come last."""
-        return self._deferred
 
     def record(self, namespace: str, now_s: float, *, is_bound: bool) -> None:
         """Record the end of an attempt to wake a pod."""
         if is_bound:
             self._failures.pop(namespace, None)
-            self._deferred.discard(namespace)
+            self.deferred.discard(namespace)
             return
         failures = self._failures.get(namespace, (0, 0.0))[0] + 1
         self._failures[namespace] = (failures, now_s)
         if failures >= FREE_FAILURES:
-            self._deferred.add(namespace)
+            self.deferred.add(namespace)
 
     def drop_old(self, now_s: float) -> None:
         """Forget namespaces without a failure for ``FORGET_S``."""
         for namespace, (_, last_s) in list(self._failures.items()):
             if now_s >= last_s + FORGET_S:
                 del self._failures[namespace]
-                self._deferred.discard(namespace)
+                self.deferred.discard(namespace)

@@ -49,7 +49,7 @@ async def test_a_pod_that_changed_since_the_watch_reported_is_bound_at_the_versi
     rig.cluster.put(rig.cluster.pods["default", "a"])
     await rig.bind("a")
 
-    assert (len(rig.cluster.bindings), rig.cluster.reads, rig.service.conflicts) == (2, 1, 1)
+    assert (len(rig.cluster.bindings), rig.cluster.reads, rig.service.sender.conflicts) == (2, 1, 1)
     rig.check_truth()
 
 

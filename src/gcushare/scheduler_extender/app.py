@@ -133,20 +133,14 @@ class Extender:
         self._serve = serve or start_server
         self._after_sync = after_sync
         self._identity = identity or f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
-        placement = settings.placement
+        placement, monotonic = settings.placement, self._clock.monotonic
         policies = Policies(
             placement.node_policy, placement.card_policy, placement.whole_card_policy, placement.memory_percent
         )
         self._spare, serves_claims = SpareResources(), asyncio.Event()
         self.states = [
-            VendorState(
-                vendor,
-                policies,
-                spare=self._spare,
-                monotonic=self._clock.monotonic,
-                on_claims_node=serves_claims.set,
-            )
-            for vendor in settings.placement.vendor
+            VendorState(vendor, policies, spare=self._spare, monotonic=monotonic, on_claims_node=serves_claims.set)
+            for vendor in placement.vendor
         ]
         self.dashboard = Dashboard(settings.dashboard, self.states, client)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
@@ -174,7 +168,7 @@ class Extender:
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
         self._metrics = RequestMetrics(self._registry)
-        self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, self._clock.monotonic)
+        self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, monotonic)
         self._vendor_routes = self._make_vendor_routes()
         served = placement.vendor
         self._unserved = [UnservedVendor(vendor, served) for vendor in VENDORS if vendor not in served]

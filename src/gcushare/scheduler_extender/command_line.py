@@ -26,13 +26,13 @@ def main(process: ProcessContext | None = None) -> int:
 def main_gpushare(process: ProcessContext | None = None) -> int:
     """Run it as ``gpushare-sche-extender``: NVIDIA cards, and that program's variables; returns the exit code."""
     process = process or ProcessContext()
-    words = ["--vendor=aliyun"]
+    arguments = ["--vendor=aliyun"]
     for variable, flag in _OLD_VARIABLES.items():
         value = process.environ.get(variable)
         if value and not (variable == "LOG_LEVEL" and value not in _OLD_LEVELS):
-            words.append(f"{flag}={_OLD_LEVELS.get(value, value)}")
-            process.stderr.write(f"note: {variable}={value} is taken as {words[-1]}\n")
-    return main(replace(process, argv=(*words, *process.argv)))
+            arguments.append(f"{flag}={_OLD_LEVELS.get(value, value)}")
+            process.stderr.write(f"note: {variable}={value} is taken as {arguments[-1]}\n")
+    return main(replace(process, argv=(*arguments, *process.argv)))
 
 
 def _run(settings: ExtenderSettings) -> int:

@@ -118,8 +118,8 @@ class VendorCollector(Collector):
             gauge.add_metric((state.vendor.name,), value)
             yield gauge
         for name, text, value in (
-            ("bind_conflicts", "Bindings refused because the pod had changed.", binds.conflicts),
-            ("bind_unknown_outcomes", "Bindings whose outcome had to be read.", binds.unknown_outcomes),
+            ("bind_conflicts", "Bindings refused because the pod had changed.", binds.sender.conflicts),
+            ("bind_unknown_outcomes", "Bindings whose outcome had to be read.", binds.sender.unknown_outcomes),
         ):
             counter = CounterMetricFamily(f"gcushare_{name}", text, labels=("vendor",))
             counter.add_metric((state.vendor.name,), value)

@@ -54,7 +54,7 @@ class BindService:
         self._times = times or BindTimes()
         self._now_ns = now_ns
         self._monotonic = monotonic
-        self._sender = BindingClient(state, api, leadership, self._times, monotonic)
+        self.sender = BindingClient(state, api, leadership, self._times, monotonic)
         self._under_way: dict[str, tuple[BindArguments, asyncio.Task[None]]] = {}
 
     async def bind(self, arguments: BindArguments) -> None:
@@ -100,19 +100,9 @@ class BindService:
         """How many bindings have begun and have no answer yet."""
         return len(self._under_way)
 
-    @property
-    def conflicts(self) -> int:
-        """Bindings that the API server refused because the pod had changed, for metrics."""
-        return self._sender.conflicts
-
-    @property
-    def unknown_outcomes(self) -> int:
-        """Bindings whose outcome had to be read, for metrics."""
-        return self._sender.unknown_outcomes
-
     async def confirm(self, *, older_than_s: float) -> None:
         """Settle reservations that stayed unconfirmed for so long; see `BindingClient.confirm`."""
-        await self._sender.confirm(older_than_s=older_than_s, busy=self._under_way.keys())
+        await self.sender.confirm(older_than_s=older_than_s, busy=self._under_way.keys())
 
     def _finish(self, uid: str, task: asyncio.Task[None]) -> None:
         del self._under_way[uid]
@@ -120,7 +110,7 @@ class BindService:
             task.exception()  # Retrieved, so asyncio does not report it: the caller gets it, and it is in the log.
 
     async def _bind(self, arguments: BindArguments) -> None:
-        self._sender.check_leader()
+        self.sender.check_leader()
         started = self._monotonic()
         deadline_s = started + self._times.total_s
         try:
@@ -164,18 +154,18 @@ class BindService:
 
     async def _send_with_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
         request = await self._find_request(arguments, deadline_s)
-        earlier = self._sender.unconfirmed(arguments.pod.uid)
+        earlier = self.sender.unconfirmed(arguments.pod.uid)
         if earlier is not None and earlier.node != arguments.node:
-            await self._sender.check_unbound(earlier, deadline_s)
+            await self.sender.check_unbound(earlier, deadline_s)
         attempt, is_doubtful = self._prepare(arguments, request)
-        await self._sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
+        await self.sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         return attempt
 
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
         """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""
-        pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
+        pod = await read_unbound(self._api, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
         attempt = Attempt(Assignment(arguments.pod, arguments.node, ()), {})
-        await self._sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
+        await self.sender.send(attempt, deadline_s, version=pod.metadata.resource_version, is_doubtful=False)
         return attempt
 
     def _is_done(self, arguments: BindArguments) -> bool:
@@ -189,7 +179,7 @@ class BindService:
         if self._state.counts_by_claim(uid):
             return False  # Its claim is allocated, which does not say that the pod is bound.
         if held is None:
-            unconfirmed = self._sender.unconfirmed(uid)
+            unconfirmed = self.sender.unconfirmed(uid)
             if unconfirmed is None or not unconfirmed.is_acknowledged:
                 return False
             held = self._state.ledger.assignment(uid)
@@ -208,7 +198,7 @@ class BindService:
             raise Refused(f"pod {arguments.pod}: {waiting.problem}")
         request = self._state.find_request(arguments.pod.uid)
         if request is None:
-            pod = await read_unbound(self._api, arguments.pod, timeout_s=self._sender.patience_s(deadline_s))
+            pod = await read_unbound(self._api, arguments.pod, timeout_s=self.sender.patience_s(deadline_s))
             request = read_scheduling_request(pod, self._state.vendor, self._state.policies)
         if request is None:
             raise Refused(f"pod {arguments.pod} asks for no {self._state.vendor.memory_resource} and no whole card")
@@ -222,7 +212,7 @@ class BindService:
         Cards that an earlier Binding may still bind stay reserved: for the same node the same cards are used again, and
         for another node the earlier reservation is parked.
         """
-        uid, sender = arguments.pod.uid, self._sender
+        uid, sender = arguments.pod.uid, self.sender
         earlier = sender.unconfirmed(uid)
         if earlier is not None and earlier.node == arguments.node:
             return earlier.attempt, True

@@ -62,7 +62,7 @@ def test_another_unit_is_refused_until_the_kubelets_record_shows_no_holder(tmp_p
     rig = make_rig(tmp_path, unit="0.1")
     rig.node(inventory=published(tmp_path, "1"))
     rig.see(16)
-    assert "it is not known who holds units of the old one" in rig.agent.problem
+    assert "it is not known which pods hold units of the old one" in rig.agent.problem
     rig.hold(a=device_ids_of_card(0, 4))
     assert "changes from '1' to '0.1' while pods hold units of the old one (d/a)" in rig.agent.problem
     assert not rig.agent.offered.is_set()

@@ -119,7 +119,7 @@ def _record_metrics(observed: Observed) -> Iterator[Metric]:
         ("gcushare_plugin_record_corrections", "Records that were corrected.", written.corrections),
         ("gcushare_plugin_record_write_failures", "Record writes that failed.", written.failed_writes),
         ("gcushare_plugin_kubelet_record_reads", "Reads of the kubelet's own record.", counters.checks),
-        ("gcushare_plugin_kubelet_record_failures", "Reads of it that failed.", counters.failed_checks),
+        ("gcushare_plugin_kubelet_record_failures", "Failed reads of the kubelet's record.", counters.failed_checks),
     ):
         family = CounterMetricFamily(name, text, labels=names)
         family.add_metric(labels, value)

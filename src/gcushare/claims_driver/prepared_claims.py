@@ -99,7 +99,7 @@ class PreparedClaims:
 
         Raises:
             RemoteContractError: the checkpoint cannot be understood, or is missing while a claim has a CDI file. The
-                checkpoint is written first and lasts longer, so somebody removed it under running claims.
+                checkpoint is written first and lasts longer, so it was removed under running claims.
             DeviceError: a file cannot be read or written.
         """
         found = self._checkpoint.read()

@@ -85,7 +85,7 @@ class KubeletSettings(NodeSettings):
     pod_resources_socket: Path = setting(
         parsers.path("FILE"),
         default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        help="The kubelet's podresources socket, its own record of who holds which ids. Where it is missing, the "
+        help="The kubelet's podresources socket, its own record of which pod holds which ids. If it is missing, the "
         "checkpoint is read.",
     )
     wait_for_pod: float = setting(

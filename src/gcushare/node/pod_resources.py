@@ -1,4 +1,4 @@
-"""One reading of the kubelet's own record of which container holds what (podresources)."""
+"""Reads the kubelet's own record of what each container holds (podresources)."""
 
 from __future__ import annotations
 

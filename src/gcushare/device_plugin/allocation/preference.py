@@ -175,7 +175,7 @@ def _entries(request: PreferredRequest, shares: Mapping[int, int]) -> list[bytes
 class NodeUse:
     """The node's cards, and what the kubelet's free list does not say of them.
 
-    ``shared``: cards of which pods hold memory. ``promised``: cards that are kept for waiting pods, whole (with the uid
+    ``shared``: cards whose memory pods hold. ``promised``: cards that are kept for waiting pods, whole (with the uid
     of the pod) or for their memory (with "").
     """
 

@@ -147,13 +147,10 @@ class HeldIds:
         known = closed.difference(*(cards for pod, cards in hidden.items() if shown.hides_ids_of(pod)))
         if self._made is None or self._made[0] is not shown or self._made[1] != known:
             self._made = (shown, known, {index: shown.held_ids(index) for index in known})
-        return self._with_fresh(self._made[2])
-
-    def _with_fresh(self, held: dict[int, frozenset[str]]) -> dict[int, frozenset[str]]:
-        """Add what was given out since that read."""
-        fresh = self._store.fresh_ids()
-        if not fresh:
+        held = self._made[2]
+        if not (fresh := self._store.fresh_ids()):
             return held
+        # What was given out since that read.
         return {
             index: ids.union(
                 entry[_ENTRY_HEAD_BYTES:].decode()

@@ -40,7 +40,7 @@ class KubeletAllocations:
     whole: Holdings = field(default_factory=dict)
     foreign: list[ForeignHolding] = field(default_factory=list)
     completed: set[str] = field(default_factory=set)
-    """The uids of pods of which nothing is hidden. A checkpoint hides nothing of any pod."""
+    """The uids of pods whose ids are all shown. A checkpoint shows all ids of every pod."""
     _held: dict[str, list[DeviceIds]] = field(default_factory=dict)
 
     def add(self, pod: str, container: str, ids: DeviceIds) -> None:
@@ -119,7 +119,7 @@ class KubeletAllocations:
         return {}
 
     def cards(self, *, whole: bool, without: Collection[str]) -> frozenset[int]:
-        """The cards of which a pod holds memory, or which it holds whole; ``without`` are pods to leave out."""
+        """The cards whose memory a pod holds, or that it holds whole; ``without`` are pods to leave out."""
         return frozenset(
             index
             for key, containers in self._of_kind(is_whole=whole).items()

@@ -63,7 +63,7 @@ class PendingAllocations:
         self._open = [each for each in self._open if each.made_at_s >= made_before_s]
 
     def cards(self, *, whole: bool) -> frozenset[int]:
-        """The cards of which memory, or which as a whole, were given out."""
+        """The cards that were given out: their memory, or the whole card."""
         return frozenset(index for pending in self._open if pending.whole == whole for index in pending.counts)
 
     def ids(self) -> list[DeviceIds]:

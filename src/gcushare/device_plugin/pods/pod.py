@@ -178,7 +178,7 @@ class PodEntry:
 
     @property
     def hidden_cards(self) -> tuple[int, ...]:
-        """The cards of which it may hold more than podresources shows, which leaves ordinary init containers out."""
+        """The cards where it may hold more than podresources shows, which leaves ordinary init containers out."""
         if self.state is PodState.UNVERIFIED:
             return self.promise
         return self.held_cards if any(c.kind is ContainerKind.INIT for c in self.request.containers) else ()
@@ -278,7 +278,7 @@ def exchange_promises(entries: Collection[PodEntry]) -> None:
     """Give the cards kept for a pod that got others to the pod whose cards it got.
 
     Only pods of equal requests change places, so all of them still fit as planned. After a restart the records show
-    several changes at once, each of which may enable the next: the exchange is repeated until none is left.
+    several changes at once, and each may enable the next: the exchange is repeated until none is left.
     """
     waiting = sorted((e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=age)
     moved = sorted((e for e in entries if e.promise and e.state is PodState.SERVED), key=age)

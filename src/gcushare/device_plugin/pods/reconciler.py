@@ -114,7 +114,7 @@ class AllocationReconciler:
         self._check_soon.set()
 
     def want_hidden_ids_of(self, pods: Collection[str]) -> None:
-        """Have every read from now on include all ids of these pods, by uid, some of which podresources hides."""
+        """Include all ids of these pods, by uid, in every read from now on: podresources hides some of them."""
         wanted = frozenset(pods)
         if wanted - self._hidden:
             self._check_soon.set()

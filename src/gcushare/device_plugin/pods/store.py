@@ -199,7 +199,7 @@ class PodStore:
         return [e.as_candidate() for e in self._entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS]
 
     def promised(self, *, only_ids: bool = False) -> dict[int, int]:
-        """Units per card that are kept for pods that hold nothing yet; ``only_ids``: those of which they get ids."""
+        """Units per card that are kept for pods that hold nothing yet; ``only_ids``: those that have ids."""
         promised: dict[int, int] = {}
         for entry in self._entries.values():
             if entry.state in (PodState.WAITING, PodState.FORGOTTEN) and not entry.is_whole:
@@ -290,7 +290,7 @@ class PodStore:
         return self._pending.ids()
 
     def with_hidden_ids(self, cards: Collection[int]) -> dict[str, tuple[int, ...]]:
-        """The pods of which podresources hides units of these cards, by uid, with the cards that they have."""
+        """The pods whose units of these cards podresources hides, by uid, with the cards that they have."""
         hidden = ((uid, entry.hidden_cards) for uid, entry in self._entries.items() if not entry.is_whole)
         return {uid: having for uid, having in hidden if not set(having).isdisjoint(cards)}
 

@@ -19,7 +19,7 @@ from gcushare.core.over_use.eviction import Decision, Exemptions, Offender, When
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.node.api_server import Announcer, EvictionClient
 from gcushare.node.over_use.watch import OverUseWatch
-from gcushare.node.pods import NodePods, PodWithCards
+from gcushare.node.pods import NodePods
 
 logger = logging.getLogger(__name__)
 
@@ -152,6 +152,8 @@ class OverUseEvictor:
         for uid, cards in self._watch.over.items():
             entry = self._pods.entries[uid]
             _, refused = self._refused.get(uid, (0.0, ""))
+            # A pod's termination grace period counts up to the admin's limit.
+            ended_s = entry.overdue_since_s(self._rules.longest_wait_s)
             for index, over in cards.items():
                 figures = self._watch.figures.get((uid, index), over.figures)
                 found.append(
@@ -160,17 +162,12 @@ class OverUseEvictor:
                         index,
                         figures,
                         ending=entry.ends_at_s is not None,
-                        is_overdue=self._is_overdue(entry),
+                        is_overdue=ended_s is not None and self._wall_clock_s() > ended_s + OVERDUE_S,
                         is_static=entry.is_static,
                         refused_lately=refused,
                     )
                 )
         return found
-
-    def _is_overdue(self, entry: PodWithCards) -> bool:
-        """Whether a pod that is being deleted should have ended; its grace period counts up to the admin's limit."""
-        since_s = entry.overdue_since_s(self._rules.longest_wait_s)
-        return since_s is not None and self._wall_clock_s() > since_s + OVERDUE_S
 
 
 def _remedy(error: GcushareError) -> str:

@@ -1,7 +1,7 @@
 """Keep the annotation of pods that use more than their grant.
 
 It is written when an over-use begins and when its figures change a lot, and removed when it ends. What to write follows
-from the present state alone, so an annotation that an earlier plugin or somebody else left is corrected too.
+from the present state alone, so an annotation that an earlier plugin or another program left is corrected too.
 """
 
 from __future__ import annotations

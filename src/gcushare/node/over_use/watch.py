@@ -69,14 +69,12 @@ class OverUseWatch:
         self.cards = self._read_cards()
         tight = {index for index, card in self.cards.items() if card.is_tight}
         alive, now_s = self._pods.entries.keys(), self._wall_clock_s()
-        for change in self.tracker.take(self.figures, alive, now_s, is_blind=self._is_blind(), tight=tight):
-            self._announce(change)
-
-    def _is_blind(self) -> bool:
-        """Whether the last reading may have missed an over-use; a card that is gone has none."""
+        # A card that is gone has no over-use; any other that was not read may have one.
         cards = self._polls.snapshot
         unread = {each.index for each in cards.cards} - cards.gone - (cards.uses.keys() - cards.unread)
-        return bool(unread) or self._pod_use.latest is None or self._inventory() is None
+        is_blind = bool(unread) or self._pod_use.latest is None or self._inventory() is None
+        for change in self.tracker.take(self.figures, alive, now_s, is_blind=is_blind, tight=tight):
+            self._announce(change)
 
     def _read_figures(self) -> dict[Place, Figures]:
         found, inventory = self._pod_use.latest, self._inventory()

@@ -161,7 +161,7 @@ class CardAllocator:
         return self._responses.build(grant, inventory.unit)
 
     def _explain(self, candidate: Candidate | None, grant: Grant, inventory: Inventory) -> Fields:
-        """Name the facts of one grant: for which pod, which cards, which other pods have them, and the pod's annotations.
+        """Name the facts of one grant: its pod, its cards, the other pods that have them, and the pod's annotations.
 
         The new annotations are those that will be written once the kubelet shows this grant for this pod.
         """

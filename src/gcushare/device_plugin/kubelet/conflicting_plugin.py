@@ -1,9 +1,9 @@
 """Whether another plugin serves a resource on this node: two would take it from each other again and again.
 
-The kubelet does not show which plugin registered what. It leaves two traces. Its checkpoint names the healthy ids that it was
-last sent for each resource; a plugin whose devices are all unhealthy is there with none, and one that has ended stays
-until five minutes later. The Node's capacity counts all that a plugin listed, its allocatable the healthy ones; when a
-plugin goes, allocatable turns 0 and the checkpoint stays as it is until something else is written there.
+The kubelet does not show which plugin registered what. It leaves two traces. Its checkpoint names the healthy ids that
+it was last sent for each resource; a plugin whose devices are all unhealthy is there with none, and one that has ended
+stays until five minutes later. The Node's capacity counts all that a plugin listed, its allocatable the healthy ones;
+when a plugin goes, allocatable turns 0 and the checkpoint stays as it is until something else is written there.
 
 Source: kubelet 1.20 to 1.36, ``pkg/kubelet/cm/devicemanager/manager.go``.
 """

@@ -68,7 +68,7 @@ GROUPS = {
         ),
     ),
     "preemption": Group(
-        ("core/preemption/nominations.py", "core/preemption/victims.py"),
+        ("core/preemption/kept_room.py", "core/preemption/victims.py"),
         (
             "unit/test_preemption.py",
             "unit/test_preemption_room.py",

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from gcushare.core.claims import ClaimSize
+from gcushare.core.claim_names import ClaimSize
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME

@@ -26,7 +26,7 @@ from gcushare.scheduler_extender.extender_settings import (
     PlacementSettings,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
+from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.wire.contracts import EXTENDER
 from simulation.cards import Machine, SimulatedSource
 from simulation.kubelet import Kubelet

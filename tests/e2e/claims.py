@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gcushare.core.cards import SERVES_CLAIMS
-from gcushare.core.claims import ClaimSize
+from gcushare.core.claim_names import ClaimSize
 from gcushare.core.errors import GcushareError
 from gcushare.core.quantities import parse_quantity
 from gcushare.kube.client import KubeClient

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gcushare.core.claims import ClaimSize
+from gcushare.core.claim_names import ClaimSize
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.kube.resources import DEPLOYMENTS, Resource
 from gcushare.vendors import ALIYUN, ENFLAME

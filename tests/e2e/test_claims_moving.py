@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from gcushare.core.claims import ClaimSize
+from gcushare.core.claim_names import ClaimSize
 from gcushare.core.units import GIB
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS

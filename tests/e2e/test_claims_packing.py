@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from gcushare.core.claims import ClaimSize
+from gcushare.core.claim_names import ClaimSize
 from gcushare.core.errors import RetryableError
 from gcushare.kube.resources import NAMESPACES, PODS
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_ORDER_LABEL

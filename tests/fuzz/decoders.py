@@ -27,7 +27,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of, merged_c
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
 from gcushare.core.cards import CardUse
-from gcushare.core.claims import parse_device_name, parse_template_name
+from gcushare.core.claim_names import parse_device_name, parse_template_name
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.device_plugin.plugin_settings import PluginSettings

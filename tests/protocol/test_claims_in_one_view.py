@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge

@@ -12,7 +12,7 @@ import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import node_document, pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until

@@ -33,7 +33,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.migration import MovingNodes
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import ObjectName, Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName, Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import (
     CA,

@@ -16,7 +16,7 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
+from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod

@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.claims_controller.claims_controller_settings import PROGRAM
 from gcushare.claims_controller.node_order import MAX_LEVEL
-from gcushare.core.claims import MAX_UNITS
+from gcushare.core.claim_names import MAX_UNITS
 from gcushare.runtime.settings.declare import list_specs
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from gcushare.wire.annotations import keys

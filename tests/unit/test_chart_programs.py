@@ -17,7 +17,7 @@ from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM as EXTENDER
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import Verbs
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, VERBS_PORT, VERBS_PORT_NAME
 from tests.charts import (

@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
 from gcushare.core.cards import Health, Inventory, InventoryCard
-from gcushare.core.claims import device_name, parse_device_name
+from gcushare.core.claim_names import device_name, parse_device_name
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit

@@ -13,7 +13,7 @@ from gcushare.claims_controller.template_plan import (
     TemplateKey,
     TemplatePlan,
 )
-from gcushare.core.claims import ClaimSize
+from gcushare.core.claim_names import ClaimSize
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.dra.templates import (

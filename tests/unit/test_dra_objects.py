@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gcushare.core.claims import unit_bytes
+from gcushare.core.claim_names import unit_bytes
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.wire.dra.claims import RESOURCE_CLAIM

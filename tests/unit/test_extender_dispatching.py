@@ -16,7 +16,7 @@ from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
+from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.objects import Pod

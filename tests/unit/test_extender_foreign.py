@@ -20,7 +20,7 @@ from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
+from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from gcushare.wire.objects import NODE, POD

@@ -14,7 +14,7 @@ from tests.unit.test_architecture import DOCUMENTS, HOUSE, journeys
 
 PASSED_BY_EVERYTHING = {
     "core/nodes",  # the ledger's values
-    "core/preemption/nominations",
+    "core/preemption/kept_room",
     "core/requests",  # what the pod needs of a card
     "core/log_fields",
     "runtime/log_lines",

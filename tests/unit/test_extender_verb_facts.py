@@ -14,7 +14,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.filter_answer import NamedNodes
+from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
@@ -146,7 +146,7 @@ class TestBind:
         lines = [each for each in caplog.messages if each.startswith("not bound ")]
         assert [each.startswith("not bound pod=default/a uid=uid-a node=node-1 reason=") for each in lines] == [True]
         assert str(failure.value)[:20] in lines[0]
-        assert rig.service.unknown_outcomes == len(rig.cluster.bindings)
+        assert rig.service.sender.unknown_outcomes == len(rig.cluster.bindings)
 
     async def test_a_bind_is_logged_with_its_pod_and_its_time(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "gcushare")

@@ -14,7 +14,7 @@ from gcushare.core.explain.reasons import Explainer, Verdict, evaluate
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
 from gcushare.core.placement import POLICIES
-from gcushare.core.preemption.nominations import compute_room_left
+from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod

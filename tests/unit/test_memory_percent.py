@@ -16,7 +16,7 @@ from gcushare.core.explain.reasons import Explainer, Verdict
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES
-from gcushare.core.preemption.nominations import compute_room_left
+from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges

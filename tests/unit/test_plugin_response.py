@@ -9,7 +9,7 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.node.choices import Strategy
-from gcushare.node.grants import Grant
+from gcushare.node.container_environment import Grant
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
-from gcushare.core.preemption.nominations import LeavingShares
+from gcushare.core.preemption.kept_room import LeavingShares
 from gcushare.core.preemption.victims import EXACT_WORK, choose_victims, rank_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards

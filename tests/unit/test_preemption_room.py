@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.nominations import can_hold_after_nominees, compute_room_left
+from gcushare.core.preemption.kept_room import can_hold_after_nominees, compute_room_left
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held

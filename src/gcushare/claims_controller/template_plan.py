@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gcushare.claims_controller.kept import Kept
-from gcushare.core.claims import ClaimSize, parse_template_name
+from gcushare.core.claim_names import ClaimSize, parse_template_name
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gcushare.core.cards import BOTH_MODES, Inventory
-from gcushare.core.claims import claimed_units, parse_device_name
+from gcushare.core.claim_names import claimed_units, parse_device_name
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text, some_names
-from gcushare.node.grants import Grant
+from gcushare.node.container_environment import Grant
 from gcushare.vendors.vendor import ClaimNames
 from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim

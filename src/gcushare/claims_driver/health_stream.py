@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from gcushare.core.cards import Health, Inventory
-from gcushare.core.claims import device_name
+from gcushare.core.claim_names import device_name
 from gcushare.wire.protos import dra_health_pb2 as pb
 
 REPEAT_S = 10.0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
-from gcushare.core.claims import device_name, unit_bytes
+from gcushare.core.claim_names import device_name, unit_bytes
 from gcushare.core.nodes import Assignment, NodeState
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest

@@ -13,7 +13,7 @@ from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.placement import CardRank, choose_cards
-from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft
+from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import MemoryUnit
 

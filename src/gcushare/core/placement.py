@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from gcushare.core.cards import Card
-from gcushare.core.preemption.nominations import NOTHING_KEPT, RoomLeft, can_hold_after_nominees
+from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft, can_hold_after_nominees
 from gcushare.core.topology import CLOSE, LOOSE, Rank, choose_close_cards, choose_loose_cards, closeness
 
 if TYPE_CHECKING:  # settings name the policies, and their --help needs no ledger

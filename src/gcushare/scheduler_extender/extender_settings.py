@@ -14,8 +14,8 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import VerbsSettings
-from gcushare.scheduler_extender.verbs.filter_answer import DEFAULT_ANSWER, NamedNodes, answer_parser
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import VerbsSettings
+from gcushare.scheduler_extender.verbs.named_nodes import DEFAULT_ANSWER, NamedNodes, answer_parser
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gcushare.core.claims import MAX_UNITS, ClaimSize
+from gcushare.core.claim_names import MAX_UNITS, ClaimSize
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor

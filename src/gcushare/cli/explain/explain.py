@@ -20,7 +20,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explain.reasons import Explainer
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.core.preemption.nominations import compute_room_left
+from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import CardRequest
 from gcushare.kube.resources import PODS
 from gcushare.vendors.vendor import Vendor

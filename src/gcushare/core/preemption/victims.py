@@ -23,7 +23,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
-from gcushare.core.preemption.nominations import (
+from gcushare.core.preemption.kept_room import (
     NO_NOMINEES,
     LeavingShares,
     RoomAfterNominees,

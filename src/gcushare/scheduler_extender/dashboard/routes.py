@@ -10,12 +10,12 @@ from aiohttp import web
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
+from gcushare.scheduler_extender.dashboard.change_stream import Streams, wall_clock_ms
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import KubeReviews, TokenGuard
-from gcushare.scheduler_extender.dashboard.streaming import Streams, wall_clock_ms
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.routes import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures

@@ -25,7 +25,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.runtime.http.tls import CertificateEnd, Purpose, TlsFiles
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import ObjectName
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName
 from gcushare.wire.certificates import first_end
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT, SERVER_KEY
 

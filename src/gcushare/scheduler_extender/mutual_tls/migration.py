@@ -17,7 +17,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import CONFIG_MAPS
 from gcushare.runtime.http.scheduler_fast_path import FastPathHandler, Verb
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import ObjectName
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName
 from gcushare.wire.contracts import VERBS_PORT, Calls
 from gcushare.wire.documents.node_report import decode_node_reports
 from gcushare.wire.objects import Node

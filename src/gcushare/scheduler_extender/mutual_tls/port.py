@@ -21,7 +21,7 @@ from gcushare.runtime.metrics import HasCertificates
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.mutual_tls.migration import FirstPort, MovingNodes, NodeNames
-from gcushare.scheduler_extender.mutual_tls.verbs_settings import Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.wire.contracts import PROBED_PATH
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
-from gcushare.core.preemption.nominations import (
+from gcushare.core.preemption.kept_room import (
     NO_NOMINEES,
     RoomAfterNominees,
     RoomLeft,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.nominations import NO_NOMINEES, RoomAfterNominees, fits_after_nominees
+from gcushare.core.preemption.kept_room import NO_NOMINEES, RoomAfterNominees, fits_after_nominees
 from gcushare.core.preemption.victims import choose_victims
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield

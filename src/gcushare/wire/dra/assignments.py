@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.core.claims import claimed_units, parse_device_name
+from gcushare.core.claim_names import claimed_units, parse_device_name
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.quantities import parse_count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.core.claims import parse_template_name
+from gcushare.core.claim_names import parse_template_name
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra import DraObject

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from gcushare.core.claims import ClaimSize, unit_bytes
+from gcushare.core.claim_names import ClaimSize, unit_bytes
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
 from gcushare.wire.dra import API_VERSION, DraObject

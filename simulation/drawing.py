@@ -8,6 +8,9 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from gcushare.device_plugin.choices import Mode
+from gcushare.vendors import VENDORS_BY_NAME
+from gcushare.wire.annotations import keys
+from simulation.certificates import SECRET_FAULTS
 from simulation.schedule import FIRST_S, OUR_LEASE, USUAL_LEASE, Action, Schedule, Settings
 
 STORM_S = (60.0, 300.0)
@@ -40,6 +43,8 @@ FAULTS = {
 }
 LONG_FAULTS = {"refuse writes"}
 """Those that calm does not end."""
+FORGERIES = {"forge record", "forge inventory", "secret"}
+"""What attackers and careless admins write into objects of ours."""
 QUIET_USERS = {**USERS, "create": 7.0, "delete": 7.0}
 """As many go as come: in hours, pods that find no room would else only become more."""
 STORM = ((USERS, (0.3, 1.0, 4.0)), (ADMINS, (20.0, 60.0, 400.0)), (FAULTS, (0.7, 2.0, 6.0, 100.0)))
@@ -67,6 +72,7 @@ def make_schedule(seed: int, *, rounds: int = ROUNDS, quiet_hours: int = 0, plan
         best=rng.choice([20, 1, None]),
         replicas=rng.choice([2, 2, 3]),
         lease=rng.choice([OUR_LEASE, USUAL_LEASE]),
+        has_policies=random.Random(f"{seed}/policies").random() < 0.5,
     )
     actions: list[Action] = []
     ends: list[tuple[float, float]] = []
@@ -93,6 +99,7 @@ class _Drawing:
         self._settings = settings
         self._rare = random.Random(f"{settings.seed}/rare")
         """Of its own, so that what was drawn before there was any of this is drawn still."""
+        self._forged = random.Random(f"{settings.seed}/forged")
         self._names = 0
         self._processes = [
             *(f"extender-{n}" for n in range(settings.replicas)),
@@ -109,6 +116,7 @@ class _Drawing:
             yield from self._missed_terms(from_s, until_s)
         yield from self._stretch(from_s, until_s, STORM)
         yield from self._policies(from_s, until_s)
+        yield from self._forgeries(from_s, until_s)
 
     def quiet(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Everything of an hour in which little happens; sometimes people tidy up first."""
@@ -136,6 +144,40 @@ class _Drawing:
         if rng.random() < 0.3:
             args = {"last": str(rng.randrange(10)), "for_s": rng.choice([60.0, 1800.0, 9000.0])}
             yield Action(round(rng.uniform(from_s, until_s), 3), "refuse writes", args)
+
+    def _forgeries(self, from_s: float, until_s: float) -> Iterator[Action]:
+        """In some storms, authors and stolen tokens forge what only our programs write."""
+        rng, vendor = self._forged, VENDORS_BY_NAME[self._settings.vendor]
+        for _ in range(rng.choice([0, 1, 4])):
+            args: dict[str, Any] = {"how": rng.choice(SECRET_FAULTS), "for_s": rng.choice([1.0, 30.0, 90.0])}
+            yield Action(round(rng.uniform(from_s, until_s), 3), "secret", args)
+        if rng.random() < 0.6:
+            return
+        record = vendor.record
+        values: dict[str, list[str | None]] = {
+            record.card_index: ["0", "1", "9", "x", None],
+            record.card_units: ["1", "999999999", "x"],
+            record.pod_units: ["0", "1", "-1", "999999999"],
+            record.assigned: ["true", "false", None],
+            keys.CARD_MODE: [keys.MODE_WHOLE, None],
+            keys.UNITS_BY_CARD: ["1,2", "x"],
+            keys.CORRECTED: ["0->1"],
+        }
+        at_s = from_s + rng.expovariate(1 / 5.0)
+        while at_s < until_s:
+            node = rng.randrange(len(self._settings.nodes))
+            if rng.random() < 0.15:
+                texts = [None, "x", "{}", '{"version":1,"unit":"1","cards":[]}']
+                args = {"node": node, "of": rng.randrange(len(self._settings.nodes))}
+                yield Action(round(at_s, 3), "forge inventory", {**args, "text": rng.choice(texts)})
+            else:
+                changes = {key: rng.choice(values[key]) for key in rng.sample(list(values), rng.choice([1, 2, 4]))}
+                if rng.random() < 0.2:
+                    changes = {keys.ROOM_FOUND: str(rng.random())}
+                by = rng.choice([None, node])
+                args = {"node": by, "which": rng.random(), "changes": changes}
+                yield Action(round(at_s, 3), "forge record", args)
+            at_s += rng.expovariate(1 / 5.0)
 
     def _stale_lists(self, from_s: float, until_s: float) -> Iterator[Action]:
         """Answers get lost, and lists are begun again and take long: what is read is older than what was known."""

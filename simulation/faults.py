@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from simulation.drawing import FAULTS, LONG_FAULTS
+from simulation.drawing import FAULTS, FORGERIES, LONG_FAULTS
 from simulation.program import Program
 from simulation.schedule import Action
 from simulation.weather import Odds
@@ -56,11 +57,14 @@ class Happenings:
             "silent podresources": self._silent_podresources,
             "ignore preference": self._ignore_preference,
             "refuse writes": self._refuse_writes,
+            "secret": self._spoil_secret,
+            "forge record": world.forgers.forge_record,
+            "forge inventory": world.forgers.forge_inventory,
         }
 
     def begin(self, action: Action) -> None:
         """Do what an action says."""
-        if action.kind in FAULTS or action.kind in LONG_FAULTS:
+        if action.kind in FAULTS or action.kind in LONG_FAULTS or action.kind in FORGERIES:
             self._world.faults[action.kind] += 1
         self._by_kind[action.kind](**action.args)
 
@@ -115,11 +119,12 @@ class Happenings:
             program.start()
 
     def _weather(self, process: str, odds: dict[str, float], for_s: float) -> None:
-        weather = self._world.weathers[process]
         self._numbers += 1
         number = self._numbers
-        weather.begin(number, Odds(**odds))
-        self._until(for_s, lambda: weather.end(number))
+        for name in (process, f"verbs/{process}"):
+            if (weather := self._world.weathers.get(name)) is not None:
+                weather.begin(number, Odds(**odds))
+                self._until(for_s, partial(weather.end, number))
 
     def _half_open(self, process: str) -> None:
         for watch, owner in self._world.gateway.watches.items():
@@ -227,6 +232,10 @@ class Happenings:
         policies = self._world.policies
         policies.begin(last)
         self._world.loop.call_world(for_s, policies.end, last)
+
+    def _spoil_secret(self, how: str, for_s: float) -> None:
+        self._world.secrets.spoil(how)
+        self._until(for_s, self._world.secrets.create)
 
     def _flag_kubelet(self, node: int, name: str, for_s: float) -> None:
         kubelet = self._world.kubelets[f"node-{node}"]

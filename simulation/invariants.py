@@ -10,6 +10,7 @@ from gcushare.core.nodes import Assignment, CardGrant
 from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.objects import POD
 from gcushare.wire.pods import is_finished, pod_assignment
+from simulation.people import FORGERS
 from simulation.store import DELETED, Change, Stored
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ class Invariants:
             self.held[uid] = now
         else:
             self.held.pop(uid, None)
+        if change.by in FORGERS:
+            for each in (before, now):
+                if each is not None:
+                    for grant in each.grants:
+                        self._excuse((each.node, grant.index), change.version)
         was_bound = change.old is not None and bool(change.old.doc["spec"].get("nodeName"))
         if was_bound and change.kind != DELETED:
             self._check_correction(change, before, now)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gcushare.wire.annotations.keys import ROOM_FOUND
 from simulation.store import Doc, Failure, Key, Stored, merged
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 NAMESPACE = "default"
-USER, ADMIN = "a user", "an admin"
+USER, ADMIN, AUTHOR, TOKEN = "a user", "an admin", "an author who forges", "a stolen token"
+FORGERS = (AUTHOR, TOKEN)
 
 
 class Users:
@@ -115,3 +117,41 @@ class Admins:
     def patch(self, node: int, patch: dict[str, Any]) -> None:
         """Change a Node."""
         self._world.store.update("nodes", ("", f"node-{node}"), lambda doc: merged(doc, patch), ADMIN)
+
+
+class Forgers:
+    """Authors of pods, and holders of a node's token, who write what only our programs may.
+
+    The API server lets pass what its rules do: with the charts' admission policies a token writes on its own node and
+    on that node's pods alone, and authors write no record. Without them all of it is written.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def forge_record(self, node: int | None, which: float, changes: dict[str, str | None]) -> None:
+        """Change annotations of a pod; ``node`` is whose token does it, None for an author."""
+        pods = list(self._world.store.all("pods").values())
+        if not pods:
+            return
+        pod = pods[int(which * len(pods))]
+        is_own = node is not None and pod.doc["spec"].get("nodeName") == f"node-{node}"
+        allowed = {key: value for key, value in changes.items() if key == ROOM_FOUND and node is None}
+        self._write("pods", pod.key, node, changes, changes if is_own else allowed)
+
+    def forge_inventory(self, node: int, of: int, text: str | None) -> None:
+        """Change a node's inventory by a node's token."""
+        changes = {self._world.vendor.inventory_annotation: text}
+        self._write("nodes", ("", f"node-{of}"), node, changes, changes if node == of else {})
+
+    def _write(
+        self, plural: str, key: Key, node: int | None, changes: dict[str, str | None], allowed: dict[str, str | None]
+    ) -> None:
+        """Write what passes. A request with anything that a policy refuses is refused as a whole."""
+        world = self._world
+        if changes != allowed and world.settings.has_policies:
+            world.counts["forged writes refused"] += 1
+            return
+        world.counts["forged writes"] += 1
+        patch = {"metadata": {"annotations": changes}}
+        world.store.update(plural, key, lambda doc: merged(doc, patch), AUTHOR if node is None else TOKEN)

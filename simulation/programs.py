@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.wire.contracts import EXTENDER
 from simulation.cards import Machine, SimulatedSource
+from simulation.certificates import SimulatedKeeper
 from simulation.kubelet import Kubelet
 from simulation.kubelet_record import KubeletRecord
 from simulation.program import ProcessClock, Program, SilentServer
@@ -46,6 +48,8 @@ class ExtenderReplica(Program):
     app: Extender
     handlers: dict[str, FastPathHandler]
     server: SilentServer
+    clock: ProcessClock
+    keeper: SimulatedKeeper
     is_ready = False
     _led = False
 
@@ -62,6 +66,8 @@ class ExtenderReplica(Program):
     def _build(self) -> None:
         self.handlers = {}
         self.is_ready = self._led = False
+        self.clock = ProcessClock(self.world.loop, self.process)
+        self.keeper = SimulatedKeeper(self, self.clock)
         duration_s, deadline_s, retry_s = self.world.settings.lease
         settings = ExtenderSettings(
             election=ElectionSettings(
@@ -83,7 +89,7 @@ class ExtenderReplica(Program):
             settings,
             self._client("extender"),
             identity=f"{self.name}.{self.starts}",
-            clock=ProcessClock(self.world.loop, self.process),
+            clock=self.clock,
             rng=random.Random(self.rng.getrandbits(64)),
             serve=self._serve,
         )
@@ -91,7 +97,12 @@ class ExtenderReplica(Program):
         self.process.after_step = self._check_leaders
 
     async def _run(self, shutdown: Shutdown) -> None:
-        await self.app.run(shutdown)
+        keeping = asyncio.create_task(self.keeper.run())
+        try:
+            await self.app.run(shutdown)
+        finally:
+            keeping.cancel()
+            await asyncio.wait((keeping,))
 
     async def _serve(self, app: web.Application, _settings: ServeSettings) -> RunningServer:
         self.handlers = {verb.path: verb.answer for verb in app[VERBS]}

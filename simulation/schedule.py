@@ -48,6 +48,8 @@ class Settings:
     """Of the extender."""
     lease: tuple[float, float, float]
     """Its duration, the deadline of its renewal, and what lies between two attempts, in seconds."""
+    has_policies: bool = True
+    """Whether the API server has the admission policies of the charts."""
 
 
 @dataclass(frozen=True, slots=True)

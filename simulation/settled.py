@@ -43,6 +43,7 @@ class SettledInvariants:
         self._check_sizes()
         self._check_bound(truth)
         self._check_reasons_of_failed()
+        world.secrets.check_settled()
 
     def _truth(self) -> VendorState:
         """The view of an extender that has just read everything."""

@@ -15,11 +15,12 @@ from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.bugs import Bug, find_bug
 from simulation.cards import Machine, make_machine
+from simulation.certificates import Secrets
 from simulation.faults import Happenings
 from simulation.invariants import Invariants, Picture
 from simulation.kubelet import Kubelet
 from simulation.loop import START_S, SimulatedLoop
-from simulation.people import Admins, Users
+from simulation.people import Admins, Forgers, Users
 from simulation.program import Program
 from simulation.programs import ExtenderReplica, PluginReplica
 from simulation.schedule import Action, Schedule
@@ -66,7 +67,8 @@ class World:
         self.gateway = Gateway(self.loop, ApiServer(self.store, rng.randrange, self.policies))
         self.invariants = Invariants(self)
         self._settled = SettledInvariants(self, self.invariants)
-        self.users, self.admins = Users(self), Admins(self)
+        self.secrets = Secrets(self)
+        self.users, self.admins, self.forgers = Users(self), Admins(self), Forgers(self)
         self.happenings = Happenings(self)
         self.machines: dict[str, Machine] = {}
         self.kubelets: dict[str, Kubelet] = {}
@@ -200,6 +202,7 @@ class World:
             self.plugins[name] = PluginReplica(self, name, self.machines[name], self.kubelets[name], rng)
         for number in range(self.settings.replicas):
             self.extenders.append(ExtenderReplica(self, f"extender-{number}", self.rng(f"extender-{number}")))
+        self.secrets.create()
         for kubelet in self.kubelets.values():
             kubelet.start()
         for program in self.programs():

@@ -1,4 +1,4 @@
-"""Forged writes and a spoilt Secret in the simulated world: refused where policies are, and made good where not."""
+"""Forged writes and a damaged Secret in the simulated world: refused where policies are, and made good where not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_forged_inventory_is_published_again(text: str | None) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", SECRET_FAULTS)
-def test_a_spoilt_secret_is_whole_after_calm(how: str) -> None:
+def test_a_damaged_secret_is_whole_after_calm(how: str) -> None:
     args: dict[str, Any] = {"how": how, "for_s": 30.0}
     outcome = run(of_policies((Action(60.0, "secret", args),), has_policies=True))
     assert outcome.violation is None
@@ -76,7 +76,7 @@ def test_a_spoilt_secret_is_whole_after_calm(how: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_secret_that_is_not_whole_is_noticed() -> None:
-    spoilt = of_policies((Action(69.9, "secret", {"how": "half written", "for_s": 30.0}),), has_policies=True)
-    violation = run(replace(spoilt, rounds=((70.0, 71.0),))).violation  # replicas check once a minute
+    damaged = of_policies((Action(69.9, "secret", {"how": "half written", "for_s": 30.0}),), has_policies=True)
+    violation = run(replace(damaged, rounds=((70.0, 71.0),))).violation  # replicas check once a minute
     assert violation is not None
     assert violation.invariant == "the scheduler's certificates are whole after calm"

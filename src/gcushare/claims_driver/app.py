@@ -46,8 +46,7 @@ from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.choices import AUTO_UNIT, Strategy
 from gcushare.node.monitor import open_monitor
 from gcushare.node.mps.limits import make_limiter
-from gcushare.node.mps.state import MpsFolders, MpsStateReader
-from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.mps.watch import make_mps_watch
 from gcushare.node.other_systems import SliceDrivers
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
@@ -138,7 +137,9 @@ class ClaimsDriverApp:
         self._over_use: OverUseParts | None = None
         if settings.cards.pod_use:
             self._follow_use(client, rng)
-        self._mps = self._make_mps()
+        self._mps = make_mps_watch(
+            self._limiter, self._pods, self._announcer, self._offer_again, is_known=lambda: not self._recovery
+        )
         self._node_watch = Reflector(
             client, NODES, self._agent, decode=NODE.read, selector=Selector(fields=f"metadata.name={node}"), rng=rng
         )
@@ -147,9 +148,13 @@ class ClaimsDriverApp:
         self._slice_watch = Reflector(
             client, RESOURCE_SLICES, self._publisher, decode=RESOURCE_SLICE.read, selector=own_slices, rng=rng
         )
-        self.observed = Observed(
-            vendor=vendor.name,
-            node=node,
+        self.observed = self._observe()
+        self.metrics.follow(self.observed)
+
+    def _observe(self) -> Observed:
+        return Observed(
+            vendor=self._vendor.name,
+            node=self._node_name,
             inventory=lambda: self._agent.inventory,
             pods=self._pods,
             pod_use=self._pod_use,
@@ -164,11 +169,14 @@ class ClaimsDriverApp:
             cards=lambda: self._monitor.snapshot,
             recovery=lambda: self._recovery,
         )
-        self.metrics.follow(self.observed)
 
     def _on_cards(self, cards: CardsSnapshot) -> None:
         """Offer the cards, except those whose memory limit is required but failed."""
         self._agent.on_cards(cards if self._limiter is None else self._limiter.close_cards(cards))
+
+    def _offer_again(self) -> None:
+        if self._monitor.polls:
+            self._on_cards(self._monitor.snapshot)
 
     def _follow_use(self, client: KubeClient, rng: random.Random) -> None:
         """Watch this node's pods, and read what each of them uses of the cards."""
@@ -193,19 +201,6 @@ class ClaimsDriverApp:
             announcer=self._announcer,
             client=client,
             inventory=lambda: self._agent.inventory,
-        )
-
-    def _make_mps(self) -> MpsWatch | None:
-        if self._limiter is None:
-            return None
-        return MpsWatch(
-            MpsStateReader(MpsFolders(self._settings.limits.mps_root)),
-            self._limiter,
-            self._pods,
-            self._announcer,
-            lambda: self._on_cards(self._monitor.snapshot) if self._monitor.polls else None,
-            is_known=lambda: not self._recovery,
-            wall_clock_s=time.time,
         )
 
     def _make_registration(self, directory: Path) -> Registration:
@@ -251,12 +246,9 @@ class ClaimsDriverApp:
         tasks.start("driver", self._serve_claims())
         if self._mps is not None:
             tasks.start("MPS daemon", self._mps.run())
-        if self._pod_use is not None and self._over_use is not None:
+        if self._over_use is not None:
             tasks.start("pod watch", self._pod_watch.run())
-            tasks.start("use per pod", self._pod_use.run(self._over_use.on_poll))
-            tasks.start("over-use notes", self._over_use.notes.run())
-            if self._over_use.evictor is not None:
-                tasks.start("over-use evictions", self._over_use.evictor.run())
+            self._over_use.start(tasks)
 
     async def _drain(self, shutdown: Shutdown) -> None:
         """End the health streams, and let events that were recorded before the stop be posted."""

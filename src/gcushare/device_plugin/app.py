@@ -43,8 +43,7 @@ from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, Se
 from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.monitor import open_monitor
 from gcushare.node.mps.limits import make_limiter
-from gcushare.node.mps.state import MpsFolders, MpsStateReader
-from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.mps.watch import make_mps_watch
 from gcushare.node.other_systems import SliceDrivers
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_use import PodMemoryMonitor
@@ -119,7 +118,13 @@ class PluginApp:
             settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
         )
         self._is_warned_of_units = False
-        self._mps = self._make_mps()
+        self._mps = make_mps_watch(
+            self._limiter,
+            self._parts.store,
+            self._parts.announcer,
+            self._offer_again,
+            is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
+        )
         owners = ProcOwners(settings.cards.proc_root)
         self._pod_use = (
             PodMemoryMonitor(self._monitor, self._parts.store, owners, own_pid=os.getpid())
@@ -178,23 +183,14 @@ class PluginApp:
             rng=self._adapters.rng,
         )
 
-    def _make_mps(self) -> MpsWatch | None:
-        if self._limiter is None:
-            return None
-        return MpsWatch(
-            MpsStateReader(MpsFolders(self._settings.limits.mps_root)),
-            self._limiter,
-            self._parts.store,
-            self._parts.announcer,
-            lambda: self._cards_changed(self._monitor.snapshot) if self._monitor.polls else None,
-            is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
-            wall_clock_s=time.time,
-        )
-
     def _cards_changed(self, cards: CardsSnapshot) -> None:
         """Offer the cards, except those whose memory limit is required but failed."""
         self._agent.on_cards_change(cards if self._limiter is None else self._limiter.close_cards(cards))
         self._warn_of_many_units()
+
+    def _offer_again(self) -> None:
+        if self._monitor.polls:
+            self._cards_changed(self._monitor.snapshot)
 
     def _warn_of_many_units(self) -> None:
         """Warn once about feature gates that slow down a restart of the kubelet."""
@@ -283,15 +279,9 @@ class PluginApp:
         tasks.start("events", self._recorder.run())
         tasks.start("last events", self._drain_events(shutdown), drains=True)
         tasks.start("cards", self._run_cards())
-        if self._pod_use is not None:
-            tasks.start("use per pod", self._pod_use.run(self._over_use.on_poll))
-        else:
-            tasks.start("over-use", self._over_use.follow(self._monitor))
+        self._over_use.start(tasks)
         if self._mps is not None:
             tasks.start("MPS daemon", self._mps.run())
-        tasks.start("over-use notes", self._over_use.notes.run())
-        if self._over_use.evictor is not None:
-            tasks.start("over-use evictions", self._over_use.evictor.run())
         tasks.start("kubelet record", self._parts.reconciler.run_checks())
         tasks.start("pod records", self._parts.reconciler.writer.run())
         tasks.start("node publishing", self._parts.publisher.run())

@@ -48,7 +48,7 @@ class MpsLimiter:
     """Decides for each card whether MPS limits memory there. `MpsWatch` keeps ``daemon_problem`` up to date."""
 
     def __init__(self, folders: MpsFolders, fallback: Fallback) -> None:
-        self._folders = folders
+        self.folders = folders
         self._fallback = fallback
         self.daemon_problem = "the MPS daemon was not checked yet"
         self.card_problems: dict[int, str] = {}
@@ -97,7 +97,7 @@ class MpsLimiter:
             # By the largest share: the rest of a card may belong to no other pod yet. At least one percent.
             percent = max(1, *(units[card.index] * 100 // max(1, card.units) for card in cards))
         usable = usable or units
-        return limits_of(self._folders, {card.uuid: unit.bytes_of(usable[card.index]) for card in cards}, percent)
+        return limits_of(self.folders, {card.uuid: unit.bytes_of(usable[card.index]) for card in cards}, percent)
 
     def check(self, cards: Iterable[InventoryCard]) -> None:
         """Check that memory of these cards can be limited, or need not be.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from gcushare.core.log_fields import fields
@@ -107,3 +108,18 @@ class MpsWatch:
         else:
             self._announcer.about_node("MpsAvailable", "memory is limited by MPS", warning=False)
         self._on_change()
+
+
+def make_mps_watch(
+    limiter: MpsLimiter | None,
+    pods: NodePods,
+    announcer: Announcer,
+    on_change: Callable[[], None],
+    *,
+    is_known: Callable[[], bool],
+) -> MpsWatch | None:
+    """Build the watch of this machine's daemon; None if memory is not limited. Nothing is read yet."""
+    if limiter is None:
+        return None
+    reader = MpsStateReader(limiter.folders)
+    return MpsWatch(reader, limiter, pods, announcer, on_change, is_known=is_known, wall_clock_s=time.time)

@@ -16,13 +16,19 @@ from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pod_use import CardPolls, PodMemoryMonitor
 from gcushare.node.pods import NodePods
+from gcushare.runtime.shutdown import RootTasks
 
 
 @dataclass(frozen=True, slots=True)
 class OverUseParts:
-    """``watch`` is None without ``--pod-use``: notes are only removed then. ``evictor`` is None unless asked for."""
+    """``pod_use`` and ``watch`` are None without ``--pod-use``: notes are only removed then.
+
+    ``evictor`` is None unless asked for.
+    """
 
     settings: OverUseSettings
+    pod_use: PodMemoryMonitor | None
+    polls: CardPolls
     watch: OverUseWatch | None
     notes: OverUseNotes
     evictor: OverUseEvictor | None
@@ -35,11 +41,20 @@ class OverUseParts:
             self.evictor.on_poll()
         self.notes.on_poll()
 
-    async def follow(self, polls: CardPolls) -> None:
-        """Process every reading, until cancelled; run it if nothing else calls ``on_poll``."""
+    def start(self, tasks: RootTasks) -> None:
+        """Start the tasks: each reading of the cards is processed after the use per pod was read with it."""
+        if self.pod_use is not None:
+            tasks.start("use per pod", self.pod_use.run(self.on_poll))
+        else:
+            tasks.start("over-use", self._follow_polls())
+        tasks.start("over-use notes", self.notes.run())
+        if self.evictor is not None:
+            tasks.start("over-use evictions", self.evictor.run())
+
+    async def _follow_polls(self) -> None:
         seen = 0
         while True:
-            seen = await polls.wait_poll(seen)
+            seen = await self.polls.wait_poll(seen)
             self.on_poll()
 
 
@@ -58,7 +73,7 @@ def make_over_use(
     """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant."""
     if pod_use is None:
         notes = OverUseNotes(pods, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
-        return OverUseParts(settings, None, notes, None)
+        return OverUseParts(settings, None, polls, None, notes, None)
     tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
     watch = OverUseWatch(tracker, pod_use, polls, pods, announcer, inventory=inventory, wall_clock_s=time.time)
     evictor = None
@@ -83,4 +98,5 @@ def make_over_use(
     def over() -> dict[str, dict[int, OverUse]] | None:
         return watch.over if tracker.has_enough_polls else None
 
-    return OverUseParts(settings, watch, OverUseNotes(pods, patcher, over, clock=time.monotonic), evictor)
+    notes = OverUseNotes(pods, patcher, over, clock=time.monotonic)
+    return OverUseParts(settings, pod_use, polls, watch, notes, evictor)

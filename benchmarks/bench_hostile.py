@@ -5,7 +5,8 @@
     python -m benchmarks.bench_hostile --minutes 20     whether memory and times stay flat
 
 With ``--minutes`` each kind is sent for a quarter of every minute. Meanwhile waiting pods are created, filtered and
-deleted, a hundred at a time, each with a name, a label and a shape of its own. A row is a minute.
+deleted, a hundred at a time, each with a name, a label and a shape of its own. A row is a minute; its last columns are
+the resident memory, what C code holds of it, what glibc keeps of freed memory, and the objects of Python's allocator.
 
 Each kind is sent without a pause over so many connections by a process of its own, while filters of an ordinary pod go
 on; the first row is without them. All of it shares the cores of this machine with the extender.
@@ -26,7 +27,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.bench_extender import PREFIX, metadata_of, row, say
+from benchmarks.echoing_extender import Memory
 from benchmarks.measured_extender import Bench, Connection, filter_body, rss_mib, running
 from benchmarks.streaming_api import Size, churned_pod, make_pod, node_name
 
@@ -218,8 +222,11 @@ def measure(bench: Bench, what: str, seconds: float) -> str:
 
 def measure_minutes(bench: Bench, minutes: int) -> None:
     """Print a row for every minute of churn beside all kinds in turn."""
-    say("| minute | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed | MiB |")
-    say("|---|---|---|---|---|---|---|---|")
+    say(
+        "| minute | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed | MiB "
+        "| C, used MiB | C, free MiB | Python objects |"
+    )
+    say("|---|---|---|---|---|---|---|---|---|---|---|")
     churn = Churn(bench)
     churn.start()
     for minute in range(1, minutes + 1):
@@ -227,7 +234,12 @@ def measure_minutes(bench: Bench, minutes: int) -> None:
         for kind in KINDS:
             with sending(bench, kind):
                 beside.measure(bench, 60 / len(KINDS))
-        say(f"{beside.line(str(minute))} {rss_mib(bench.extender_pid):.1f} |")
+        _, answer = Connection(bench.extender_port).post("/memory", b"")
+        memory = msgspec.json.decode(answer, type=Memory)
+        say(
+            f"{beside.line(str(minute))} {rss_mib(bench.extender_pid):.1f} | {memory.c_used / 2**20:.1f} | "
+            f"{memory.c_free / 2**20:.1f} | {memory.python_blocks} |"
+        )
     churn.stop()
     say(f"{churn.pods} pods created and deleted, {churn.answered} of them filtered")
 

@@ -1,11 +1,12 @@
-"""The extender with one more endpoint: it decodes the names of a filter request and sends them back, nothing else.
+"""The extender with two more endpoints: one echoes the names of a filter request, one says how memory is used.
 
-What a filter costs beyond it is what the decision costs; both run in one server, in one process.
+What a filter costs beyond the echo is what the decision costs; both run in one server, in one process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import sys
 
 import msgspec
@@ -35,13 +36,54 @@ def echo(body: bytes) -> bytes:
     return _encode(_decode(body))
 
 
+class Memory(msgspec.Struct, frozen=True):
+    """How the process uses its memory. glibc returns a freed block to the system only from the end of a heap."""
+
+    python_blocks: int
+    """Objects that Python's allocator holds at this moment: what a leak of Python objects would raise."""
+
+    c_used: int
+    """Bytes that C code holds from glibc: large objects of Python, and all of the libraries."""
+
+    c_free: int
+    """Bytes that were freed, and that glibc keeps for the next call."""
+
+
+class _MallocInfo(ctypes.Structure):
+    """mallinfo2 of glibc 2.33 and newer: bytes, except those that count something."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in [
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        ]
+    ]
+
+
+def read_memory(body: bytes) -> bytes:
+    """Answer with a `Memory`."""
+    libc = ctypes.CDLL(None)
+    libc.mallinfo2.restype = _MallocInfo
+    info = libc.mallinfo2()
+    return msgspec.json.encode(Memory(sys.getallocatedblocks(), info.uordblks + info.hblkhd, info.fordblks))
+
+
 class EchoingExtender(Extender):
-    """The program with the echo in addition to its own endpoints."""
+    """The program with both endpoints in addition to its own."""
 
     def make_application(self) -> web.Application:
-        """Add the path, answered as the scheduler's calls are."""
+        """Add the paths, answered as the scheduler's calls are."""
         app = super().make_application()
-        add_verbs(app, [Verb("/echo", echo)])
+        add_verbs(app, [Verb("/echo", echo), Verb("/memory", read_memory)])
         return app
 
 

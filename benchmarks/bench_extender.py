@@ -272,7 +272,8 @@ def measure_binds(benches: Sequence[Bench], count: int) -> list[Row]:
         return post
 
     def bind(bench: Bench) -> Call:
-        binds = Binds(size, bench.extender_port, size.pods + size.waiting // 2)
+        # One more than were bound: the process that bound them may have been killed during a bind.
+        binds = Binds(size, bench.extender_port, size.pods + _bindings(bench) + 1)
         return lambda _: binds.once()
 
     sent = [_bindings(bench) for bench in benches]

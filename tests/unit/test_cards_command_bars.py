@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cluster.card_drawing.bars import LETTERS, BarSegment, granted_bar, letter_of, used_bar
+from gcushare.cluster.card_drawing.bars_and_boxes import LETTERS, BarSegment, granted_bar, letter_of, used_bar
 
 PARTS = st.lists(st.builds(BarSegment, st.integers(0, 200), st.booleans()), max_size=12)
 

@@ -7,8 +7,16 @@ from dataclasses import dataclass, replace
 
 from rich.text import Text
 
-from gcushare.cluster.card_drawing.bars import BarSegment, color_of, granted_bar, letter_of, used_bar
-from gcushare.cluster.card_drawing.boxes import flow, fold, frame
+from gcushare.cluster.card_drawing.bars_and_boxes import (
+    BarSegment,
+    color_of,
+    flow,
+    fold,
+    frame,
+    granted_bar,
+    letter_of,
+    used_bar,
+)
 from gcushare.cluster.card_drawing.figures import (
     UNKNOWN,
     describe_driver,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcushare.cluster.card_drawing.bars import letter_of
+from gcushare.cluster.card_drawing.bars_and_boxes import letter_of
 from gcushare.cluster.card_drawing.node_view import CardPods, HolderState, HolderView, ProcessView
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.units import GIB, MemoryUnit
@@ -19,16 +19,11 @@ _UUID_CHARS = 16
 """Longer ones are cut, except in the wide form: their first group tells the cards of one node apart."""
 
 
-def name_unit(unit: MemoryUnit | None) -> str:
-    """Return the text after an amount: ``GB``, or ``x 0.1GB`` if one unit is a part of a GB."""
-    if unit is None:
-        return "units"
-    return f"x {unit.label}" if unit.label[0].isdigit() else unit.label
-
-
 def show_units(units: int, unit: MemoryUnit | None) -> str:
-    """Write an amount as the node counts it: ``12 GB``, ``15 x 0.1GB``."""
-    return f"{units} {name_unit(unit)}"
+    """Write an amount as the node counts it: ``12 GB``, or ``15 x 0.1GB`` if one unit is a part of a GB."""
+    if unit is None:
+        return f"{units} units"
+    return f"{units} x {unit.label}" if unit.label[0].isdigit() else f"{units} {unit.label}"
 
 
 def show_share(part: int, whole: int, unit: MemoryUnit | None) -> str:
@@ -103,18 +98,18 @@ def describe_driver(use: UseStatus) -> tuple[tuple[str, str], ...]:
 
 def describe_holder(holder: HolderView, unit: MemoryUnit | None) -> str:
     """Describe a pod's units by container, and its state."""
-    words = []
+    notes = []
     if holder.whole:
-        words.append("the whole card" + (f" for {', '.join(holder.containers)}" if holder.containers else ""))
+        notes.append("the whole card" + (f" for {', '.join(holder.containers)}" if holder.containers else ""))
     elif holder.containers:
-        words.append(", ".join(f"{name} {units}" for name, units in holder.containers.items()))
+        notes.append(", ".join(f"{name} {units}" for name, units in holder.containers.items()))
     if holder.state is HolderState.WAITS:
-        words.append("not admitted yet")
+        notes.append("not admitted yet")
     elif holder.state is HolderState.UNCONFIRMED:
-        words.append("not confirmed by the kubelet yet")
+        notes.append("not confirmed by the kubelet yet")
     if holder.over_since:
-        words.append(f"over its grant since {holder.over_since}")
-    return "; ".join(words)
+        notes.append(f"over its grant since {holder.over_since}")
+    return "; ".join(notes)
 
 
 def describe_use(holder: HolderView, granted_bytes: int | None, unit: MemoryUnit | None) -> tuple[str, bool]:

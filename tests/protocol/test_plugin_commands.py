@@ -70,7 +70,7 @@ async def test_status_of_something_else_says_that_it_is_no_plugin() -> None:
     async with PluginRig() as rig:
         code, _, why = await run_command(rig, "--status", port=rig.api.port)
         assert code == 1
-        assert "answers 404 and no plugin's status" in why
+        assert "answers 404 and not a plugin's status" in why
 
 
 async def test_readiness_asks_the_plugins_own_socket() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.cli.kubectl.summary import summarise
 from gcushare.cluster.extender import adopt_document
-from gcushare.cluster.listing import asking_words, may_ask
+from gcushare.cluster.reader import asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
@@ -180,8 +180,8 @@ def test_a_pod_that_the_extender_is_binding_waits_no_more() -> None:
 
 
 def test_the_search_before_decoding_misses_no_pod_that_asks() -> None:
-    words = asking_words(ENFLAME)
+    texts = asking_texts(ENFLAME)
     asking = json.dumps(pod_document("a", 4)).encode()
-    assert may_ask(msgspec.Raw(asking), words)
-    assert may_ask(msgspec.Raw(asking.replace(b"/", b"\\/")), words), "JSON may escape a slash"
-    assert not may_ask(msgspec.Raw(json.dumps(pod_document("a", None)).encode()), words)
+    assert may_ask(msgspec.Raw(asking), texts)
+    assert may_ask(msgspec.Raw(asking.replace(b"/", b"\\/")), texts), "JSON may escape a slash"
+    assert not may_ask(msgspec.Raw(json.dumps(pod_document("a", None)).encode()), texts)

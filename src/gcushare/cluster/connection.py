@@ -12,8 +12,8 @@ from gcushare.kube.connection.transport import Limits
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 
-def open_cluster(kube: KubeSettings, environ: Mapping[str, str], *, program: str) -> KubeClient:
-    """A client, which is to be entered; ``program`` is how the API server's log calls it. Nothing is asked yet.
+def open_cluster(kube: KubeSettings, environ: Mapping[str, str] | None = None, *, program: str) -> KubeClient:
+    """Return a client, which is to be entered; ``program`` is its name in the API server's log. Nothing is asked yet.
 
     Raises:
         ConfigError: the kubeconfig cannot be used.

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceFlags
-from gcushare.cluster.endpoints import Endpoint, at_address, named_service
+from gcushare.cluster.programs import Endpoint, at_address, named_service
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError

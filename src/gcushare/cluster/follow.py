@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.listing import asking_words, may_ask
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import Reader, asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
@@ -21,7 +21,7 @@ from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
-from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
+from gcushare.wire.objects import HEAD, NODE, POD, Node, ObjectHead, ObjectMeta, Pod
 
 PAUSE_S = 0.25
 """Changes within this time are shown together: a rollout makes hundreds a second."""
@@ -86,11 +86,9 @@ async def follow(
     first = await gather(Reader(api), replace(request, figures=SourceFlags(source=SourceChoice.API)))
     snapshot = ClusterSnapshot(request.vendor, is_partial=request.scope.is_partial)
     snapshot.source = Source("api", "the API server's watches")
-    nodes, pods = _reflectors(api, request, snapshot, connection.changed)
-    watches: dict[str, Reflector[Any]] = {"nodes": nodes, "pods": pods}
-    if first.needs_claims:
-        handler = _ClaimHandler(snapshot, connection.changed)
-        watches["claims"] = Reflector(api, RESOURCE_CLAIMS, handler, decode=RESOURCE_CLAIM.read)
+    watches = _reflectors(api, request, snapshot, connection.changed)
+    if not first.needs_claims:
+        del watches["claims"]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(watch.run(), name=f"follow the {name}") for name, watch in watches.items()]
         snapshots = _after_changes(snapshot, connection, tuple(watch.synced for watch in watches.values()))
@@ -128,88 +126,60 @@ async def _after_changes(
 
 def _reflectors(
     api: KubeClient, request: SnapshotRequest, snapshot: ClusterSnapshot, changed: asyncio.Event
-) -> tuple[Reflector[Node], Reflector[_WatchedPod]]:
-    words = asking_words(request.vendor)
+) -> dict[str, Reflector[Any]]:
+    """Return the watches that keep a snapshot current, by what they watch."""
+    texts = asking_texts(request.vendor)
 
-    def decode_pod(raw: msgspec.Raw) -> _WatchedPod:
-        pod = POD.read(raw) if may_ask(raw, words) else None
-        return _WatchedPod(pod.metadata.uid if pod is not None else HEAD.read(raw).metadata.uid, pod)
+    def decode_pod(raw: msgspec.Raw) -> Pod | ObjectHead:
+        return POD.read(raw) if may_ask(raw, texts) else HEAD.read(raw)
 
     node_selector, pod_selector = request.scope.selectors()
-    nodes = Reflector(api, NODES, _NodeHandler(snapshot, changed), decode=NODE.read, selector=node_selector)
-    pods = Reflector(api, PODS, _PodHandler(snapshot, changed), decode=decode_pod, selector=pod_selector)
-    return nodes, pods
+    nodes = _Handler(changed, snapshot.update_node, snapshot.remove_node, attrgetter("name"))
+    pods = _Handler(changed, snapshot.update_pod, snapshot.remove_pod, attrgetter("uid"))
+    claims = _Handler(changed, snapshot.update_claim, snapshot.remove_claim, attrgetter("uid"))
+    return {
+        "nodes": Reflector(api, NODES, nodes, decode=NODE.read, selector=node_selector),
+        "pods": Reflector(api, PODS, pods, decode=decode_pod, selector=pod_selector),
+        "claims": Reflector(api, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read),
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _WatchedPod:
-    """A pod of the watch; ``pod`` is None for one that asks for no card."""
+class _Handler:
+    """Updates the snapshot; ``kube.reflector`` says what each call means.
 
-    uid: str
-    pod: Pod | None
+    ``remove`` gets what ``key`` reads from an object's metadata. An ``ObjectHead`` is a pod that asks for no card.
+    """
 
-
-class _NodeHandler:
-    """Updates the snapshot's nodes; see ``kube.reflector`` for what each call means."""
-
-    def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
-        self._snapshot = snapshot
+    def __init__(
+        self,
+        changed: asyncio.Event,
+        update: Callable[[Any], None],
+        remove: Callable[[str], None],
+        key: Callable[[ObjectMeta], str],
+    ) -> None:
         self._changed = changed
-        self._names: dict[str, str] = {}
+        self._update = update
+        self._remove = remove
+        self._key = key
+        self._keys: dict[str, str] = {}
+        """By uid."""
 
-    def applied(self, obj: Node) -> None:
-        self._names[obj.metadata.uid] = obj.metadata.name
-        self._snapshot.update_node(obj)
-        self._changed.set()
-
-    def deleted(self, obj: Node) -> None:
-        self._names.pop(obj.metadata.uid, None)
-        self._snapshot.remove_node(obj.metadata.name)
-        self._changed.set()
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        gone = {self._names.pop(uid) for uid in self._names.keys() - uids}
-        for name in gone - set(self._names.values()):
-            self._snapshot.remove_node(name)
-        self._changed.set()
-
-
-class _PodHandler:
-    def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
-        self._snapshot = snapshot
-        self._changed = changed
-
-    def applied(self, obj: _WatchedPod) -> None:
-        if obj.pod is not None:
-            self._snapshot.update_pod(obj.pod)
-            self._changed.set()
-        elif obj.uid in self._snapshot.pods:
+    def applied(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
+        if isinstance(obj, ObjectHead):
             self.deleted(obj)
+            return
+        self._keys[obj.metadata.uid] = self._key(obj.metadata)
+        self._update(obj)
+        self._changed.set()
 
-    def deleted(self, obj: _WatchedPod) -> None:
-        if obj.uid in self._snapshot.pods:
-            self._snapshot.remove_pod(obj.uid)
+    def deleted(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
+        self._drop(self._keys.keys() & {obj.metadata.uid})
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        self._drop(self._keys.keys() - uids)
+
+    def _drop(self, uids: set[str]) -> None:
+        gone = {self._keys.pop(uid) for uid in uids}
+        for key in gone - set(self._keys.values()) if gone else ():  # another node may have the name by now
+            self._remove(key)
             self._changed.set()
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        for uid in self._snapshot.pods.keys() - uids:
-            self._snapshot.remove_pod(uid)
-        self._changed.set()
-
-
-class _ClaimHandler:
-    def __init__(self, snapshot: ClusterSnapshot, changed: asyncio.Event) -> None:
-        self._snapshot = snapshot
-        self._changed = changed
-
-    def applied(self, obj: ResourceClaim) -> None:
-        self._snapshot.update_claim(obj)
-        self._changed.set()
-
-    def deleted(self, obj: ResourceClaim) -> None:
-        self._snapshot.remove_claim(obj.metadata.uid)
-        self._changed.set()
-
-    def retained(self, uids: frozenset[str], version: str) -> None:
-        self._snapshot.retain_claims(uids)
-        self._changed.set()

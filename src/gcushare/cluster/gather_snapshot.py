@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, adopt_document, open_extender
-from gcushare.cluster.listing import Scope
-from gcushare.cluster.reader import Reader, error_as_value
+from gcushare.cluster.reader import Reader, Scope, error_as_value
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
+from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.vendors.vendor import Vendor
-
-T = TypeVar("T")
+from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.objects import Node, Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +35,15 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     snapshot = ClusterSnapshot(vendor, is_partial=scope.is_partial, problems=reader.problems)
     reads = (error_as_value(reader.list_nodes(scope)), error_as_value(reader.list_pods(vendor, scope)))
     if choice is SourceChoice.API:
-        nodes, pods = await asyncio.gather(*reads)
-        snapshot.count(_raised(nodes), _raised(pods))
-        await _count_claims(reader, snapshot)
-        return snapshot
+        return await _counted(reader, snapshot, *await asyncio.gather(*reads))
     timeout_s = QUICK_S if choice is SourceChoice.AUTO else None
     async with open_extender(request.figures, vendor, reader.client, timeout_s=timeout_s) as extender:
         document, nodes, pods = await asyncio.gather(error_as_value(extender.inspect(scope.node)), *reads)
     if isinstance(document, GcushareError):
-        if isinstance(nodes, NotFoundError):
-            raise nodes
-        if choice is SourceChoice.EXTENDER:
+        if choice is SourceChoice.EXTENDER and not isinstance(nodes, NotFoundError):
             raise document
-        snapshot.count(_raised(nodes), _raised(pods))
-        await _count_claims(reader, snapshot)
         snapshot.source = Source("api", "the API server alone", f"{extender.text} was not used: {document}")
-        return snapshot
+        return await _counted(reader, snapshot, nodes, pods)
     if isinstance(nodes, GcushareError):
         # Which nodes have the labels is not known, or the node does not exist.
         if scope.labels or isinstance(nodes, NotFoundError):
@@ -67,21 +59,24 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
     return snapshot
 
 
-async def _count_claims(reader: Reader, snapshot: ClusterSnapshot) -> None:
-    """Count what claims hold. Claims are listed only if a node serves claims."""
-    if not snapshot.needs_claims:
-        return
-    try:
-        claims = await reader.list_claims(snapshot.vendor)
-    except GcushareError as error:
-        snapshot.problems.append(f"what claims hold is missing: {error}")
-        return
-    for claim in claims:
-        snapshot.update_claim(claim)
-    snapshot.problems.extend(snapshot.claims.problems.values())
-
-
-def _raised(found: T | GcushareError) -> T:
-    if isinstance(found, GcushareError):
-        raise found
-    return found
+async def _counted(
+    reader: Reader, snapshot: ClusterSnapshot, nodes: list[Node] | GcushareError, pods: list[Pod] | GcushareError
+) -> ClusterSnapshot:
+    """Count what pods hold and, if a node serves claims, what claims hold."""
+    if isinstance(nodes, GcushareError):
+        raise nodes
+    if isinstance(pods, GcushareError):
+        raise pods
+    snapshot.count(nodes, pods)
+    if snapshot.needs_claims:
+        try:
+            # Of all nodes, because no selector knows the node.
+            driver = snapshot.vendor.claims.driver.encode()
+            claims = await reader.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=(driver,))
+        except GcushareError as error:
+            snapshot.problems.append(f"what claims hold is missing: {error}")
+            return snapshot
+        for claim in claims:
+            snapshot.update_claim(claim)
+        snapshot.problems.extend(snapshot.claims.problems.values())
+    return snapshot

@@ -93,7 +93,7 @@ async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus
     try:
         return PLUGIN_STATUS.read(body)
     except RemoteContractError as error:
-        raise RemoteContractError(f"{url} answers {code} and no plugin's status: {error}; {hint}") from error
+        raise RemoteContractError(f"{url} answers {code} and not a plugin's status: {error}; {hint}") from error
 
 
 async def _read(answer: aiohttp.ClientResponse, url: str) -> bytes:
@@ -101,5 +101,5 @@ async def _read(answer: aiohttp.ClientResponse, url: str) -> bytes:
     async for chunk in answer.content.iter_chunked(1 << 16):
         body += chunk
         if len(body) > MAX_STATUS_BYTES:
-            raise RemoteContractError(f"{url} answers more than {MAX_STATUS_BYTES} bytes: this is no plugin's status")
+            raise RemoteContractError(f"{url} answers more than {MAX_STATUS_BYTES} bytes: it is not a plugin's status")
     return bytes(body)

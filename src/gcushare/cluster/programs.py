@@ -1,14 +1,20 @@
-"""Our programs' pods and Services: which program a pod runs, how it was started, and where it answers."""
+"""Our programs' pods and Services: which program a pod runs, how it was started, and where it answers HTTP."""
 
 from __future__ import annotations
 
 import enum
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import quote
 
 import msgspec
 from msgspec import field
 
+from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
+from gcushare.kube.resources import Resource
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
 from gcushare.wire.flags import effective, parse_flags
@@ -19,10 +25,10 @@ from gcushare.wire.untrusted_json import Int
 VENDOR_LABEL = "gcushare.io/vendor"
 """On the pods of plugins and claims drivers, by their charts."""
 
+_PLUGIN_NAMES = (contracts.DEVICE_PLUGIN, "gpushare-device-plugin")
+"""Parts of the names of plugins' pods: ours, and upstream gpushare's."""
 _PORT_NAME = "status"
 """The plugin's port in the charts' DaemonSet."""
-_CERTIFICATE_FLAG = "tls-cert-file"
-_CERTIFICATE_VARIABLE = "GCUSHARE_TLS_CERT_FILE"
 
 
 class Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -127,6 +133,10 @@ class Service(msgspec.Struct, frozen=True):
     spec: _ServiceSpec = _ServiceSpec()
 
 
+PLUGIN_PODS = Resource("api/v1", "pods", SeenPod)
+SERVICES = Resource("api/v1", "services", Service)
+
+
 class Program(enum.Enum):
     """A program of this project, or kube-scheduler; the value is the name of its command and of its image."""
 
@@ -155,6 +165,12 @@ def program_of(pod: SeenPod) -> Program | None:
     return _program_of(container)
 
 
+def is_plugin(pod: SeenPod) -> bool:
+    """Whether a pod offers its node's cards: a device plugin, by its command, image or name, or a claims driver."""
+    is_ours = program_of(pod) in (Program.PLUGIN, Program.CLAIMS_DRIVER)
+    return is_ours or any(name in pod.metadata.name for name in _PLUGIN_NAMES)
+
+
 def main_container(pod: SeenPod) -> SeenContainer | None:
     """The container that runs one of the programs."""
     return next((each for each in pod.spec.containers if _program_of(each) is not None), None)
@@ -174,6 +190,12 @@ def flag(pod: SeenPod, name: str) -> str | None:
     """The value of a flag of the program that a pod runs."""
     container = main_container(pod)
     return None if container is None else flag_of(container.command_line, name)
+
+
+def flag_of(words: Sequence[str], name: str) -> str | None:
+    """The value of the last ``--name=value`` or ``--name value`` of a command line; ``true`` for a bare switch."""
+    flag = effective(parse_flags(words), name)
+    return None if flag is None else flag.value
 
 
 def vendor_of_plugin(pod: SeenPod) -> Vendor:
@@ -197,8 +219,8 @@ def port_of(pod: SeenPod) -> int:
 def has_tls(pod: SeenPod) -> bool:
     """Whether a program's pod answers HTTPS: it does if it is given a certificate, by flag or by variable."""
     return any(
-        flag_of(container.command_line, _CERTIFICATE_FLAG)
-        or any(variable.name == _CERTIFICATE_VARIABLE and variable.value for variable in container.env)
+        flag_of(container.command_line, "tls-cert-file")
+        or any(variable.name == "GCUSHARE_TLS_CERT_FILE" and variable.value for variable in container.env)
         for container in _containers_of(pod)
     )
 
@@ -209,7 +231,48 @@ def _containers_of(pod: SeenPod) -> tuple[SeenContainer, ...]:
     return pod.spec.containers if container is None else (container,)
 
 
-def flag_of(words: Sequence[str], name: str) -> str | None:
-    """The value of the last ``--name=value`` or ``--name value`` of a command line; ``true`` for a bare switch."""
-    flag = effective(parse_flags(words), name)
-    return None if flag is None else flag.value
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A prefix of paths at some server; ``resource`` names the right that the proxy needs, empty without a proxy."""
+
+    client: KubeClient
+    prefix: str
+    resource: str = ""
+
+    async def get(self, path: str, *, timeout_s: float | None = None) -> bytes:
+        """Read a page.
+
+        Raises:
+            GcushareError: the program or the API server does not answer, or the caller may not ask.
+        """
+        return await self.client.get_raw(f"{self.prefix}{path}", self.resource or "address", timeout_s=timeout_s)
+
+
+def proxied_pod(client: KubeClient, pod: SeenPod, *, port: int | None = None, tls: bool | None = None) -> Endpoint:
+    """A program's pod, through the API server; port and TLS are what the pod says where they are not given."""
+    scheme = "https" if (has_tls(pod) if tls is None else tls) else "http"
+    namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
+    place = f"{scheme}:{name}:{port or port_of(pod)}"
+    return Endpoint(client, f"/api/v1/namespaces/{namespace}/pods/{place}/proxy", "pods/proxy")
+
+
+def proxied_service(client: KubeClient, service: Service) -> Endpoint:
+    """The pods that are ready behind a Service, reached through the API server."""
+    port = service.spec.ports[0] if service.spec.ports else None
+    scheme = "https:" if port is not None and (port.name == "https" or port.port == 443) else ""
+    tail = f":{port.port}" if port is not None else ""
+    return named_service(client, service.metadata.namespace, f"{scheme}{service.metadata.name}{tail}")
+
+
+def named_service(client: KubeClient, namespace: str, place: str) -> Endpoint:
+    """The Service that ``place`` names as the API server's proxy reads it: ``[https:]NAME[:PORT]``."""
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(place, safe=':')}/proxy"
+    return Endpoint(client, path, "services/proxy")
+
+
+@asynccontextmanager
+async def at_address(url: str) -> AsyncIterator[Endpoint]:
+    """A program at an address of its own; nothing is asked yet."""
+    config = KubeConfig(server=url.rstrip("/"), source="--extender-url")
+    async with KubeClient(config, program="gcushare") as client:
+        yield Endpoint(client, "")

@@ -17,16 +17,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from gcushare.cluster.cluster_flags import PluginPodSettings
-from gcushare.cluster.endpoints import PLUGIN_PODS, Endpoint, is_plugin, proxied_pod
-from gcushare.cluster.listing import Scope, asking_words, list_items, may_ask
-from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.programs import PLUGIN_PODS, Endpoint, SeenPod, is_plugin, proxied_pod
 from gcushare.cluster.rights import Area, Right, Unread
 from gcushare.core.errors import GcushareError, NotFoundError, RemoteContractError
-from gcushare.kube.client import KubeClient
+from gcushare.kube.client import PAGE_SIZE, KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.resources import EVERYTHING, NODES, PODS, RESOURCE_CLAIMS, Resource, Selector
+from gcushare.kube.errors import GoneError
+from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
 
 T = TypeVar("T")
@@ -40,6 +38,41 @@ ANSWER_S = 5.0
 _REVIEWS: Resource[dict[str, Any]] = Resource(
     "apis/authorization.k8s.io/v1", "selfsubjectaccessreviews", dict, namespaced=False
 )
+
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which nodes: all, one by name, or those with these labels."""
+
+    node: str | None = None
+    labels: str = ""
+
+    @property
+    def is_partial(self) -> bool:
+        return self.node is not None or bool(self.labels)
+
+    def selectors(self) -> tuple[Selector, Selector]:
+        """Of nodes, and of unfinished pods that may hold or want cards there."""
+        if self.node is None:
+            return Selector(labels=self.labels), Selector(fields=UNFINISHED)
+        return Selector(fields=f"metadata.name={self.node}"), Selector(fields=f"{UNFINISHED},spec.nodeName={self.node}")
+
+
+def asking_texts(vendor: Vendor) -> tuple[bytes, ...]:
+    """One of these occurs in the JSON of every pod that requests cards of this vendor.
+
+    They are its resources, after the slash: the slash itself may be escaped in JSON.
+    """
+    return tuple(name.rpartition("/")[2].encode() for name in (vendor.memory_resource, vendor.whole_card_resource))
+
+
+def may_ask(raw: msgspec.Raw, texts: tuple[bytes, ...]) -> bool:
+    """Whether a pod must be decoded. Most pods need not, and a text search is many times faster."""
+    text = bytes(raw)
+    return any(each in text for each in texts)
 
 
 class Progress(Protocol):
@@ -117,16 +150,7 @@ class Reader:
         Raises:
             GcushareError: they cannot be listed.
         """
-        return await self.list_objects(PODS, POD.read, selector=scope.selectors()[1], texts=asking_words(vendor))
-
-    async def list_claims(self, vendor: Vendor) -> list[ResourceClaim]:
-        """List the claims that are allocated devices of this vendor, of all nodes: no selector knows the node.
-
-        Raises:
-            GcushareError: they cannot be listed.
-        """
-        driver = vendor.claims.driver.encode()
-        return await self.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=(driver,))
+        return await self.list_objects(PODS, POD.read, selector=scope.selectors()[1], texts=asking_texts(vendor))
 
     async def list_objects(
         self,
@@ -144,41 +168,59 @@ class Reader:
         Raises:
             GcushareError: the collection cannot be listed.
         """
+        try:
+            found, unreadable = await self._list(resource, decode, selector, texts, PAGE_SIZE)
+        except GoneError:  # the server forgot the list before its last page
+            found, unreadable = await self._list(resource, decode, selector, texts, None)
+        (self.problems if problems is None else problems).extend(unreadable)
+        return list(found.values())
+
+    async def _list(
+        self,
+        resource: Resource[Any],
+        decode: Callable[[msgspec.Raw], T],
+        selector: Selector,
+        texts: tuple[bytes, ...],
+        page_size: int | None,
+    ) -> tuple[dict[str, T], list[str]]:
         found: dict[str, T] = {}
         unreadable: list[str] = []
         count = 0
-        async with aclosing(list_items(self.client, resource, selector)) as items:
-            async for raw in items:
-                if raw is None:
-                    found, unreadable, count = {}, [], 0
-                    continue
-                count += 1
-                self.progress.count(resource.plural, count)
-                if texts and not may_ask(raw, texts):
-                    continue
-                try:
-                    meta = HEAD.read(raw).metadata
-                except RemoteContractError as error:
-                    unreadable.append(f"an object of {resource.plural} has no readable metadata: {error}")
-                    continue
-                name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-                try:
-                    found[meta.uid or name] = decode(raw)
-                except RemoteContractError as error:
-                    unreadable.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
-        (self.problems if problems is None else problems).extend(unreadable)
-        return list(found.values())
+        async with aclosing(self.client.pages(resource, selector, page_size=page_size)) as pages:
+            async for page in pages:
+                for raw in page.entries:
+                    count += 1
+                    self.progress.count(resource.plural, count)
+                    if texts and not may_ask(raw, texts):
+                        continue
+                    try:
+                        meta = HEAD.read(raw).metadata
+                    except RemoteContractError as error:
+                        unreadable.append(f"an object of {resource.plural} has no readable metadata: {error}")
+                        continue
+                    name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+                    try:
+                        found[meta.uid or name] = decode(raw)
+                    except RemoteContractError as error:
+                        unreadable.append(f"{resource.plural.removesuffix('s')} {name} cannot be read: {error}")
+        return found, unreadable
 
     async def list_part(
         self, part: Area, resource: Resource[Any], decode: Callable[[msgspec.Raw], T], texts: tuple[bytes, ...] = ()
     ) -> list[T]:
         """List a part of an examination; what cannot be read goes to ``unread``."""
         problems: list[str] = []
-        nothing: list[T] = []
-        listing = partial(self.list_objects, resource, decode, texts=texts, problems=problems)
-        found = await self.attempt(part, listing, nothing)
+        found = await self.attempt(part, partial(self.list_objects, resource, decode, texts=texts, problems=problems))
         self.unread.extend(Unread(part, problem) for problem in problems)
-        return found
+        return found or []
+
+    async def list_if_allowed(self, part: Area, resource: Resource[T]) -> list[T]:
+        """List a collection that is all of a part; empty if it does not exist or cannot be read."""
+        return await self.attempt(part, partial(self.client.list_all, resource)) or []
+
+    async def get_if_allowed(self, part: Area, resource: Resource[T], namespace: str, name: str) -> T | None:
+        """Read one object of a part; None if it does not exist or cannot be read."""
+        return await self.attempt(part, partial(self.client.get, resource, name, namespace=namespace))
 
     # Rights
 
@@ -214,18 +256,18 @@ class Reader:
         """Whether no right for it is known to be missing."""
         return part not in self._missing
 
-    async def attempt(self, part: Area, read: Callable[[], Awaitable[T]], default: T) -> T:
-        """Read a part, or return ``default`` if it does not exist, cannot be read or its right is missing."""
+    async def attempt(self, part: Area, read: Callable[[], Awaitable[T]]) -> T | None:
+        """Read a part; None if it does not exist, cannot be read or its right is missing."""
         if not self.may_read(part):
-            return default
+            return None
         try:
             async with self._slots:
                 return await read()
         except NotFoundError:
-            return default
+            return None
         except GcushareError as failure:
             self.unread.append(Unread(part, str(failure)))
-        return default
+        return None
 
     # Programs
 

@@ -74,7 +74,7 @@ CLAIMS_RIGHTS = (
     Right(Area.CLAIMS, "list", "mutatingadmissionpolicybindings", group=_ADMISSION),
     Right(Area.CLAIMS, "list", "namespaces"),
 )
-"""What an examination uses beside ``needed_rights`` if nodes serve claims."""
+"""What an examination uses in addition to ``needed_rights`` if nodes serve claims."""
 
 
 def needed_rights(namespace: str) -> tuple[Right, ...]:

@@ -41,8 +41,8 @@ class NodeFacts:
     @property
     def status(self) -> str:
         """The status that ``kubectl get nodes`` shows."""
-        words = "Ready" if self.is_ready else "NotReady"
-        return f"{words},SchedulingDisabled" if self.is_unschedulable else words
+        status = "Ready" if self.is_ready else "NotReady"
+        return f"{status},SchedulingDisabled" if self.is_unschedulable else status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +138,6 @@ class ClusterSnapshot:
 
     def remove_claim(self, uid: str) -> None:
         self._count_claims(self.claims.remove(uid))
-
-    def retain_claims(self, uids: frozenset[str]) -> None:
-        self._count_claims(self.claims.retain(uids))
 
     def _count_claims(self, holders: Iterable[str]) -> None:
         for uid in holders:

@@ -14,8 +14,7 @@ from gcushare.cli.kubectl.flags import Shell
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import sources_of
-from gcushare.cluster.listing import Scope
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import ConfigError, GcushareError
 from gcushare.kube.client import KubeClient

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gcushare.cli.defragment.movable import MovablePods, find_movable
-from gcushare.cluster.listing import Scope
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from gcushare._version import __version__
 from gcushare.cli.terminal import output_flags
 from gcushare.cli.terminal.output_flags import TextOrJson
+from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis.findings import Severity
-from gcushare.cluster.diagnosis.where import WhereSettings
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings

@@ -14,8 +14,7 @@ from gcushare.cli.explain.other_resources import LackingNode, find_lacking
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.listing import Scope
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.explain.reasons import Explainer

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gcushare.cluster.listing import UNFINISHED
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Verdict
 from gcushare.core.other_resources import Shortage, find_shortages

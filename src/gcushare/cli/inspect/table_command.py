@@ -12,8 +12,7 @@ from gcushare.cli.kubectl.summary import summarise
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.listing import Scope
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import Reader, Scope
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.listing import UNFINISHED
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand

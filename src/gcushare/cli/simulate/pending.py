@@ -12,8 +12,7 @@ from gcushare.cli.kubectl.flags import NodesNeededSettings, Output
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.terminal.output_formats import to_json, to_yaml
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.listing import UNFINISHED
-from gcushare.cluster.reader import Reader
+from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.packing.nodes_needed import ANY_AMOUNTS, NodeClasses, NodeCount, PodKind, empty_like, parse_class

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gcushare._version import __version__
-from gcushare.cluster.diagnosis.where import WhereSettings
+from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings

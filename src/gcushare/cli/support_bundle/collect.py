@@ -46,8 +46,7 @@ from gcushare.cluster.diagnosis.checks.views import requesting_pods
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.gather_facts import gather
-from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
-from gcushare.cluster.programs import Program, SeenPod, main_container
+from gcushare.cluster.programs import Endpoint, Program, SeenPod, main_container, proxied_pod, proxied_service
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import GcushareError, RemoteContractError

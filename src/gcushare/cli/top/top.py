@@ -12,8 +12,7 @@ from gcushare.cli.top.rows import CardKey, CardReadings, parse_metrics, pod_use_
 from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.listing import Scope
-from gcushare.cluster.reader import Dated, Reader
+from gcushare.cluster.reader import Dated, Reader, Scope
 from gcushare.core.errors import GcushareError
 from gcushare.core.wording import some_names
 from gcushare.vendors.vendor import Vendor

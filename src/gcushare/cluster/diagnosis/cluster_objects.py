@@ -1,18 +1,17 @@
-"""Reads the objects other than nodes and pods: policies, configurations of schedulers, reports, certificates."""
+"""Reads the objects other than nodes and pods: policies, schedulers' configurations, reports, certificates, claims."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import msgspec
 
-from gcushare.cluster.diagnosis.facts import CertificateFacts, PolicyFacts
+from gcushare.cluster.diagnosis.facts import CertificateFacts, ClaimsFacts, PluginFacts, PolicyFacts
 from gcushare.cluster.diagnosis.schedulers import (
     CONFIG_MAP_WORD,
     SchedulerFacts,
@@ -20,52 +19,109 @@ from gcushare.cluster.diagnosis.schedulers import (
     config_map_of,
     parse_extenders,
 )
-from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.reader import Reader
-from gcushare.cluster.rights import Area
+from gcushare.cluster.rights import CLAIMS_RIGHTS, Area
 from gcushare.core.errors import RemoteContractError
-from gcushare.kube.resources import CONFIG_MAPS, SLICES_OF_ALL_DRIVERS, Resource
+from gcushare.kube.resources import (
+    CONFIG_MAPS,
+    LEASES,
+    NAMESPACES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+    SLICES_OF_ALL_DRIVERS,
+    JsonObject,
+    Resource,
+)
 from gcushare.wire.certificates import first_end
-from gcushare.wire.contracts import CLIENT_CERT, CONFIG_MANAGER
+from gcushare.wire.contracts import (
+    CLAIMS_CONTROLLER,
+    CLAIMS_ENABLED,
+    CLAIMS_LABEL,
+    CLIENT_CERT,
+    CONFIG_MANAGER,
+    SERVE_CLAIMS,
+    SERVE_LABEL,
+)
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
+from gcushare.wire.objects import Node
 
-JsonObject = dict[str, Any]
-
-_ADMISSION = "apis/admissionregistration.k8s.io/v1"
-POLICIES: Resource[JsonObject] = Resource(_ADMISSION, "validatingadmissionpolicies", dict, namespaced=False)
-BINDINGS: Resource[JsonObject] = Resource(_ADMISSION, "validatingadmissionpolicybindings", dict, namespaced=False)
-SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
+_CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
+_SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 
 _CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
 
 
 async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
     """Read the admission policies, and whether a binding makes them deny; none if the cluster has no such kind."""
-    nothing: list[JsonObject] = []
-
-    async def read(resource: Resource[JsonObject]) -> list[JsonObject]:
-        return await reader.attempt(Area.POLICIES, lambda: reader.client.list_all(resource), nothing)
-
-    policies, bindings = await asyncio.gather(read(POLICIES), read(BINDINGS))
-    denied = {
-        str(spec.get("policyName", ""))
-        for spec in (_mapping(each.get("spec")) for each in bindings)
-        if "Deny" in (spec.get("validationActions") or [])
-    }
-    named = ((str(_mapping(each.get("metadata")).get("name", "")), each.get("spec")) for each in policies)
-    return tuple(
-        PolicyFacts(name=name, text=msgspec.json.encode(spec).decode(), denies=name in denied) for name, spec in named
+    policies, bindings = await asyncio.gather(
+        reader.list_if_allowed(Area.POLICIES, _admission("validatingadmissionpolicies")),
+        reader.list_if_allowed(Area.POLICIES, _admission("validatingadmissionpolicybindings")),
     )
+    return _policies(policies, [each for each in bindings if "Deny" in (_spec(each).get("validationActions") or [])])
 
 
 async def read_drivers(reader: Reader) -> dict[str, frozenset[str]]:
     """Read which drivers publish ResourceSlices of each node; none if the cluster has no such kind."""
-    nothing: list[JsonObject] = []
     found: dict[str, set[str]] = {}
-    for each in await reader.attempt(Area.SLICES, lambda: reader.client.list_all(SLICES_OF_ALL_DRIVERS), nothing):
-        spec = _mapping(each.get("spec"))
-        found.setdefault(str(spec.get("nodeName", "")), set()).add(str(spec.get("driver", "")))
+    for each in await reader.list_if_allowed(Area.SLICES, SLICES_OF_ALL_DRIVERS):
+        found.setdefault(str(_spec(each).get("nodeName", "")), set()).add(str(_spec(each).get("driver", "")))
     return {node: frozenset(drivers) for node, drivers in found.items()}
+
+
+async def read_claims(
+    reader: Reader, nodes: Iterable[Node], drivers: Sequence[PluginFacts], controllers: Sequence[SeenPod]
+) -> ClaimsFacts | None:
+    """Read what nodes that serve claims need; None without such nodes, because the rights may be missing then."""
+    labelled = any(node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS for node in nodes)
+    if not (labelled or drivers or controllers):
+        return None
+    await reader.find_missing(CLAIMS_RIGHTS)
+    read = partial(reader.list_if_allowed, Area.CLAIMS)
+    lease_namespace, lease_name = "kube-system", CLAIMS_CONTROLLER
+    if controllers:
+        lease_namespace = flag(controllers[0], "lease-namespace") or lease_namespace
+        lease_name = flag(controllers[0], "lease-name") or lease_name
+    read_lease = reader.get_if_allowed(Area.LEASES, LEASES, lease_namespace, lease_name)
+    objects, slices, templates, lease = await asyncio.gather(
+        asyncio.gather(
+            read(_CLASSES),
+            read(_admission("mutatingadmissionpolicies")),
+            read(_admission("mutatingadmissionpolicybindings")),
+            read(NAMESPACES),
+        ),
+        reader.list_if_allowed(Area.CLAIMS, RESOURCE_SLICES),
+        reader.list_if_allowed(Area.CLAIMS, RESOURCE_CLAIM_TEMPLATES),
+        read_lease,
+    )
+    classes, policies, bindings, namespaces = objects
+    return ClaimsFacts(
+        drivers=tuple(drivers),
+        controllers=tuple(controllers),
+        slices=tuple(slices),
+        classes={_name(each): str(_spec(each).get("extendedResourceName", "")) for each in classes},
+        policies=_policies(policies, bindings),
+        templates=frozenset((each.metadata.namespace, each.metadata.name) for each in templates),
+        namespaces=frozenset(
+            _name(each)
+            for each in namespaces
+            if _mapping(_mapping(each.get("metadata")).get("labels")).get(CLAIMS_LABEL) == CLAIMS_ENABLED
+        ),
+        lease=lease,
+    )
+
+
+def _admission(plural: str) -> Resource[JsonObject]:
+    return Resource("apis/admissionregistration.k8s.io/v1", plural, dict, namespaced=False)
+
+
+def _policies(policies: Iterable[JsonObject], bindings: Iterable[JsonObject]) -> tuple[PolicyFacts, ...]:
+    """Describe policies; those that one of these bindings names take effect."""
+    bound = {str(_spec(each).get("policyName", "")) for each in bindings}
+    return tuple(
+        PolicyFacts(name=_name(each), text=msgspec.json.encode(each.get("spec")).decode(), denies=_name(each) in bound)
+        for each in policies
+    )
 
 
 async def read_schedulers(
@@ -104,10 +160,7 @@ async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeR
 
 
 async def _config_map_data(reader: Reader, namespace: str, name: str) -> JsonObject:
-    empty: JsonObject = {}
-    read = partial(reader.client.get, CONFIG_MAPS, name, namespace=namespace)
-    found = await reader.attempt(Area.CONFIG_MAPS, read, empty)
-    return _mapping(found.get("data"))
+    return _mapping((await reader.get_if_allowed(Area.CONFIG_MAPS, CONFIG_MAPS, namespace, name) or {}).get("data"))
 
 
 async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[CertificateFacts, ...]:
@@ -118,19 +171,15 @@ async def read_certificates(reader: Reader, pods: Sequence[SeenPod]) -> tuple[Ce
         for each in pod.spec.volumes
         if each.secret is not None
     }
-    found = await asyncio.gather(*(_read_certificates_of(reader, *place) for place in sorted(mounted)))
+
+    async def read(namespace: str, name: str) -> list[CertificateFacts]:
+        data = _mapping((await reader.get_if_allowed(Area.SECRETS, _SECRETS, namespace, name) or {}).get("data"))
+        return [
+            _certificate(f"Secret {namespace}/{name}, {key}", str(data[key])) for key in _CERTIFICATES if key in data
+        ]
+
+    found = await asyncio.gather(*(read(*place) for place in sorted(mounted)))
     return tuple(each for certificates in found for each in certificates)
-
-
-async def _read_certificates_of(reader: Reader, namespace: str, name: str) -> list[CertificateFacts]:
-    async def read() -> Mapping[str, Any]:
-        found = await reader.client.get(SECRETS, name, namespace=namespace)
-        data = _mapping(found.get("data"))
-        return {key: data[key] for key in _CERTIFICATES if key in data}
-
-    empty: Mapping[str, Any] = {}
-    data = await reader.attempt(Area.SECRETS, read, empty)
-    return [_certificate(f"Secret {namespace}/{name}, {key}", str(text)) for key, text in data.items()]
 
 
 def _certificate(subject: str, text: str) -> CertificateFacts:
@@ -138,6 +187,14 @@ def _certificate(subject: str, text: str) -> CertificateFacts:
         return CertificateFacts(subject=subject, not_after=first_end(base64.b64decode(text)))
     except (RemoteContractError, binascii.Error) as failure:
         return CertificateFacts(subject=subject, problem=str(failure))
+
+
+def _name(found: JsonObject) -> str:
+    return str(_mapping(found.get("metadata")).get("name", ""))
+
+
+def _spec(found: JsonObject) -> JsonObject:
+    return _mapping(found.get("spec"))
 
 
 def _mapping(value: object) -> JsonObject:

@@ -64,7 +64,7 @@ class ExtenderFacts:
     replicas: tuple[ReplicaFacts, ...] = ()
     service: Service | None = None
     service_name: str = ""
-    """``namespace/name``, in words."""
+    """``namespace/name``."""
     service_problem: str = ""
     """Why nothing answers behind the Service; empty if something does or nothing was asked."""
     lease: Lease | None = None
@@ -111,7 +111,7 @@ class ClaimsFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
-    """A certificate and its end; ``problem`` where it cannot be read."""
+    """A certificate and its end; ``problem`` if it cannot be read."""
 
     subject: str
     not_after: datetime | None = None

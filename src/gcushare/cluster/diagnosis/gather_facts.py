@@ -5,25 +5,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from gcushare._version import __version__
-from gcushare.cluster.diagnosis.claims_objects import read_claims
+from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis.cluster_objects import (
     read_certificates,
+    read_claims,
     read_drivers,
     read_policies,
     read_reports,
     read_schedulers,
 )
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
-from gcushare.cluster.diagnosis.where import WhereSettings
-from gcushare.cluster.endpoints import Endpoint, proxied_pod, proxied_service
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.cluster.programs import Program, SeenPod, Service, flag, program_of, vendor_of_plugin
+from gcushare.cluster.programs import (
+    SERVICES,
+    Endpoint,
+    Program,
+    SeenPod,
+    flag,
+    program_of,
+    proxied_pod,
+    proxied_service,
+    vendor_of_plugin,
+)
 from gcushare.cluster.reader import ANSWER_S, Dated, Reader
 from gcushare.cluster.rights import Area, needed_rights
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
@@ -31,12 +39,11 @@ from gcushare.kube.resources import LEASES, NODES, PODS, Resource
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.contracts import EXTENDER
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
-from gcushare.wire.objects import NODE, Lease, Node
+from gcushare.wire.objects import NODE, Node
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 NodeOrPod = TypeVar("NodeOrPod", Node, SeenPod)
 
-SERVICES: Resource[Service] = Resource("api/v1", "services", Service)
 _RAW_NODES: Resource[msgspec.Raw] = Resource("api/v1", "nodes", msgspec.Raw, namespaced=False)
 
 _OF_NODES = (None, Program.PLUGIN, Program.CLAIMS_DRIVER)
@@ -155,10 +162,7 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginF
 async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[SeenPod]) -> ExtenderFacts:
     reader.progress("asking the scheduler extender")
     namespace, name = where.service
-    get = reader.client.get
-    service: Service | None = await reader.attempt(
-        Area.SERVICE, partial(get, SERVICES, name, namespace=namespace), None
-    )
+    service = await reader.get_if_allowed(Area.SERVICE, SERVICES, namespace, name)
     may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
     problem = ""
     if service is not None and may_ask_service:
@@ -174,9 +178,7 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
     if electing is not None:
         lease_name = flag(electing, "lease-name") or lease_name
         lease_namespace = flag(electing, "lease-namespace") or lease_namespace
-    lease: Lease | None = await reader.attempt(
-        Area.LEASES, partial(get, LEASES, lease_name, namespace=lease_namespace), None
-    )
+    lease = await reader.get_if_allowed(Area.LEASES, LEASES, lease_namespace, lease_name)
     replicas = await _ask_replicas(reader, pods)
     if not replicas and service is not None and may_ask_service and not problem:
         endpoint = proxied_service(reader.client, service)

@@ -102,7 +102,7 @@ def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
     """
     document = load_yaml(text, "the scheduler's configuration")
     if not isinstance(document, Mapping):
-        raise RemoteContractError(f"the scheduler's configuration is no document but {type(document).__name__}")
+        raise RemoteContractError(f"the scheduler's configuration is not a mapping but a {type(document).__name__}")
     return tuple(_extender(each) for each in _list(document.get("extenders")) if isinstance(each, Mapping))
 
 

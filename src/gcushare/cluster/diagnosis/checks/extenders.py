@@ -83,7 +83,7 @@ def check_watches(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "extender-behind",
                 f"extender {replica.name}",
-                f"it has heard nothing from the API server for {span(age_s)}",
+                f"it has received nothing from the API server for {span(age_s)}",
                 "see its log for refused or broken watches",
             )
         drifts = replica.figures.sum("gcushare_ledger_drifts_total")

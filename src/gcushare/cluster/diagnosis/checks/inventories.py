@@ -180,15 +180,15 @@ def check_cordons(facts: Facts) -> Iterator[Finding]:
     for each, inventory in sharing_nodes(facts):
         key = each.vendor.cordon_annotation
         text = each.node.metadata.annotations.get(key, "")
-        words = parse_card_names(text)
-        known = {word for word in words if any(is_named(card, frozenset({word})) for card in inventory.cards)}
-        if known == words:
+        names = parse_card_names(text)
+        known = {name for name in names if any(is_named(card, frozenset({name})) for card in inventory.cards)}
+        if known == names:
             continue
-        kept = ",".join(word for word in (part.strip() for part in text.split(",")) if word in known)
+        kept = ",".join(name for name in (part.strip() for part in text.split(",")) if name in known)
         yield warning(
             "cordon-unknown-card",
             each.subject,
-            f"{key} names {', '.join(sorted(words - known))}, and its cards are "
+            f"{key} names {', '.join(sorted(names - known))}, and its cards are "
             f"{', '.join(f'{card.index} ({card.uuid})' for card in inventory.cards) or 'none'}",
             "write indexes or uuids of cards that are there; a card that was replaced has another uuid",
             Fix(each.name, "annotations", key, text, kept or None),

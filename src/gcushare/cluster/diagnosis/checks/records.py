@@ -9,9 +9,9 @@ from gcushare.cluster.diagnosis.checks.views import (
     asks_for,
     bound_for_s,
     requesting_pods,
+    some_of,
     span,
     vendor_nodes,
-    words_of,
 )
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, parse_time
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
@@ -200,7 +200,7 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
                     yield error(
                         "overcommitted-card",
                         f"node {name} card {index}",
-                        f"records give away {card.held} of {card.total} units, to {words_of(sorted(pods))}",
+                        f"records give away {card.held} of {card.total} units, to {some_of(sorted(pods))}",
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )

@@ -26,7 +26,7 @@ def check_unread(facts: Facts) -> Iterator[Finding]:
         if each.right:
             yield warning(
                 "missing-right",
-                "whoever runs this",
+                "the user of this command",
                 f"cannot check {each.part.value}: missing right to {each.right}",
                 "run it as a user who may, or grant that right; the other findings hold",
             )

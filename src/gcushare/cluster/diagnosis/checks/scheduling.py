@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, span, vendor_nodes, words_of
+from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, some_of, span, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
@@ -48,7 +48,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
             )
         elif scheduler.extenders is not None:
             # Quoted, so that a support bundle leaves them out: others' paths and queries have carried tokens.
-            named = words_of([repr(each.url) for each in scheduler.extenders]) or "none"
+            named = some_of([repr(each.url) for each in scheduler.extenders]) or "none"
             yield error(
                 "scheduler-not-calling",
                 subject,
@@ -93,7 +93,7 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
         yield error(
             "scheduler-not-calling",
             "kube-scheduler",
-            f"{len(waiting)} pods wait for cards, up to {span(max(waiting.values()))} ({words_of(sorted(waiting))}), "
+            f"{len(waiting)} pods wait for cards, up to {span(max(waiting.values()))} ({some_of(sorted(waiting))}), "
             "and the extender was never asked: 0 filter calls since it started",
             f"{_CONFIGURE}. Pods that fit no node by cpu or memory are not asked about: kubectl describe pod says so",
         )
@@ -127,14 +127,14 @@ def check_resources(facts: Facts) -> Iterator[Finding]:
                 yield error(
                     "scheduler-resource-unmanaged",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} manages {words_of(sorted(managed)) or 'no resource'}, and nodes offer "
+                    f"{scheduler.source} manages {some_of(sorted(managed)) or 'no resource'}, and nodes offer "
                     f"{vendor.memory_resource}: its pods are bound without a card",
                     f"add {vendor.memory_resource} to managedResources, and start the extender with --vendor both",
                 )
 
 
 def check_claims(facts: Facts) -> Iterator[Finding]:
-    """Pods with claims that are marked for the extender fit no node, unless a scheduler is told to ignore the mark."""
+    """Pods with claims that are marked for the extender fit no node, unless a scheduler ignores the mark."""
     if not facts.schedulers or any(each.extenders is None for each in facts.schedulers):
         return  # One whose configuration is unknown may be the right one.
     managed = {name for each in facts.schedulers for entry in each.extenders or () for name in entry.resources}
@@ -145,7 +145,7 @@ def check_claims(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "claims-unmanaged",
                 "kube-scheduler",
-                f"{len(waiting)} pods with claims name {mark} ({words_of(waiting)}), which no scheduler manages: it is "
+                f"{len(waiting)} pods with claims name {mark} ({some_of(waiting)}), which no scheduler manages: it is "
                 "a resource of no node, so they wait",
                 "have the scheduler call the extender for claims: chart value claims: true, or gcushare-config-manager "
                 "--claims; or turn admission.callExtender off, and create the pods again",
@@ -167,7 +167,7 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                 yield warning(
                     "whole-cards-unmanaged",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} does not manage {resource}, and {words_of(both)} serve whole cards beside "
+                    f"{scheduler.source} does not manage {resource}, and {some_of(both)} serve whole cards beside "
                     "memory: the scheduler counts cards, but not which of them are shared at that moment",
                     f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
                     "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created "
@@ -175,7 +175,7 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                 )
             elif resource in managed and (others or (not served and facts.has_every_node)):
                 found = (
-                    f"another plugin serves it on {words_of(others)}"
+                    f"another plugin serves it on {some_of(others)}"
                     if others
                     else "no node's plugin serves whole cards"
                 )

@@ -131,7 +131,7 @@ def bound_for_s(facts: Facts, pod: SeenPod) -> float:
     return age_s if age_s is not None else facts.age_s(pod.metadata.creation_timestamp) or 0.0
 
 
-def words_of(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
     """Name some of many."""
     return some_names(names, 3)
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
 from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.scheduler_wait import PollResult, Running, SchedulerUnknownError
+from gcushare.config_manager.host.running_scheduler import PollResult, Running, SchedulerUnknownError
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError
 from simulation.loop import SimulatedLoop

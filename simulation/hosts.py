@@ -8,22 +8,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import SchedulerFile
+from gcushare.config_manager.host.running_scheduler import WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.manager import Manager
-from gcushare.config_manager.manager_settings import PlaceSettings
+from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.node_reports import ApiReports
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.reconcile import Mode, Reconciler
-from gcushare.config_manager.rollout_lease import ApiRolloutLease
+from gcushare.config_manager.rollout_lease import hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.shutdown import Shutdown
-from gcushare.vendors import VENDORS_BY_NAME
 from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
 from simulation.host_schedule import HOSTS, HostSchedule
 from simulation.loop import SimulatedLoop
@@ -74,7 +75,12 @@ class HostManager:
             CONFIG, program="config", transport=SimulatedTransport(world.gateway, process, self.weather)
         )
         executor = Executor(
-            files=self.disk, probe=self.scheduler, systemd=self.scheduler, clock=clock, say=lambda _: None
+            files=self.disk,
+            probe=self.scheduler,
+            systemd=self.scheduler,
+            clock=clock,
+            say=lambda _: None,
+            limits=WaitLimits(timeout_s=180.0, settle_s=5.0),
         )
 
         async def no_version(_: SchedulerFile) -> str | None:
@@ -91,7 +97,7 @@ class HostManager:
             manager=Manager(place=PlaceSettings(), executor=executor, find_version=no_version),
             desired=world,
             reports=ApiReports(client, "kube-system", self.name),
-            lease=ApiRolloutLease(lease, f"{self.name}.{self.starts}", clock=clock, rng=rng),
+            hold_lease=partial(hold_lease, lease, f"{self.name}.{self.starts}", clock=clock, rng=rng),
             clock=clock,
             check_extender=extender_answers,
         )
@@ -126,7 +132,7 @@ class HostsWorld(RoundsWorld):
     async def extender(self) -> ExtenderEntry:
         """How the extender is reached."""
         await asyncio.sleep(0.003)
-        return ExtenderEntry(url=self.url, vendors=(VENDORS_BY_NAME["enflame"],))
+        return ExtenderEntry(url=self.url, options=ExtenderOptions(vendor="enflame"))
 
     def run(self) -> None:
         """Execute the schedule. After each calm, every host must have the desired state."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.vendors import ENFLAME, Vendor
@@ -72,9 +73,8 @@ class Scheduling:
 
     @property
     def settings(self) -> ExtenderEntry:
-        return ExtenderEntry(
-            url=self.extender_url, vendors=(self.vendor,), whole_cards=self._whole_cards, claims=self._claims
-        )
+        options = ExtenderOptions(vendor=self.vendor.name, whole_cards=self._whole_cards, claims=self._claims)
+        return ExtenderEntry(url=self.extender_url, options=options)
 
     @property
     def extender(self) -> Child:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gcushare.config_manager.host.probe import ask_health
+from gcushare.config_manager.host.running_scheduler import ask_health
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import NODE, SCHEDULER, ControlPlane, ReservedPort
 from tests.e2e.images import pack_program

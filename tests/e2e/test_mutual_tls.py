@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ENFLAME
@@ -36,7 +37,7 @@ async def scheduler_side(control_plane: ControlPlane, port: int) -> ExtenderEntr
 
     await until(problem, "the extender fills the Secret", deadline_s=180)
     tls = ExtenderTls(ca=data[CA], server_name=NAME, certificate=data[CLIENT_CERT], key=data[CLIENT_KEY])
-    return ExtenderEntry(url=f"https://127.0.0.1:{port}", vendors=(ENFLAME,), tls=tls)
+    return ExtenderEntry(url=f"https://127.0.0.1:{port}", options=ExtenderOptions(vendor="enflame"), tls=tls)
 
 
 async def test_a_real_scheduler_places_pods_over_mutual_tls_and_no_other_caller_does(

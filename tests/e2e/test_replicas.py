@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest_asyncio
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.kube.resources import LEASES
-from gcushare.vendors import ENFLAME
 from gcushare_playground.processes import Child, Command
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
@@ -69,7 +69,7 @@ async def test_a_killed_leader_is_followed_and_no_card_is_overcommitted(scheduli
     second, second_url = await start_replica(scheduling, "extender-b")
     assert not await is_ready(second_url), "the second serves beside the first"
     async with Service([first_url, second_url]) as service:
-        settings = ExtenderEntry(url=service.url, vendors=(ENFLAME,))
+        settings = ExtenderEntry(url=service.url, options=ExtenderOptions(vendor="enflame"))
         await scheduling.control_plane.start_scheduler(settings)
         creating = asyncio.create_task(
             scheduling.create_pods(pod(f"pod-{number}", 3 + number % 4) for number in range(400)), name="create"

@@ -22,7 +22,8 @@ from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.reader import parse_date
 from gcushare.config_manager.host.launch import ConfigTarget, scheduler_flags
-from gcushare.config_manager.host.paths import Layout
+from gcushare.config_manager.host.paths_and_record import Layout
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import calls_of, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
@@ -54,7 +55,7 @@ from gcushare.wire.nodes import node_cards, parse_card_names
 from gcushare.wire.objects import HEAD, POD
 from tests.unit.foreign_inputs import CARDS, DECODERS, OF_WORKER, Decoder, any_text, encoded, text_of
 
-EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
+EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", options=ExtenderOptions(vendor="enflame"))
 LAYOUT = Layout("/etc/kubernetes", "/etc/kubernetes/manifests/kube-scheduler.yaml")
 UNIT_LAYOUT = Layout("/etc/kubernetes", "/etc/systemd/system/kube-scheduler.service", is_unit=True)
 TARGET = ConfigTarget("config", "/etc/kubernetes/scheduler-gcushare.yaml", "0123456789ab")

@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gcushare.config_manager.extender_address import SERVICES, find_extender
+from gcushare.cluster.programs import SERVICES
+from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import HostProbe
-from gcushare.config_manager.host.scheduler_wait import Running, SchedulerUnknownError
+from gcushare.config_manager.host.running_scheduler import HostProbe, Running, SchedulerUnknownError, find_mirror_pod
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.mirror_pods import MirrorPods
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, State
-from gcushare.config_manager.rollout_lease import ApiRolloutLease
+from gcushare.config_manager.rollout_lease import hold_lease
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.election import ApiLease
+from gcushare.kube.election import ApiLease, Tenure
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME, Calls
@@ -45,8 +46,10 @@ async def client() -> AsyncIterator[KubeClient]:
         yield opened
 
 
-def turns(client: KubeClient, identity: str, beat: Callable[[], None] = lambda: None) -> ApiRolloutLease:
-    return ApiRolloutLease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST, beat=beat)
+def turn(
+    client: KubeClient, identity: str, beat: Callable[[], None] = lambda: None
+) -> AbstractAsyncContextManager[Tenure]:
+    return hold_lease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity, times=FAST, beat=beat)
 
 
 async def make_service(client: KubeClient, spec: dict[str, Any]) -> None:
@@ -151,7 +154,7 @@ async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) 
     order: list[str] = []
 
     async def change(name: str) -> None:
-        async with turns(client, name).hold():
+        async with turn(client, name):
             holding.append(name)
             assert holding == [name]
             order.append(name)
@@ -165,15 +168,15 @@ async def test_turns_never_overlap_and_are_given_up_at_once(client: KubeClient) 
 
 async def test_an_error_in_a_turn_passes_as_it_is_and_ends_the_turn(client: KubeClient) -> None:
     with pytest.raises(Refused, match="no"):
-        async with turns(client, "one").hold():
+        async with turn(client, "one"):
             raise Refused("no")
-    async with asyncio.timeout(60), turns(client, "two").hold():
+    async with asyncio.timeout(60), turn(client, "two"):
         pass
 
 
 async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
-    async with turns(client, "one").hold():
-        waiting = asyncio.create_task(enter(turns(client, "two")))
+    async with turn(client, "one"):
+        waiting = asyncio.create_task(enter(turn(client, "two")))
         await client.version()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -182,37 +185,37 @@ async def test_waiting_for_a_turn_can_be_given_up(client: KubeClient) -> None:
 
 async def test_a_node_that_waits_for_the_lease_does_not_count_as_stuck(client: KubeClient) -> None:
     beaten = asyncio.Event()
-    async with turns(client, "one").hold():
-        waiting = asyncio.create_task(enter(turns(client, "two", beaten.set)))
+    async with turn(client, "one"):
+        waiting = asyncio.create_task(enter(turn(client, "two", beaten.set)))
         for _ in range(3):
             beaten.clear()
             await asyncio.wait_for(beaten.wait(), 60)
         waiting.cancel()
         await asyncio.wait((waiting,))
     beaten.clear()
-    async with turns(client, "two", beaten.set).hold():
+    async with turn(client, "two", beaten.set):
         assert beaten.is_set(), "the change has all the time that it may take"
 
 
-async def enter(waiting: ApiRolloutLease) -> None:
-    async with waiting.hold():
+async def enter(waiting: AbstractAsyncContextManager[Tenure]) -> None:
+    async with waiting:
         raise AssertionError("it is not its turn")
 
 
 async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) -> None:
-    assert await MirrorPods(client, "cp-1").find(ENDPOINT) is None
+    assert await find_mirror_pod(client, "cp-1", ENDPOINT) is None
     body = {
         "metadata": {"name": "kube-scheduler-cp-1", "annotations": {"kubernetes.io/config.hash": "h1"}},
         "spec": {"containers": [{"name": "s", "image": "i", "command": ["kube-scheduler"], "args": ["--config=/x"]}]},
     }
     await client.create(RAW_PODS, body, namespace=NAMESPACE)
-    assert await MirrorPods(client, "cp-1").find(ENDPOINT) is None, "its container does not run yet"
+    assert await find_mirror_pod(client, "cp-1", ENDPOINT) is None, "its container does not run yet"
     status = {"containerStatuses": [{"name": "s", "containerID": "containerd://1", "state": {"running": {}}}]}
     patch = Patch(PatchKind.MERGE, {"status": status})
     await client.patch(RAW_PODS, "kube-scheduler-cp-1", patch, namespace=NAMESPACE, subresource="status")
     seen = Running("h1/containerd://1", ("kube-scheduler", "--config=/x"))
-    assert await MirrorPods(client, "cp-1").find(ENDPOINT) == seen
-    both = HostProbe(MirrorPods(client, "none"), MirrorPods(client, "cp-1"))
+    assert await find_mirror_pod(client, "cp-1", ENDPOINT) == seen
+    both = HostProbe(*(partial(find_mirror_pod, client, node) for node in ("none", "cp-1")))
     assert (await both.poll(ENDPOINT)).running == seen
     assert (await HostProbe().poll(ENDPOINT)).running is None
 
@@ -221,4 +224,4 @@ async def test_an_api_server_that_fails_says_nothing_of_the_scheduler(server: Ap
     server.faults.on(Fault(FailBefore(429, "TooManyRequests", "later"), path="/pods/kube-scheduler-cp-1$"))
     async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
         with pytest.raises(SchedulerUnknownError, match=r"mirror pod cannot be read: .*later"):
-            await HostProbe(MirrorPods(opened, "cp-1")).poll(ENDPOINT)
+            await HostProbe(partial(find_mirror_pod, opened, "cp-1")).poll(ENDPOINT)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.__main__ import main
-from gcushare.config_manager.extender_address import SERVICES
 from gcushare.config_manager.node_reports import read_reports
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient

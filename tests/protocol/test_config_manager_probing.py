@@ -7,21 +7,24 @@ import ssl
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.probe import ProcProcesses, ask_health
-from gcushare.config_manager.host.scheduler_wait import (
+from gcushare.config_manager.host.running_scheduler import (
+    FindScheduler,
     PollResult,
     Running,
     SchedulerUnhealthyError,
     WaitLimits,
+    ask_health,
+    find_process,
     wait_for_scheduler,
 )
-from gcushare.config_manager.host.systemctl import Systemctl
+from gcushare.config_manager.host.systemd_unit import Systemctl
 from gcushare.config_manager.plan.steps import AwaitScheduler
 from gcushare.core.errors import GcushareError
 from tests.protocol import kube_server
@@ -58,7 +61,7 @@ async def test_what_is_wrong_with_a_scheduler_is_reported_in_words() -> None:
     assert "does not answer" in await ask_health(f"{url}/healthz")
 
 
-def proc(root: Path, **processes: tuple[str, ...]) -> ProcProcesses:
+def proc(root: Path, **processes: tuple[str, ...]) -> FindScheduler:
     """Make a /proc with these processes, by ``p<pid>``."""
     for name, arguments in processes.items():
         folder = root / name[1:]
@@ -67,7 +70,7 @@ def proc(root: Path, **processes: tuple[str, ...]) -> ProcProcesses:
         fields = " ".join(str(number) for number in range(3, 53))
         (folder / "stat").write_text(f"{name[1:]} (kube (sched) x) S {fields}\n")
     (root / "meminfo").write_text("")
-    return ProcProcesses(root)
+    return partial(find_process, root)
 
 
 async def test_the_scheduler_is_found_among_the_hosts_processes(tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ async def test_the_scheduler_is_found_among_the_hosts_processes(tmp_path: Path) 
         p7=("grep", "kube-scheduler"),
         p12=("/usr/local/bin/kube-scheduler", "--config=/x"),
         p99=("kubectl", "logs", "kube-scheduler"),
-    ).find(ENDPOINT)
+    )(ENDPOINT)
     assert found == Running("12@21", ("/usr/local/bin/kube-scheduler", "--config=/x"))
 
 
@@ -86,12 +89,12 @@ async def test_of_two_schedulers_the_one_on_the_asked_port_is_meant(tmp_path: Pa
         tmp_path, p5=("kube-scheduler", "--secure-port=20259"), p6=("/hyperkube", "kube-scheduler", "--v=2")
     )
     first, second = (HealthEndpoint("https", "127.0.0.1", port, "/healthz") for port in (10259, 20259))
-    found = [await processes.find(endpoint) for endpoint in (first, second)]
+    found = [await processes(endpoint) for endpoint in (first, second)]
     assert [one.instance.partition("@")[0] for one in found if one is not None] == ["6", "5"]
 
 
 async def test_no_scheduler_is_reported_as_none(tmp_path: Path) -> None:
-    assert await proc(tmp_path, p1=("/sbin/init",), p2=()).find(ENDPOINT) is None
+    assert await proc(tmp_path, p1=("/sbin/init",), p2=())(ENDPOINT) is None
 
 
 async def test_a_real_process_is_seen_with_its_arguments() -> None:
@@ -102,7 +105,7 @@ async def test_a_real_process_is_seen_with_its_arguments() -> None:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        found = await ProcProcesses().find(HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
+        found = await find_process(Path("/proc"), HealthEndpoint("https", "127.0.0.1", 61999, "/healthz"))
         assert found is not None
         assert found.instance.startswith(f"{process.pid}@")
         assert found.arguments[-1] == "--secure-port=61999"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,10 @@ import pytest
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, Reconciler
-from gcushare.config_manager.rollout_lease import ApiRolloutLease
+from gcushare.config_manager.rollout_lease import hold_lease
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.election import ApiLease
+from gcushare.kube.election import ApiLease, Tenure
 from gcushare.kube.resources import CONFIG_MAPS, NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, FailBefore, Fault
@@ -32,8 +34,8 @@ async def client(server: ApiServer) -> AsyncIterator[KubeClient]:
         yield opened
 
 
-def rollout_lease(client: KubeClient, identity: str) -> ApiRolloutLease:
-    return ApiRolloutLease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity)
+def turn(client: KubeClient, identity: str) -> AbstractAsyncContextManager[Tenure]:
+    return hold_lease(ApiLease(client, NAMESPACE, CONFIG_MANAGER), identity)
 
 
 def config_manager(client: KubeClient, host: Host) -> Reconciler:
@@ -42,7 +44,7 @@ def config_manager(client: KubeClient, host: Host) -> Reconciler:
         manager=host.manager,
         desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE, reports),
         reports=reports,
-        lease=rollout_lease(client, "cp-1"),
+        hold_lease=partial(turn, client, "cp-1"),
         clock=host.clock,
     )
 
@@ -92,7 +94,7 @@ async def test_a_node_that_waited_for_its_turn_meanwhile_changes_nothing_any_mor
     host = host_with(tmp_path / "host", "kubeadm-1.29.yaml")
     before = host.tree()
     loop = config_manager(client, host)
-    async with rollout_lease(client, "another").hold():
+    async with turn(client, "another"):
         waiting = asyncio.create_task(loop.round())
         answer = await call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}")
         assert answer == (0, ["0 nodes recovered: none"], "")

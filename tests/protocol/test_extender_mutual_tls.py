@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gcushare.cluster.metrics_text import parse_figures
-from gcushare.config_manager.reconcile import check_extender
+from gcushare.config_manager.extender_address import check_extender
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry as SchedulerSide
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderTls
 from gcushare.core.errors import RetryableError
@@ -331,7 +332,7 @@ async def test_a_cluster_that_begins_with_mutual_tls_never_opens_the_first_port_
 
 def scheduler_side(url: str, data: Mapping[str, bytes], **changes: bytes) -> SchedulerSide:
     given = {"ca": data[CA], "certificate": data[CLIENT_CERT], "key": data[CLIENT_KEY], **changes}
-    return SchedulerSide(url=url, vendors=(ENFLAME,), tls=ExtenderTls(server_name=NAME, **given))
+    return SchedulerSide(url=url, options=ExtenderOptions(), tls=ExtenderTls(server_name=NAME, **given))
 
 
 async def test_the_scheduler_is_sent_only_where_its_certificates_are_taken(tmp_path: Path) -> None:

@@ -17,16 +17,14 @@ from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import Files, FileState, HostFileError, HostFiles, temporary_path
 from gcushare.config_manager.host.launch import ConfigTarget, HealthEndpoint, SchedulerFile
-from gcushare.config_manager.host.scheduler_wait import PollResult, Running, WaitLimits
+from gcushare.config_manager.host.running_scheduler import PollResult, Running, WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
-from gcushare.config_manager.host.systemd_unit import parse_unit
+from gcushare.config_manager.host.systemd_unit import SystemdError, parse_unit
 from gcushare.config_manager.manager import Manager
-from gcushare.config_manager.manager_settings import PlaceSettings
+from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
-from gcushare.core.errors import GcushareError
 from gcushare.kube.clock import Clock
-from gcushare.vendors import ENFLAME
 
 MANIFESTS = Path(__file__).parent / "manifests"
 CORPUS = tuple(sorted(path.name for path in MANIFESTS.iterdir()))
@@ -39,11 +37,11 @@ POLICY = "/etc/kubernetes/scheduler-extender-config.json"
 OWN_FILES = frozenset({CONFIG})
 TARGET = ConfigTarget("config", CONFIG, "0123456789")
 OWN_DIRECTORY = "/etc/kubernetes/gcushare"
-EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME,))
-MOVED_EXTENDER = ExtenderEntry(url="http://10.96.200.8:32766", vendors=(ENFLAME,))
+EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", options=ExtenderOptions(vendor="enflame"))
+MOVED_EXTENDER = ExtenderEntry(url="http://10.96.200.8:32766", options=ExtenderOptions(vendor="enflame"))
 TLS_EXTENDER = ExtenderEntry(
     url="https://10.96.1.37:32766",
-    vendors=(ENFLAME,),
+    options=ExtenderOptions(vendor="enflame"),
     tls=ExtenderTls(ca=b"-----BEGIN CERTIFICATE-----\n", certificate=b"-----BEGIN C\n", key=b"-----BEGIN KEY\n"),
 )
 
@@ -206,7 +204,7 @@ class SchedulerDouble:
 
     async def restart(self, unit: str) -> None:
         if unit != self.target:
-            raise GcushareError(f"no unit {unit!r}")
+            raise SystemdError(f"no unit {unit!r}")
         self._start()
 
     def _sync(self) -> None:
@@ -324,7 +322,7 @@ class Host:
             systemd=self.scheduler,
             clock=self.clock,
             say=self.lines.append,
-            limits=WaitLimits(),
+            limits=WaitLimits(timeout_s=180.0, settle_s=5.0),
         )
         place = (
             PlaceSettings(files_dir=self.directory, unit=self.target)

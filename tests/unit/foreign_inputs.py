@@ -21,7 +21,7 @@ from gcushare.cli.support_bundle.log_filter import LOG_LINE
 from gcushare.cli.top.rows import parse_metrics
 from gcushare.cluster.diagnosis.gather_facts import SEEN_POD, VERSION
 from gcushare.cluster.diagnosis.schedulers import parse_extenders
-from gcushare.config_manager.host.record import RECORD, parse_record
+from gcushare.config_manager.host.paths_and_record import RECORD, parse_record
 from gcushare.config_manager.scheduler_config.yaml_text import YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import plain_value
 from gcushare.core.errors import ConfigError, DeviceError, GcushareError, Refused, RemoteContractError

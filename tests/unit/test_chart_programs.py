@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gcushare.cli.uninstall.clean import PROGRAM as CLEANUP
-from gcushare.config_manager.manager_settings import RunSettings, UninstallSettings
+from gcushare.config_manager.manager_settings import ExtenderOptions, RunSettings, UninstallSettings
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, extender_entry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
 from gcushare.device_plugin.command_line import PROGRAM as PLUGIN
@@ -18,7 +18,7 @@ from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.loading import load_settings
 from gcushare.scheduler_extender.extender_settings import PROGRAM as EXTENDER
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
-from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
+from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, VERBS_PORT, VERBS_PORT_NAME
 from tests.charts import (
     EXTENDER_CHART,
@@ -228,10 +228,10 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
 
 
 @pytest.mark.parametrize(
-    ("name", "vendors", "whole"),
-    [("enflame", (ENFLAME,), False), ("aliyun", (ALIYUN,), True), ("both", VENDORS, True)],
+    ("name", "whole"),
+    [("enflame", False), ("aliyun", True), ("both", True)],
 )
-def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, vendors: Any, whole: bool) -> None:
+def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, whole: bool) -> None:
     pairs = (
         f"vendor={name}",
         "scheduler.weight=3",
@@ -239,7 +239,8 @@ def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, v
     )
     (entry,) = second_scheduler_config(*pairs, "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     url = "http://gcushare-scheduler-extender.kube-system.svc:32766"
-    settings = ExtenderEntry(url=url, vendors=vendors, weight=3, whole_cards=whole, claims=whole)
+    options = ExtenderOptions(vendor=name, weight=3, whole_cards=whole, claims=whole)
+    settings = ExtenderEntry(url=url, options=options)
     assert entry == json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
 
 
@@ -255,7 +256,7 @@ def test_the_second_scheduler_verifies_the_extender() -> None:
     (entry,) = second_scheduler_config("tls.mode=own", "scheduler.verbs=plain", version="v1.36.2")["extenders"]
     server = "gcushare-scheduler-extender.kube-system.svc"
     tls = ExtenderTls(ca=b"ca", server_name=server)
-    settings = ExtenderEntry(url=f"https://{server}:32766", vendors=(ENFLAME,), tls=tls)
+    settings = ExtenderEntry(url=f"https://{server}:32766", options=ExtenderOptions(vendor="enflame"), tls=tls)
     wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
     wanted["tlsConfig"] = {"serverName": server, "caFile": "/etc/gcushare-tls/ca.crt"}
     assert entry == wanted
@@ -265,7 +266,7 @@ def test_the_second_scheduler_shows_its_certificate_on_the_extenders_own_port() 
     (entry,) = second_scheduler_config(version="v1.36.2")["extenders"]
     server = "gcushare-scheduler-extender.kube-system.svc"
     tls = ExtenderTls(ca=b"ca", server_name=server, certificate=b"c", key=b"k")
-    settings = ExtenderEntry(url=f"https://{server}:{VERBS_PORT}", vendors=(ENFLAME,), tls=tls)
+    settings = ExtenderEntry(url=f"https://{server}:{VERBS_PORT}", options=ExtenderOptions(vendor="enflame"), tls=tls)
     wanted = json.loads(json.dumps(extender_entry(settings, ConfigFormat.V1)))
     folder = "/etc/gcushare-tls"
     files = {"caFile": f"{folder}/ca.crt", "certFile": f"{folder}/tls.crt", "keyFile": f"{folder}/tls.key"}

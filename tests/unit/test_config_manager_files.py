@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import FileState, HostFileError, HostFiles, temporary_path
-from gcushare.config_manager.host.paths import Layout
-from gcushare.config_manager.host.record import Record, parse_record
+from gcushare.config_manager.host.paths_and_record import Layout, Record, parse_record
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.runtime.safe_directory import UnsafePathError
 from tests.limits import small_files

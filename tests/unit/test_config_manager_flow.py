@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.scheduler_wait import SchedulerUnknownError
+from gcushare.config_manager.host.running_scheduler import SchedulerUnknownError
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import Refused
 from tests.unit.config_manager_host import (

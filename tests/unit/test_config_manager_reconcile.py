@@ -88,7 +88,7 @@ class Node:
 
 def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
     node = Node(cluster, name)
-    return Reconciler(manager=host.manager, desired=cluster, reports=node, lease=node, clock=host.clock)
+    return Reconciler(manager=host.manager, desired=cluster, reports=node, hold_lease=node.hold, clock=host.clock)
 
 
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.reconcile import Mode, Reconciler, State
-from gcushare.config_manager.rollout_lease import ROLLOUT_TIMES, ApiRolloutLease
+from gcushare.config_manager.rollout_lease import ROLLOUT_TIMES, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.wire.contracts import Calls
@@ -75,7 +76,7 @@ class Node:
             manager=self.host.manager,
             desired=self,
             reports=self,
-            lease=ApiRolloutLease(self.access, self.name, clock=clock, rng=random.Random(self.name)),
+            hold_lease=partial(hold_lease, self.access, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
         )
 

@@ -9,20 +9,23 @@ from typing import Any
 import pytest
 
 from gcushare.config_manager.host.launch import scheduler_flags
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.vendors.vendor import Vendor
 from gcushare.wire.contracts import Calls
 from gcushare.wire.flags import Flag
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER, load_yaml
 from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
 
-BOTH = ExtenderEntry(url="http://10.96.1.37:32766", vendors=(ENFLAME, ALIYUN))
-ALIYUN_ONLY = ExtenderEntry(url="http://10.96.1.37:32766/", vendors=(ALIYUN,))
+BOTH = ExtenderEntry(url="http://10.96.1.37:32766", options=ExtenderOptions(vendor="both"))
+ALIYUN_ONLY = ExtenderEntry(url="http://10.96.1.37:32766/", options=ExtenderOptions(vendor="aliyun"))
 SEED = "---\n" + PUBLISHED_CONFIG.replace('gpushare-scheduler"', 'gpushare-scheduler"   # the old one')
+
+
+def with_options(entry: ExtenderEntry, **changes: Any) -> ExtenderEntry:
+    return replace(entry, options=replace(entry.options, **changes))
 
 
 def flags(*arguments: str) -> tuple[Flag, ...]:
@@ -47,7 +50,7 @@ def test_each_version_gets_the_newest_format_that_it_reads(version: str, api_ver
 
 
 def test_a_policy_speaks_in_old_words_and_nanoseconds() -> None:
-    document = json.loads(new_config(replace(EXTENDER, timeout_s=2.5), parse_version("1.20"), ()).text)
+    document = json.loads(new_config(with_options(EXTENDER, timeout=2.5), parse_version("1.20"), ()).text)
     assert document["extenders"] == [
         {
             "urlPrefix": "http://10.96.1.37:32766/gcushare-scheduler",
@@ -67,7 +70,7 @@ def test_a_policy_speaks_in_old_words_and_nanoseconds() -> None:
 
 @pytest.mark.parametrize(("seconds", "written"), [(5, "5s"), (0.25, "250ms"), (1.5, "1500ms"), (60, "60s")])
 def test_a_configuration_writes_its_timeout_as_a_go_duration(seconds: float, written: str) -> None:
-    document = load_yaml(new_config(replace(EXTENDER, timeout_s=seconds), parse_version("1.30"), ()).text)
+    document = load_yaml(new_config(with_options(EXTENDER, timeout=seconds), parse_version("1.30"), ()).text)
     assert document["extenders"][0]["httpTimeout"] == written
 
 
@@ -232,12 +235,12 @@ def test_the_configuration_that_counts_is_found(given: tuple[str, ...], value: s
 )
 def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object], expected: bool) -> None:
     assert is_ours(entry, EXTENDER) is expected
-    assert is_ours(entry, replace(EXTENDER, whole_cards=True)) is expected
+    assert is_ours(entry, with_options(EXTENDER, whole_cards=True)) is expected
 
 
 def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_counts_no_claims() -> None:
     def managed(**changes: Any) -> list[dict[str, Any]]:
-        document = load_yaml(new_config(replace(BOTH, **changes), parse_version("1.30"), ()).text)
+        document = load_yaml(new_config(with_options(BOTH, **changes), parse_version("1.30"), ()).text)
         found: list[dict[str, Any]] = document["extenders"][0]["managedResources"]
         return found
 
@@ -247,7 +250,7 @@ def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_
     assert [item["name"] for item in whole] == [*memory, "enflame.com/gcu", "nvidia.com/gpu"]
     assert not any(item["ignoredByScheduler"] for item in whole)
     marked = [item for item in managed(claims=True) if item["ignoredByScheduler"]]
-    assert [item["name"] for item in marked] == [each.claims.extender_resource for each in BOTH.vendors]
+    assert [item["name"] for item in marked] == [each.claims.extender_resource for each in BOTH.options.vendors]
 
 
 @pytest.mark.parametrize(
@@ -257,9 +260,6 @@ def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_
         ({"url": "http://[10.96.1.37"}, "must look like http"),
         ({"url": "http://10.96.1.37:327660"}, "must look like http"),
         ({"url": "http://10.96.1.37:32766/gcushare-scheduler"}, "must end after the port"),
-        ({"weight": 0}, "weight 0"),
-        ({"timeout_s": 0.0}, "timeout"),
-        ({"vendors": ()}, "no vendor"),
         ({"tls": ExtenderTls(ca=b"x")}, "https://"),
     ],
 )
@@ -272,7 +272,7 @@ SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")
 
 
 @pytest.mark.parametrize("version", ["v1.20.2", "v1.22.1", "v1.36.2"])
-@pytest.mark.parametrize("vendors", [(ENFLAME,), (ALIYUN,), (ENFLAME, ALIYUN)])
+@pytest.mark.parametrize("vendor", ["enflame", "aliyun", "both"])
 @pytest.mark.parametrize(
     ("url", "tls", "expected"),
     [
@@ -282,9 +282,11 @@ SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")
     ],
 )
 def test_a_configuration_says_how_its_scheduler_calls(
-    version: str, vendors: tuple[Vendor, ...], url: str, tls: ExtenderTls | None, expected: Calls
+    version: str, vendor: str, url: str, tls: ExtenderTls | None, expected: Calls
 ) -> None:
-    text = new_config(ExtenderEntry(url=url, vendors=vendors, tls=tls), parse_version(version), ()).text
+    text = new_config(
+        ExtenderEntry(url=url, options=ExtenderOptions(vendor=vendor), tls=tls), parse_version(version), ()
+    ).text
     assert calls_of(text, "config") is expected
 
 

@@ -121,7 +121,7 @@ async def test_a_lost_lease_ends_the_wait_for_the_scheduler(tmp_path: Path) -> N
 
 
 async def test_an_extender_over_https_whose_certificate_cannot_be_verified_is_mentioned(tmp_path: Path) -> None:
-    unverified = ExtenderEntry(url="https://10.96.1.37:32766", vendors=EXTENDER.vendors)
+    unverified = ExtenderEntry(url="https://10.96.1.37:32766", options=EXTENDER.options)
     for folder, extender, is_mentioned in (("a", unverified, True), ("b", TLS_EXTENDER, False), ("c", EXTENDER, False)):
         (tmp_path / folder).mkdir()
         lines = await host_with(tmp_path / folder, "kubeadm-1.29.yaml").apply(extender)

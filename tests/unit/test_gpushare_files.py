@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, parse_format, parse_version
 from gcushare.vendors import ALIYUN
@@ -39,7 +40,9 @@ def test_a_scheduler_configuration_has_the_entry_that_the_config_manager_writes(
     found = document(FILES / "config" / name)
     written = parse_format(found["apiVersion"], found["kind"])
     assert all(written.is_read_by(parse_version(version)) for version in versions)
-    assert found["extenders"] == [extender_entry(ExtenderEntry(url=ADDRESS, vendors=(ALIYUN,)), written)]
+    assert found["extenders"] == [
+        extender_entry(ExtenderEntry(url=ADDRESS, options=ExtenderOptions(vendor="aliyun")), written)
+    ]
     if written is not ConfigFormat.POLICY:
         assert found["clientConnection"] == {"kubeconfig": "/etc/kubernetes/kube-scheduler.kubeconfig"}
 

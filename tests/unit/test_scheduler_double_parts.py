@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import new_config
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry as WrittenSettings
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -26,7 +27,8 @@ def extender_entry(**changes: object) -> str:
 
 @pytest.mark.parametrize("version", ["v1.20.0", "v1.23.1", "v1.36.2"])
 def test_what_the_config_manager_writes_is_understood(version: str) -> None:
-    written = WrittenSettings(url="http://10.0.0.1:32766", vendors=(ENFLAME, ALIYUN), weight=3, timeout_s=2.5)
+    options = ExtenderOptions(vendor="both", weight=3, timeout=2.5)
+    written = ExtenderEntry(url="http://10.0.0.1:32766", options=options)
     (extender,) = parse_scheduler_settings(new_config(written, parse_version(version), ()).text, "config").extenders
     assert extender.url_prefix == "http://10.0.0.1:32766/gcushare-scheduler"
     assert [each.name for each in extender.managed_resources] == [ENFLAME.memory_resource, ALIYUN.memory_resource]

@@ -19,6 +19,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version
@@ -203,7 +204,8 @@ class Cluster:
         if self.claims_programs:
             text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         else:
-            entry = ExtenderEntry(url=self.extender_url, vendors=(self.plan.vendor,), whole_cards=self.plan.whole_cards)
+            options = ExtenderOptions(vendor=self.plan.vendor.name, whole_cards=self.plan.whole_cards)
+            entry = ExtenderEntry(url=self.extender_url, options=options)
             text = new_config(entry, _SCHEDULER_VERSION, ()).text
         self.place.scheduler_config.write_text(text)
         await self.doubles.start_scheduler(self.plan, self.place, self.api_url)

@@ -8,29 +8,31 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from aiohttp import web
 
+from gcushare.cluster.connection import open_cluster
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.host.launch import SchedulerFile, own_flag
-from gcushare.config_manager.host.probe import HostProbe, ProcProcesses
-from gcushare.config_manager.host.systemctl import Systemctl
-from gcushare.config_manager.host.systemd_unit import UnitFile
+from gcushare.config_manager.host.running_scheduler import (
+    FindScheduler,
+    HostProbe,
+    WaitLimits,
+    find_mirror_pod,
+    find_process,
+)
+from gcushare.config_manager.host.systemd_unit import Systemctl, UnitFile
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
-from gcushare.config_manager.mirror_pods import MirrorPods
 from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Reconciler, State
-from gcushare.config_manager.rollout_lease import ApiRolloutLease
+from gcushare.config_manager.rollout_lease import hold_lease
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
-from gcushare.kube.connection.config import find_api_server
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.health import Health, Heartbeat
@@ -67,18 +69,19 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
     async with AsyncExitStack() as stack:
         client, problem = None, ""
         try:
-            client = await stack.enter_async_context(_client(kube))
+            client = await stack.enter_async_context(open_cluster(kube, program=CONFIG_MANAGER))
         except ConfigError as error:
             problem = str(error)
-        proc = ProcProcesses(place.host_root / "proc" if place.host_root != Path("/") else Path("/proc"))
-        mirror = [MirrorPods(client, place.node_name)] if client is not None and place.node_name is not None else []
+        sources: list[FindScheduler] = [partial(find_process, place.host_root / "proc")]
+        if client is not None and place.node_name is not None:
+            sources.append(partial(find_mirror_pod, client, place.node_name))
         executor = Executor(
             files=HostFiles(place.host_root),
-            probe=HostProbe(proc, *mirror),
+            probe=HostProbe(*sources),
             systemd=Systemctl(),
             clock=SystemClock(),
             say=say,
-            limits=place.limits(),
+            limits=WaitLimits(timeout_s=place.wait_timeout, settle_s=place.wait_settle),
         )
         manager = Manager(
             place=place,
@@ -147,11 +150,12 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
         heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
         reports = ApiReports(client, settings.namespace, settings.place.node_name)
+        lease = ApiLease(client, settings.namespace, CONFIG_MANAGER)
         reconciler = Reconciler(
             manager=tools.manager,
             desired=ApiDesiredState(client, settings.extender, settings.namespace, reports),
             reports=reports,
-            lease=ApiRolloutLease(ApiLease(client, settings.namespace, CONFIG_MANAGER), identity, beat=heart.beat),
+            hold_lease=partial(hold_lease, lease, identity, beat=heart.beat),
             clock=SystemClock(),
             interval_s=settings.interval,
             beat=heart.beat,
@@ -181,7 +185,7 @@ def silence_s(wait_timeout_s: float) -> float:
 
 async def uninstall(settings: UninstallSettings, say: Say) -> int:
     """Have every node recover and wait until all have reported it; an API server may fail for a while."""
-    async with _client(settings.kube) as client:
+    async with open_cluster(settings.kube, program=CONFIG_MANAGER) as client:
         clock = SystemClock()
         deadline = clock.monotonic() + settings.uninstall_timeout
         is_asked = False
@@ -206,11 +210,6 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
             if left_s <= 0:
                 raise Refused(f"not every scheduler is recovered after {settings.uninstall_timeout:g} s: {reasons}")
             await clock.sleep(min(pause_s, left_s))
-
-
-def _client(kube: KubeSettings) -> KubeClient:
-    config = find_api_server(kube.kubeconfig, kube.kube_context)
-    return KubeClient(config, program=CONFIG_MANAGER, limits=Limits(request_s=kube.kube_api_timeout))
 
 
 async def _find_version(client: KubeClient | None, target: SchedulerFile) -> str | None:

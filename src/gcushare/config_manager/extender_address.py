@@ -1,18 +1,20 @@
-"""Find how kube-scheduler reaches the extender: from the settings, and the extender's Service in the API server."""
+"""Find how kube-scheduler reaches the extender, from the settings and its Service, and check that it answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gcushare.cluster.programs import Service
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
+
+from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
-from gcushare.core.errors import ConfigError
+from gcushare.core.errors import ConfigError, RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import Resource
-from gcushare.wire.contracts import VERBS_PORT_NAME
+from gcushare.kube.connection.tls import client_context, load_client_certificate
+from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT_NAME
 
-SERVICES = Resource("api/v1", "services", Service)
+_CHECK_TIMEOUT = ClientTimeout(total=5.0)
 
 
 async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> ExtenderEntry:
@@ -48,24 +50,15 @@ def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
     Raises:
         ConfigError: a TLS file cannot be read, or the options contradict each other.
     """
-    tls = None
-    if options.tls_ca is not None:
-        tls = ExtenderTls(
-            ca=_read_pem(options.tls_ca),
-            server_name=options.server_name,
-            certificate=_read_pem(options.tls_cert),
-            key=_read_pem(options.tls_key),
-        )
-    return ExtenderEntry(
-        url=url,
-        vendors=options.vendors,
-        whole_cards=options.whole_cards,
-        claims=options.claims,
-        weight=options.weight,
-        timeout_s=options.timeout,
-        ignorable=options.ignorable,
-        tls=tls,
+    if options.tls_ca is None:
+        return ExtenderEntry(url=url, options=options)
+    tls = ExtenderTls(
+        ca=_read_pem(options.tls_ca),
+        server_name=options.server_name,
+        certificate=_read_pem(options.tls_cert),
+        key=_read_pem(options.tls_key),
     )
+    return ExtenderEntry(url=url, options=options, tls=tls)
 
 
 def _read_pem(path: Path | None) -> bytes:
@@ -78,3 +71,35 @@ def _read_pem(path: Path | None) -> bytes:
     if b"-----BEGIN " not in content:
         raise ConfigError(f"TLS file {str(path)!r} is not PEM: it has no '-----BEGIN' line")
     return content
+
+
+async def check_extender(entry: ExtenderEntry) -> None:
+    """Call the extender with the scheduler's certificate, before the scheduler is configured to do so.
+
+    Returns if it answers over mutual TLS, or the scheduler needs no certificate.
+
+    Raises:
+        RetryableError: it does not answer, or one side does not accept the other's certificate.
+        ConfigError: certificate and key are invalid or do not belong together.
+    """
+    tls = entry.tls
+    if tls is None or not tls.certificate:
+        return
+    url = entry.url.rstrip("/") + PROBED_PATH
+    where = "the scheduler's certificates (tls-ca, tls-cert, tls-key)"
+    context = client_context(tls.ca, where)
+    load_client_certificate(context, tls.certificate, tls.key, where)
+    connector = TCPConnector(ssl=context, force_close=True)
+    try:
+        async with (
+            ClientSession(connector=connector, timeout=_CHECK_TIMEOUT) as session,
+            session.get(url, server_hostname=tls.server_name or None, allow_redirects=False) as answer,
+        ):
+            problem = "" if answer.status == 200 else f"it answers {answer.status}"
+    except (ClientError, TimeoutError, OSError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        raise RetryableError(
+            f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {problem}; "
+            "check whether a replica of the extender is ready, and what `gcushare doctor` reports about certificates"
+        )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from gcushare.config_manager.host.scheduler_wait import WaitLimits
-from gcushare.config_manager.scheduler_config.extender_entry import DEFAULT_TIMEOUT_S
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
@@ -19,7 +16,6 @@ from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 
 BOTH = "both"
-_WAIT = WaitLimits()
 
 
 def _parse_version(raw: str) -> Version:
@@ -75,13 +71,13 @@ class PlaceSettings:
     )
     wait_timeout: float = setting(
         parsers.duration_s(1, 3600),
-        default=_WAIT.timeout_s,
+        default=180.0,
         help="How long to wait for a healthy scheduler before everything is put back. The default gives the kubelet "
         "20s to notice the change, 30s to end the old pod, and the rest to start the new one.",
     )
     wait_settle: float = setting(
         parsers.duration_s(0, 600),
-        default=_WAIT.settle_s,
+        default=5.0,
         help="How long it must stay healthy; one that refuses its configuration ends within a second.",
     )
     node_name: str | None = setting(
@@ -98,9 +94,6 @@ class PlaceSettings:
             yield f"manifest {self.manifest!r} and unit {self.unit!r} exclude each other: give the one that is used"
         if self.restart and self.unit is None:
             yield "restart is possible only with unit: the kubelet restarts a static pod by itself"
-
-    def limits(self) -> WaitLimits:
-        return dataclasses.replace(_WAIT, timeout_s=self.wait_timeout, settle_s=self.wait_settle)
 
 
 @settings
@@ -145,7 +138,7 @@ class ExtenderOptions:
     )
     timeout: float = setting(
         parsers.duration_s(0.1, 60),
-        default=DEFAULT_TIMEOUT_S,
+        default=5.0,
         # Not GCUSHARE_TIMEOUT: deploy.sh uses that for helm's wait.
         env="GCUSHARE_EXTENDER_TIMEOUT",
         help="How long kube-scheduler waits for one answer; a filter call that takes longer fails the attempt. The "

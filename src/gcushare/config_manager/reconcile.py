@@ -10,22 +10,19 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
-
+from gcushare.config_manager.extender_address import check_extender
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
-from gcushare.core.errors import GcushareError, RetryableError
+from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.connection.tls import client_context, load_client_certificate
 from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown
-from gcushare.wire.contracts import PROBED_PATH, Calls
+from gcushare.wire.contracts import Calls
 
 logger = logging.getLogger(__name__)
 
-_CHECK_TIMEOUT = ClientTimeout(total=5.0)
 AFTER_FAILURE_S = 900.0
 """Before the same change is tried again after a rollback. A changed file or mode is tried at once."""
 
@@ -71,48 +68,6 @@ class Reports(Protocol):
         """
 
 
-class RolloutLease(Protocol):
-    """Held by the node whose scheduler may be changed; the tests have one without an API server."""
-
-    def hold(self) -> AbstractAsyncContextManager[Tenure]:
-        """Wait until this node holds it, so that two schedulers of a cluster never restart at once.
-
-        It may be lost at any moment, so ask the tenure before every step that changes the host.
-        """
-
-
-async def check_extender(entry: ExtenderEntry) -> None:
-    """Call the extender with the scheduler's certificate, before the scheduler is configured to do so.
-
-    Returns if it answers over mutual TLS, or the scheduler needs no certificate.
-
-    Raises:
-        RetryableError: it does not answer, or one side does not accept the other's certificate.
-        ConfigError: certificate and key are invalid or do not belong together.
-    """
-    tls = entry.tls
-    if tls is None or not tls.certificate:
-        return
-    url = entry.url.rstrip("/") + PROBED_PATH
-    where = "the scheduler's certificates (tls-ca, tls-cert, tls-key)"
-    context = client_context(tls.ca, where)
-    load_client_certificate(context, tls.certificate, tls.key, where)
-    connector = TCPConnector(ssl=context, force_close=True)
-    try:
-        async with (
-            ClientSession(connector=connector, timeout=_CHECK_TIMEOUT) as session,
-            session.get(url, server_hostname=tls.server_name or None, allow_redirects=False) as answer,
-        ):
-            problem = "" if answer.status == 200 else f"it answers {answer.status}"
-    except (ClientError, TimeoutError, OSError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    if problem:
-        raise RetryableError(
-            f"the extender does not answer over mutual TLS, so the scheduler is left as it is: GET {url}: {problem}; "
-            "check whether a replica of the extender is ready, and what `gcushare doctor` reports about certificates"
-        )
-
-
 @dataclass(slots=True, kw_only=True)
 class Reconciler:
     """The loop; it calls ``beat`` at each round, for the liveness check."""
@@ -120,7 +75,8 @@ class Reconciler:
     manager: Manager
     desired: DesiredState
     reports: Reports
-    lease: RolloutLease
+    hold_lease: Callable[[], AbstractAsyncContextManager[Tenure]]
+    """``rollout_lease.hold_lease`` with its arguments; the tests have one without an API server."""
     clock: Clock
     interval_s: float = 10.0
     """Between two rounds, in seconds. A round without a change reads some files and sends two GETs."""
@@ -183,7 +139,7 @@ class Reconciler:
         if prepared.extender is not None:
             await self.check_extender(prepared.extender)
         checked = prepared.extender
-        async with self.lease.hold() as tenure:
+        async with self.hold_lease() as tenure:
             # An uninstall writes the mode first and reads the reports then. This node reports first and reads the mode
             # then, so that either it reads the new mode or the uninstall reads that this node is changing.
             await self._report(State.CHANGING, "")

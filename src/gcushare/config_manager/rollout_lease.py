@@ -17,56 +17,40 @@ ROLLOUT_TIMES = LeaseTimes(duration_s=90, renew_deadline_s=20, retry_s=1)
 began has ended by then (`execute.RESTART_S`). A Lease is released after use, so only a crash costs this wait."""
 
 
-class ApiRolloutLease:
-    """Waits for the Lease, and releases it at once after use.
+@asynccontextmanager
+async def hold_lease(
+    lease: LeasePort,
+    identity: str,
+    *,
+    times: LeaseTimes = ROLLOUT_TIMES,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+    beat: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Tenure]:
+    """Wait until this node holds the Lease, and release it at once after use.
 
-    ``beat`` is called while this node waits, which may take as long as all other nodes together, and when it holds
-    the Lease.
+    Ask the tenure before every step that changes the host, because the Lease may be lost at any moment. ``beat`` is
+    called while this node waits, which may take as long as all other nodes together, and when it holds the Lease.
     """
+    held = asyncio.Event()
 
-    def __init__(
-        self,
-        lease: LeasePort,
-        identity: str,
-        *,
-        times: LeaseTimes = ROLLOUT_TIMES,
-        clock: Clock | None = None,
-        rng: random.Random | None = None,
-        beat: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._lease = lease
-        self._identity = identity
-        self._times = times
-        self._clock = clock
-        self._rng = rng
-        self._beat = beat
+    def on_change(leading: bool) -> None:
+        if leading:
+            held.set()
 
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[Tenure]:
-        """Wait until this node holds the Lease. Ask the tenure before every step, because the Lease may be lost."""
-        held = asyncio.Event()
-
-        def on_change(leading: bool) -> None:
-            if leading:
-                held.set()
-
-        elector = LeaderElector(
-            self._lease, self._identity, times=self._times, listener=on_change, clock=self._clock, rng=self._rng
-        )
-        running = asyncio.create_task(elector.run(), name="rollout lease")
-        waiting = asyncio.create_task(held.wait(), name="wait for the rollout lease")
-        try:
-            done: set[asyncio.Task[Any]] = set()
-            while not done:
-                done, _ = await asyncio.wait(
-                    (running, waiting), timeout=self._times.retry_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                self._beat()
-            if running.done():
-                running.result()
-            yield elector
-        finally:
-            # Cancelling the elector releases the Lease, so that the next node does not wait until it expires.
-            waiting.cancel()
-            running.cancel()
-            await asyncio.wait((running, waiting))
+    elector = LeaderElector(lease, identity, times=times, listener=on_change, clock=clock, rng=rng)
+    running = asyncio.create_task(elector.run(), name="rollout lease")
+    waiting = asyncio.create_task(held.wait(), name="wait for the rollout lease")
+    try:
+        done: set[asyncio.Task[Any]] = set()
+        while not done:
+            done, _ = await asyncio.wait((running, waiting), timeout=times.retry_s, return_when=asyncio.FIRST_COMPLETED)
+            beat()
+        if running.done():
+            running.result()
+        yield elector
+    finally:
+        # Cancelling the elector releases the Lease, so that the next node does not wait until it expires.
+        waiting.cancel()
+        running.cancel()
+        await asyncio.wait((running, waiting))

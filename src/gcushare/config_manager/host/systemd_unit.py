@@ -1,11 +1,12 @@
-"""A kube-scheduler's systemd unit: read and edit the flags in its ``ExecStart`` without any other change."""
+"""A kube-scheduler's systemd unit: edit the flags in its ``ExecStart`` without any other change, and restart it."""
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import re
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
@@ -17,7 +18,7 @@ from gcushare.config_manager.host.launch import (
     scheduler_flags,
 )
 from gcushare.config_manager.scheduler_config.versions import Version
-from gcushare.core.errors import ConfigError, Refused
+from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.wire.flags import Flag, effective
 
 _ARGUMENT = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
@@ -159,3 +160,39 @@ def _scheduler_arguments(text: str, name: str) -> tuple[Argument, ...]:
             f"{name}: ExecStart runs {posixpath.basename(program.lstrip(_PREFIXES))!r}, not 'kube-scheduler'"
         )
     return tuple(commands[0])
+
+
+class SystemdError(GcushareError):
+    """systemd did not read its units again, or did not restart the scheduler."""
+
+
+class Systemd(Protocol):
+    """The host's service manager; the tests have one that restarts a double of the scheduler."""
+
+    async def reload(self) -> None:
+        """Read the units again. Raises ``SystemdError`` if that fails."""
+
+    async def restart(self, unit: str) -> None:
+        """Restart the unit in file ``unit``. Raises ``SystemdError`` if that fails."""
+
+
+class Systemctl:
+    """systemd, through its command ``systemctl``."""
+
+    async def reload(self) -> None:
+        await self._run("daemon-reload")
+
+    async def restart(self, unit: str) -> None:
+        await self._run("restart", posixpath.basename(unit))
+
+    async def _run(self, *arguments: str) -> None:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "systemctl", *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+            )
+        except OSError as error:
+            raise SystemdError(f"systemctl cannot be started: {error}; restart the scheduler by hand") from error
+        _, errors = await process.communicate()
+        if process.returncode != 0:
+            reason = errors.decode(errors="replace").strip()[:500]
+            raise SystemdError(f"systemctl {' '.join(arguments)} ended with {process.returncode}: {reason}")

@@ -12,8 +12,7 @@ import msgspec
 
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
-from gcushare.config_manager.host.paths import Layout
-from gcushare.config_manager.host.record import Record, sha256
+from gcushare.config_manager.host.paths_and_record import Layout, Record, sha256
 from gcushare.config_manager.plan.manual_lines import (
     backup_lines,
     copied_lines,

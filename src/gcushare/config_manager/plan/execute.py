@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeGuard, assert_never
 
 from gcushare.config_manager.host.files import Files, HostFileError
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.scheduler_wait import (
+from gcushare.config_manager.host.running_scheduler import (
     PollResult,
     SchedulerProbe,
     SchedulerUnhealthyError,
     WaitLimits,
     wait_for_scheduler,
 )
-from gcushare.config_manager.host.systemctl import Systemd
+from gcushare.config_manager.host.systemd_unit import Systemd, SystemdError
 from gcushare.config_manager.plan.observe import Observed, read_target
 from gcushare.config_manager.plan.steps import (
     AwaitScheduler,
@@ -69,7 +69,7 @@ class Executor:
     systemd: Systemd
     clock: Clock
     say: Callable[[str], None]
-    limits: WaitLimits = field(default_factory=WaitLimits)
+    limits: WaitLimits
 
     async def apply(self, observed: Observed, plan: Plan, undo: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that changes the scheduler, or leave everything as it was.
@@ -92,7 +92,7 @@ class Executor:
         guard = _Guard(self.files, self.probe, observed, tenure)
         try:
             await self._carry_out(observed, plan, guard)
-        except (SchedulerUnhealthyError, HostFileError, UnsafePathError, _RestartFailedError) as error:
+        except (SchedulerUnhealthyError, HostFileError, UnsafePathError, SystemdError) as error:
             logger.warning("change not kept %s", fields(target=observed.layout.target, reason=error))
             raise await self._roll_back(observed, plan, undo, error, guard) from error
 
@@ -139,14 +139,9 @@ class Executor:
             case RemoveFile(path=path):
                 self.files.remove(path)
             case Restart(unit=unit):
-                try:
-                    await self.systemd.reload()
-                    guard.check_lease(step)
-                    await self.systemd.restart(unit)
-                except LeaseLostError:
-                    raise
-                except GcushareError as error:
-                    raise _RestartFailedError(str(error)) from error
+                await self.systemd.reload()
+                guard.check_lease(step)
+                await self.systemd.restart(unit)
             case AwaitScheduler():
                 raise ValueError("_carry_out does this step: it needs the instance that ran before")
             case _:
@@ -269,15 +264,13 @@ class _Guard:
 
     def _compare(self) -> None:
         if self._read(self._target) != self._content:
-            raise ConflictError(f"{self._target} was changed by somebody else meanwhile, it was left as it is")
+            raise ConflictError(
+                f"{self._target} was changed by another program or person meanwhile; it was left as it is"
+            )
 
     def _read(self, path: str) -> bytes:
         state = self._files.read(path)
         return b"" if state is None else state.content
-
-
-class _RestartFailedError(GcushareError):
-    """systemd did not restart the scheduler."""
 
 
 def _replaces(step: Step, path: str) -> TypeGuard[WriteFile | Switch]:

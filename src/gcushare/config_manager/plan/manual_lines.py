@@ -10,7 +10,7 @@ import posixpath
 from dataclasses import replace
 
 from gcushare.config_manager.host.files import temporary_path
-from gcushare.config_manager.host.paths import BACKUP_NAME, CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
+from gcushare.config_manager.host.paths_and_record import BACKUP_NAME, CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
 from gcushare.config_manager.plan.steps import Step, Switch, WriteFile
 from gcushare.config_manager.scheduler_config.versions import Version
 

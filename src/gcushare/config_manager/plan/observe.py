@@ -7,8 +7,15 @@ from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
 from gcushare.config_manager.host.launch import CONFIG, SchedulerFile, own_flag
-from gcushare.config_manager.host.paths import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout
-from gcushare.config_manager.host.record import Record, parse_record, sha256
+from gcushare.config_manager.host.paths_and_record import (
+    CONFIG_NAME,
+    MANIFEST_NAME,
+    POLICY_NAME,
+    Layout,
+    Record,
+    parse_record,
+    sha256,
+)
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.document import existing_config

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.old_schedulers import in_old_spelling
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
+from gcushare.config_manager.scheduler_config.yaml_text import Value
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.parsers import is_http_address
-from gcushare.vendors.vendor import Vendor
-
-if TYPE_CHECKING:  # the settings need no YAML
-    from gcushare.config_manager.scheduler_config.yaml_text import Value
-
-DEFAULT_TIMEOUT_S = 5.0
-"""kube-scheduler's own default; a filter call that takes longer fails the pod's scheduling attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +30,7 @@ class ExtenderEntry:
 
     url: str
     """Scheme, address and port. An address, not a service name: the scheduler's pod uses the node's DNS."""
-    vendors: tuple[Vendor, ...]
-    """The first one's URL prefix is called for all of them: kube-scheduler accepts one extender that binds."""
-    whole_cards: bool = False
-    """Whether it is called for pods that ask for whole cards too: these then fit only on nodes that we serve."""
-    claims: bool = False
-    """Whether it is called for pods with claims too. The claims chart marks them with a resource that no node lists."""
-    weight: int = 1
-    """Multiplies the extender's scores (0 to 10) against those of the scheduler's own plugins."""
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    ignorable: bool = False
-    """Whether pods are scheduled without the extender if it does not answer. They would get no card, hence False."""
+    options: ExtenderOptions
     tls: ExtenderTls | None = None
 
     def __post_init__(self) -> None:
@@ -55,12 +39,6 @@ class ExtenderEntry:
             problems.append(f"extender URL {self.url!r} must look like http://10.96.1.37:32766 or https://...")
         elif urlsplit(self.url).path.strip("/") or urlsplit(self.url).query:
             problems.append(f"extender URL {self.url!r} must end after the port: the path follows from the vendor")
-        if not self.vendors:
-            problems.append("no vendor is given")
-        if self.weight < 1:
-            problems.append(f"weight {self.weight!r} must be 1 or more")
-        if not 0 < self.timeout_s <= 60:
-            problems.append(f"timeout {self.timeout_s!r} must be above 0 and at most 60 seconds")
         if self.tls is not None and not self.is_https:
             problems.append(f"a TLS CA is given for extender URL {self.url!r}, which must then begin with https://")
         if problems:
@@ -72,19 +50,6 @@ class ExtenderEntry:
         return self.url.lower().startswith("https:")
 
     @property
-    def url_prefix(self) -> str:
-        return self.url.rstrip("/") + self.vendors[0].url_prefix
-
-    @property
-    def memory_resources(self) -> tuple[str, ...]:
-        return tuple(vendor.memory_resource for vendor in self.vendors)
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        whole = tuple(vendor.whole_card_resource for vendor in self.vendors) if self.whole_cards else ()
-        return self.memory_resources + whole
-
-    @property
     def is_secret(self) -> bool:
         """Whether the configuration holds a private key, and must be readable by its owner alone."""
         return self.tls is not None and bool(self.tls.key)
@@ -92,32 +57,34 @@ class ExtenderEntry:
 
 def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, Value]:
     """Write the entry as documents of the format ``written`` spell it."""
+    options, vendors = settings.options, settings.options.vendors
     entry: dict[str, Value] = {
-        "urlPrefix": settings.url_prefix,
+        "urlPrefix": settings.url.rstrip("/") + vendors[0].url_prefix,
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
         "preemptVerb": "preempt",
         "bindVerb": "bind",
-        "weight": settings.weight,
+        "weight": options.weight,
         "enableHTTPS": settings.is_https,
     }
     if settings.tls is not None:
         tls = entry["tlsConfig"] = {"serverName": settings.tls.server_name} if settings.tls.server_name else {}
         pems = (("caData", settings.tls.ca), ("certData", settings.tls.certificate), ("keyData", settings.tls.key))
         tls.update({key: base64.b64encode(pem).decode() for key, pem in pems if pem})
-    milliseconds = round(settings.timeout_s * 1000)
+    milliseconds = round(options.timeout * 1000)
     entry["httpTimeout"] = f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
     # The scheduler sends names of nodes instead of whole nodes: our extender watches the nodes itself.
     entry["nodeCacheCapable"] = True
     # The scheduler counts these resources too and skips full nodes before it calls the extender. Its totals are right:
     # while one resource uses a card, the plugin reports the other resource's units of this card as unhealthy.
-    managed: list[Value] = [{"name": name, "ignoredByScheduler": False} for name in settings.resources]
-    if settings.claims:
-        names = (vendor.claims.extender_resource for vendor in settings.vendors)
-        managed += [{"name": name, "ignoredByScheduler": True} for name in names]
-    entry["managedResources"] = managed
-    entry["ignorable"] = settings.ignorable
-    return in_old_spelling(entry, settings.timeout_s) if written.has_old_spelling else entry
+    counted = [vendor.memory_resource for vendor in vendors]
+    if options.whole_cards:
+        counted += [vendor.whole_card_resource for vendor in vendors]
+    # The claims chart marks pods with claims with a resource that no node lists.
+    marks = [vendor.claims.extender_resource for vendor in vendors] if options.claims else []
+    entry["managedResources"] = [{"name": name, "ignoredByScheduler": name in marks} for name in (*counted, *marks)]
+    entry["ignorable"] = options.ignorable
+    return in_old_spelling(entry, options.timeout) if written.has_old_spelling else entry
 
 
 def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
@@ -125,11 +92,11 @@ def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
 
     Whole cards do not count: another extender may manage them.
     """
-    if path_called(entry) in {vendor.url_prefix for vendor in settings.vendors}:
+    if path_called(entry) in {vendor.url_prefix for vendor in settings.options.vendors}:
         return True
     managed = entry.get("managedResources")
     names = {item.get("name") for item in managed if isinstance(item, dict)} if isinstance(managed, list) else set()
-    return not names.isdisjoint(settings.memory_resources)
+    return not names.isdisjoint(vendor.memory_resource for vendor in settings.options.vendors)
 
 
 def path_called(entry: dict[str, object]) -> str:

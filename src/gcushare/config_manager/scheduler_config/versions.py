@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from gcushare.core.errors import ConfigError
 from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNETES, release_text
 
-_FIRST_WITHOUT_POLICY = (1, 23)
-"""kube-scheduler dropped ``--policy-config-file`` in 1.23."""
-
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?((?:[-+_.][0-9A-Za-z.+_-]*)?)\Z")
 
 
@@ -104,10 +101,9 @@ def parse_image_version(image: str) -> Version | None:
 
 
 def newest_format(version: Version) -> ConfigFormat:
-    """Choose the newest format that ``version`` reads: Policy below 1.23, v1beta3 in 1.23 and 1.24, then v1."""
-    if version.release < _FIRST_WITHOUT_POLICY:
-        return ConfigFormat.POLICY
-    return ConfigFormat.V1BETA3 if version.release < (1, 25) else ConfigFormat.V1
+    """Choose the format that is written for ``version``: Policy below 1.23, v1beta3 in 1.23 and 1.24, then v1."""
+    written = (ConfigFormat.POLICY, ConfigFormat.V1, ConfigFormat.V1BETA3)
+    return next(each for each in written if each.is_read_by(version))
 
 
 def parse_format(api_version: object, kind: object) -> ConfigFormat:

@@ -31,7 +31,6 @@ class Scalar:
     end: int
     value: str
     style: str
-    anchor: str | None
 
     @property
     def is_null(self) -> bool:
@@ -46,7 +45,6 @@ class Sequence:
     end: int
     flow: bool
     items: tuple[Node, ...]
-    anchor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,6 @@ class Mapping:
     end: int
     flow: bool
     pairs: tuple[tuple[Node, Node], ...]
-    anchor: str | None
 
     def get(self, key: str) -> Node | None:
         """Find ``key``'s value.
@@ -235,16 +232,16 @@ class _Builder:
             return Alias(start, end, event.anchor, target)
         node: Node
         if kind == "ScalarEvent":
-            node = Scalar(start, end, event.value, event.style or "", event.anchor)
+            node = Scalar(start, end, event.value, event.style or "")
         elif kind == "SequenceStartEvent":
             items, end = self._children("SequenceEndEvent")
-            node = Sequence(start, end, bool(event.flow_style), tuple(items), event.anchor)
+            node = Sequence(start, end, bool(event.flow_style), tuple(items))
         else:
             children, end = self._children("MappingEndEvent")
             pairs = tuple(zip(children[::2], children[1::2], strict=True))
-            node = Mapping(start, end, bool(event.flow_style), pairs, event.anchor)
-        if node.anchor is not None:
-            self._anchors[node.anchor] = node
+            node = Mapping(start, end, bool(event.flow_style), pairs)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
         return node
 
     def _children(self, closing: str) -> tuple[list[Node], int]:

@@ -16,7 +16,7 @@ from gcushare.config_manager.host.running_scheduler import WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
-from gcushare.config_manager.node_reports import ApiReports
+from gcushare.config_manager.node_reports import ClusterState
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.reconcile import Mode, Reconciler
 from gcushare.config_manager.rollout_lease import hold_lease
@@ -96,7 +96,7 @@ class HostManager:
         reconciler = Reconciler(
             manager=Manager(place=PlaceSettings(), executor=executor, find_version=no_version),
             desired=world,
-            reports=ApiReports(client, "kube-system", self.name),
+            reports=ClusterState(client, ExtenderOptions(), "kube-system", self.name),
             hold_lease=partial(hold_lease, lease, f"{self.name}.{self.starts}", clock=clock, rng=rng),
             clock=clock,
             check_extender=extender_answers,

@@ -17,7 +17,7 @@ from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.running_scheduler import HostProbe, Running, SchedulerUnknownError, find_mirror_pod
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
+from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, State
 from gcushare.config_manager.rollout_lease import hold_lease
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
@@ -111,7 +111,7 @@ async def test_tls_files_are_read_each_time_and_checked(tmp_path: Path) -> None:
 
 
 async def test_the_mode_is_apply_unless_the_config_map_has_another(client: KubeClient) -> None:
-    desired = ApiDesiredState(client, ExtenderOptions(extender_url="http://10.0.0.1:1"), NAMESPACE)
+    desired = ClusterState(client, ExtenderOptions(), NAMESPACE, "cp-1")
     assert await desired.mode() is Mode.APPLY
     await write_mode(client, NAMESPACE, Mode.RECOVER)
     assert await desired.mode() is Mode.RECOVER
@@ -129,7 +129,7 @@ async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeCl
         await client.create(NODES, {"metadata": {"name": name}})
     assert await read_reports(client, NAMESPACE) == []
     await write_mode(client, NAMESPACE, Mode.RECOVER)
-    reporters = [ApiReports(client, NAMESPACE, name) for name in names]
+    reporters = [ClusterState(client, ExtenderOptions(), NAMESPACE, name) for name in names]
     await asyncio.gather(*(reporter.report(State.APPLIED, "", Calls.MUTUAL_TLS) for reporter in reporters))
     await reporters[1].report(State.FAILED, "it keeps restarting", Calls.NONE)
     expected = [NodeReport(name, "applied", "", "mutual-tls") for name in names[:4]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
+from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, Reconciler
 from gcushare.config_manager.rollout_lease import hold_lease
 from gcushare.kube.client import KubeClient
@@ -39,11 +39,11 @@ def turn(client: KubeClient, identity: str) -> AbstractAsyncContextManager[Tenur
 
 
 def config_manager(client: KubeClient, host: Host) -> Reconciler:
-    reports = ApiReports(client, NAMESPACE, "cp-1")
+    state = ClusterState(client, ExtenderOptions(extender_url=URL), NAMESPACE, "cp-1")
     return Reconciler(
         manager=host.manager,
-        desired=ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE, reports),
-        reports=reports,
+        desired=state,
+        reports=state,
         hold_lease=partial(turn, client, "cp-1"),
         clock=host.clock,
     )
@@ -73,7 +73,7 @@ async def test_a_node_in_the_middle_of_its_first_change_is_waited_for(
     await asyncio.wait_for(held.waiting.wait(), 60)
     assert host.tree() != before, "the manifest is switched already"
     uninstall = asyncio.create_task(call("uninstall", f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"))
-    desired = ApiDesiredState(client, ExtenderOptions(extender_url=URL), NAMESPACE)
+    desired = ClusterState(client, ExtenderOptions(extender_url=URL), NAMESPACE, "another")
 
     async def is_wanted_back() -> bool:
         return (await desired.mode()).value == "recover"

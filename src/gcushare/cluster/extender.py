@@ -11,12 +11,13 @@ from urllib.parse import quote
 import msgspec
 
 from gcushare.cluster.cluster_flags import SourceFlags
-from gcushare.cluster.programs import Endpoint, at_address, named_service
+from gcushare.cluster.programs import Endpoint, named_service
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import SERVES_MEMORY, Health, InventoryCard
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.kube.client import KubeClient
+from gcushare.kube.connection.config import KubeConfig
 from gcushare.vendors import VENDORS, Vendor
 from gcushare.wire.documents.explain import EXPLANATION, ExplainDocument
 from gcushare.wire.documents.inspect import NodePart, decode_document
@@ -96,10 +97,9 @@ async def open_extender(
 ) -> AsyncIterator[Extender]:
     """Yield the way to the extender; nothing is asked yet."""
     if flags.extender_url is not None:
-        async with at_address(flags.extender_url) as endpoint:
-            yield Extender(
-                vendor, f"the scheduler extender at {flags.extender_url.rstrip('/')}", (endpoint,), timeout_s
-            )
+        config = KubeConfig(server=flags.extender_url.rstrip("/"), source="--extender-url")
+        async with KubeClient(config, program="gcushare") as client:
+            yield Extender(vendor, f"the scheduler extender at {config.server}", (Endpoint(client, ""),), timeout_s)
         return
     namespace, _, service = flags.extender_service.partition("/")
     ways = (service,) if service.startswith("https:") else (f"http:{service}", f"https:{service}")

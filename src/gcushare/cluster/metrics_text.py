@@ -6,16 +6,10 @@ import math
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.untrusted_json import reason_of
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    name: str
-    labels: tuple[tuple[str, str], ...]
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +36,8 @@ class Figures:
         return max((value for value in self._values(name, labels) if not math.isnan(value)), default=0.0)
 
     def _values(self, name: str, labels: dict[str, str]) -> list[float]:
-        wanted = set(labels.items())
-        return [each.value for each in self.samples if each.name == name and wanted <= set(each.labels)]
+        wanted = labels.items()
+        return [each.value for each in self.samples if each.name == name and wanted <= each.labels.items()]
 
 
 def parse_figures(text: str) -> Figures:
@@ -54,11 +48,7 @@ def parse_figures(text: str) -> Figures:
     """
     try:
         families = [family for family in text_string_to_metric_families(text) if family.name.startswith("gcushare")]
-        samples = tuple(
-            Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
-            for family in families
-            for sample in family.samples
-        )
+        samples = tuple(sample for family in families for sample in family.samples)
     except Exception as failure:  # the parser lets through what its parts raise: ValueError, KeyError, IndexError...
         raise RemoteContractError(
             f"the metrics cannot be read: {type(failure).__name__}: {reason_of(failure)}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 import posixpath
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -13,7 +12,6 @@ import msgspec
 from msgspec import field
 
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import Resource
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
@@ -268,11 +266,3 @@ def named_service(client: KubeClient, namespace: str, place: str) -> Endpoint:
     """The Service that ``place`` names as the API server's proxy reads it: ``[https:]NAME[:PORT]``."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/services/{quote(place, safe=':')}/proxy"
     return Endpoint(client, path, "services/proxy")
-
-
-@asynccontextmanager
-async def at_address(url: str) -> AsyncIterator[Endpoint]:
-    """A program at an address of its own; nothing is asked yet."""
-    config = KubeConfig(server=url.rstrip("/"), source="--extender-url")
-    async with KubeClient(config, program="gcushare") as client:
-        yield Endpoint(client, "")

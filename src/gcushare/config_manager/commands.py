@@ -25,7 +25,7 @@ from gcushare.config_manager.host.running_scheduler import (
 from gcushare.config_manager.host.systemd_unit import Systemctl, UnitFile
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
-from gcushare.config_manager.node_reports import ApiDesiredState, ApiReports, read_reports, write_mode
+from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Reconciler, State
@@ -149,12 +149,12 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         # The time makes it differ between restarts of this pod, which must wait for an earlier holder like any other.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
         heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
-        reports = ApiReports(client, settings.namespace, settings.place.node_name)
+        state = ClusterState(client, settings.extender, settings.namespace, settings.place.node_name)
         lease = ApiLease(client, settings.namespace, CONFIG_MANAGER)
         reconciler = Reconciler(
             manager=tools.manager,
-            desired=ApiDesiredState(client, settings.extender, settings.namespace, reports),
-            reports=reports,
+            desired=state,
+            reports=state,
             hold_lease=partial(hold_lease, lease, identity, beat=heart.beat),
             clock=SystemClock(),
             interval_s=settings.interval,

@@ -11,6 +11,7 @@ from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
+from gcushare.runtime.settings.parsers import optional_file, optional_text
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
@@ -35,20 +36,18 @@ class PlaceSettings:
         help="Where the control plane keeps its files; static pods are searched for in manifests/ below it.",
     )
     files_dir: str | None = setting(
-        parsers.optional(
-            parsers.text("DIR", accepted="an absolute path"), "where the last change put them, or --kubernetes-dir"
-        ),
+        optional_text("DIR", "where the last change put them, or --kubernetes-dir", "an absolute path"),
         default=None,
         help="Where gcushare's own files go. With a directory of their own a pod mounts that and manifests/ without "
         "the cluster's keys; the edited manifest is then written in manifests/, under a name that the kubelet ignores.",
     )
     manifest: str | None = setting(
-        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "it is searched for"),
+        optional_text("FILE", "it is searched for", "an absolute path"),
         default=None,
         help="The static pod manifest that starts kube-scheduler.",
     )
     unit: str | None = setting(
-        parsers.optional(parsers.text("FILE", accepted="an absolute path"), "a static pod is used"),
+        optional_text("FILE", "a static pod is used", "an absolute path"),
         default=None,
         help="The systemd unit that starts kube-scheduler, such as /etc/systemd/system/kube-scheduler.service.",
     )
@@ -81,7 +80,7 @@ class PlaceSettings:
         help="How long it must stay healthy; one that refuses its configuration ends within a second.",
     )
     node_name: str | None = setting(
-        parsers.optional(parsers.text("NAME", accepted="a node's name"), "the process is searched for in /proc"),
+        optional_text("NAME", "the process is searched for in /proc", "a node's name"),
         default=None,
         env="NODE_NAME",
         help="This node's name. The scheduler is then also found through its mirror pod, without access to the host's "
@@ -101,7 +100,7 @@ class ExtenderOptions:
     """Extender."""
 
     extender_url: str | None = setting(
-        parsers.optional(parsers.text("URL", accepted="http:// or https://, address and port"), "from the Service"),
+        optional_text("URL", "from the Service", "http:// or https://, address and port"),
         default=None,
         env="GCUSHARE_SCHEDULER_EXTENDER_URL",  # GCUSHARE_EXTENDER_URL is for people, such as a forwarded port
         help=f"How kube-scheduler reaches the extender, such as http://10.96.1.37:{EXTENDER_PORT}.",
@@ -151,23 +150,23 @@ class ExtenderOptions:
         "card, and a pod that fits on no card fails when it starts.",
     )
     tls_ca: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "plain HTTP"),
+        optional_file("plain HTTP"),
         default=None,
         help="Certificate authorities of the extender in PEM; without them kube-scheduler verifies nothing. Changes "
         "are followed.",
     )
     tls_cert: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "none is shown"),
+        optional_file("none is shown"),
         default=None,
         help="Certificate in PEM that kube-scheduler shows to the extender.",
     )
     tls_key: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "none is shown"),
+        optional_file("none is shown"),
         default=None,
         help="Its private key in PEM; the configuration is then readable by its owner alone.",
     )
     tls_server_name: str | None = setting(
-        parsers.optional(parsers.text("NAME"), "the Service's name"),
+        optional_text("NAME", "the Service's name"),
         default=None,
         help="Name to expect in the extender's certificate, because the URL has only an address.",
     )
@@ -205,12 +204,9 @@ class CommandSettings:
 
 
 @settings
-class RunSettings:
+class RunSettings(CommandSettings):
     """Settings of the DaemonSet's loop."""
 
-    place: PlaceSettings = group(PlaceSettings)
-    extender: ExtenderOptions = group(ExtenderOptions)
-    kube: KubeSettings = group(KubeSettings)
     log: LogSettings = group(LogSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=0)
     namespace: str = setting(

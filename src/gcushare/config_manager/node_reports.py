@@ -27,51 +27,24 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 _CONFIG_MAPS = Resource("api/v1", "configmaps", _ConfigMap)
 
 
-class ApiReports:
-    """Reports this node's state under a key of its own; merge patches keep the other nodes' reports.
+class ClusterState:
+    """What a node reads and reports through the API server: the desired mode, the extender's address, its own state.
 
-    A report may be lost: an admin who replaces or recreates the ConfigMap removes it. Call ``on_data`` with what the
-    ConfigMap holds; a report that is missing there is written again.
+    Reports stand under a key per node, and merge patches keep those of other nodes. An admin who replaces or recreates
+    the ConfigMap removes them, so each read of the mode also finds out whether this node's report is still there.
     """
 
-    def __init__(self, client: KubeClient, namespace: str, node: str) -> None:
+    def __init__(self, client: KubeClient, options: ExtenderOptions, namespace: str, node: str) -> None:
         self._client = client
+        self._options = options
         self._namespace = namespace
         self._node = node
         self._written: Mapping[str, str] = {}
 
-    def on_data(self, data: Mapping[str, str]) -> None:
-        self._written = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self._node}
-
-    async def report(self, state: State, reason: str, calls: Calls) -> None:
-        data = encode_node_report(self._node, state.value, reason, calls)
-        if data == self._written:
-            return
-        # Until the answer arrives, and if none does, the stored report is unknown.
-        self._written = {}
-        await _write(self._client, self._namespace, data)
-        self._written = data
-
-
-class ApiDesiredState:
-    """The mode from the ConfigMap, the extender's address from its Service, the rest from the options.
-
-    ``reports`` gets the data of the ConfigMap at each read of the mode.
-    """
-
-    def __init__(
-        self, client: KubeClient, options: ExtenderOptions, namespace: str, reports: ApiReports | None = None
-    ) -> None:
-        self._client = client
-        self._options = options
-        self._namespace = namespace
-        self._reports = reports
-
     async def mode(self) -> Mode:
         """Read the mode. Without a ConfigMap, or a mode in it, the admin wants what this program was started for."""
         data = await _read(self._client, self._namespace)
-        if self._reports is not None:
-            self._reports.on_data(data)
+        self._written = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self._node}
         mode = data.get(MODE_KEY, Mode.APPLY.value)
         try:
             return Mode(mode)
@@ -83,6 +56,15 @@ class ApiDesiredState:
 
     async def extender(self) -> ExtenderEntry:
         return await find_extender(self._client, self._options)
+
+    async def report(self, state: State, reason: str, calls: Calls) -> None:
+        data = encode_node_report(self._node, state.value, reason, calls)
+        if data == self._written:
+            return
+        # Until the answer arrives, and if none does, the stored report is unknown.
+        self._written = {}
+        await _write(self._client, self._namespace, data)
+        self._written = data
 
 
 async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:

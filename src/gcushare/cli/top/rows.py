@@ -59,7 +59,7 @@ def parse_metrics(text: str, vendor: str) -> dict[CardKey, CardReadings]:
         raise RemoteContractError(f"the metrics have no {_MARKER}: this is no device plugin")
     found: dict[CardKey, CardReadings] = {}
     for sample in figures.samples:
-        labels = dict(sample.labels)
+        labels = sample.labels
         is_ours = sample.name in _CARD_FIGURES | _POD_FIGURES and labels.get("vendor") == vendor
         if not is_ours or not math.isfinite(sample.value):
             continue

@@ -14,41 +14,43 @@ Snapshot: TypeAlias = Mapping[str, FileState | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteFile:
+class _Step:
+    lines: tuple[str, ...] = ()
+    """Printed after the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFile(_Step):
     """Put ``state`` at ``path``."""
 
     path: str
     state: FileState
-    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
+class Switch(_Step):
     """Rename ``source`` over ``target``: the one moment at which the scheduler's file changes."""
 
     source: str
     target: str
-    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveFile:
+class RemoveFile(_Step):
     """Remove ``path`` if it exists."""
 
     path: str
-    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restart:
+class Restart(_Step):
     """Have systemd read its units again and restart one."""
 
     unit: str
-    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitScheduler:
+class AwaitScheduler(_Step):
     """Wait until a healthy scheduler runs that was started with this flag's value (None: without the flag)."""
 
     flag: str
@@ -57,7 +59,6 @@ class AwaitScheduler:
     """Whether it must be another process than before the plan."""
     required: bool
     """Whether the plan is undone if the scheduler does not come up; otherwise a warning is printed."""
-    lines: tuple[str, ...] = ()
 
 
 Step: TypeAlias = WriteFile | Switch | RemoveFile | Restart | AwaitScheduler

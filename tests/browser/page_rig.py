@@ -17,7 +17,7 @@ from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, Das
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.http.routes import Serving
+from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -45,6 +45,7 @@ class SetLeadership:
 
     def __init__(self) -> None:
         self.is_leader = True
+        self.is_catching_up = False
         self.holder = "extender-0_1_abcd"
 
     def holds(self, margin_s: float) -> bool:

@@ -17,7 +17,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
-from gcushare.scheduler_extender.ports import AlwaysLeader
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.watch_handlers import PodHandler
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME

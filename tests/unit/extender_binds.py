@@ -24,6 +24,7 @@ class Office:
     """A leadership that can be taken away, at once or after so many questions."""
 
     is_leader: bool = True
+    is_catching_up: bool = False
     holder: str = "another"
     questions_left: int = 1_000_000
     margins: list[float] = field(default_factory=list)

@@ -9,8 +9,8 @@ import msgspec
 from gcushare.core.packing.spare import SpareResources
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
-from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.counted_answer import Answer

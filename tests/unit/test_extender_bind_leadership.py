@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from gcushare.core.requests import CardRequest
+from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod
 from tests.unit.extender_binds import QUICK, Office, Rig

@@ -11,7 +11,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.shutdown import STOP_DEADLINE_S
 from gcushare.scheduler_extender.app import BINDS_DRAIN_S, DRAIN_S, EVENTS_DRAIN_S, REQUESTS_DRAIN_S
-from gcushare.scheduler_extender.ports import AlwaysLeader
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.extender_api import BindArguments

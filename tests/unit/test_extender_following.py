@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from gcushare.core.nodes import PodRef
 from gcushare.runtime.health import Heartbeat
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.maintenance import confirm_periodically, recount_periodically
 from gcushare.scheduler_extender.metrics import RequestMetrics
-from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.wire.extender_api import BindArguments

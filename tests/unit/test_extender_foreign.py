@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.packing.spare import SpareResources
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
-from gcushare.scheduler_extender.ports import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService

@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.ports import AlwaysLeader
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ENFLAME, Vendor

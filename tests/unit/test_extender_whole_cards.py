@@ -18,7 +18,7 @@ from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADATA, NodeContext, node_document
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.ports import AlwaysLeader
+from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService

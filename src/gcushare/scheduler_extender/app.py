@@ -38,8 +38,15 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedS
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.http.inspect import InspectService
-from gcushare.scheduler_extender.http.routes import VERB_NAMES, Serving, UnservedVendor, VendorRoutes, root_routes
-from gcushare.scheduler_extender.leadership import STALE_SHARE, ReplicaLeadership, WatchCache
+from gcushare.scheduler_extender.http.routes import VERB_NAMES, UnservedVendor, VendorRoutes, root_routes
+from gcushare.scheduler_extender.leadership import (
+    STALE_SHARE,
+    AlwaysLeader,
+    Leadership,
+    ReplicaLeadership,
+    Serving,
+    WatchCache,
+)
 from gcushare.scheduler_extender.maintenance import (
     confirm_periodically,
     learn_once,
@@ -56,7 +63,6 @@ from gcushare.scheduler_extender.metrics import (
 )
 from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
-from gcushare.scheduler_extender.ports import AlwaysLeader, Leadership
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
@@ -159,9 +165,8 @@ class Extender:
             clock=self._clock,
             rng=self._rng,
         )
-        self._leading = self._make_leading(client)
-        self.leadership: Leadership = self._leading or AlwaysLeader()
-        self.serving = Serving(self.leadership, self._is_catching_up)
+        self.leadership = self._make_leadership(client)
+        self.serving = Serving(self.leadership)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
         self._reporters: list[FailedSchedulingReporter] = []
         self._api = client
@@ -266,12 +271,12 @@ class Extender:
             tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
         for each in self.services:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
-            tasks.start(f"count nodes needed of {each.vendor_name}", each.needs.run(self._serves))
+            tasks.start(f"count nodes needed of {each.vendor_name}", each.needs.run(self.serving.is_serving))
         tasks.start(
             "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.confirm_after)
         )
-        if self._leading is not None:
-            tasks.start("elect a leader", self._elect_when_synced(self._leading))
+        if isinstance(self.leadership, ReplicaLeadership):
+            tasks.start("elect a leader", self._elect_when_synced(self.leadership))
 
     async def _finish_sync(self) -> None:
         await self.watches.wait_synced()
@@ -311,25 +316,20 @@ class Extender:
         return None if self.serving.is_synced else "nodes and pods are not read yet"
 
     async def _check_leader(self) -> str | None:
-        return self.serving.find_obstacle()
-
-    def _serves(self) -> bool:
-        return self.serving.is_synced and self.leadership.is_leader
+        obstacle = self.serving.find_obstacle()
+        return None if obstacle is None else str(obstacle)
 
     def _answers_scheduler(self) -> bool:
         """Whether the scheduler is answered: this replica serves, and the port for its calls is open."""
-        return self._serves() and (not self.verbs.is_wanted or self.verbs.server is not None)
+        return self.serving.is_serving() and (not self.verbs.is_wanted or self.verbs.server is not None)
 
     def _now_ns(self) -> int:
         return round(self._clock.now().timestamp() * 1_000_000) * 1000
 
-    def _is_catching_up(self) -> bool:
-        return self._leading is not None and self._leading.is_catching_up
-
-    def _make_leading(self, client: KubeClient) -> ReplicaLeadership | None:
+    def _make_leadership(self, client: KubeClient) -> Leadership:
         election = self._settings.election
         if not election.leader_elect:
-            return None
+            return AlwaysLeader()
         namespace = election.lease_namespace or client.config.namespace
         lease = ApiLease(client, namespace, election.lease_name)
         caches: dict[str, WatchCache] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
@@ -348,7 +348,7 @@ class Extender:
         explains = ExplainService(state)
         reporter = FailedSchedulingReporter(explains, self.recorder, clock=self._clock)
         self._reporters.append(reporter)
-        wakes = RoomWaker(state, self._api, self._serves, clock=self._clock)
+        wakes = RoomWaker(state, self._api, self.serving.is_serving, clock=self._clock)
 
         def on_refused(request: SchedulingRequest) -> None:
             reporter.on_refused(request)

@@ -19,7 +19,7 @@ import random
 from collections.abc import Mapping
 from typing import Protocol
 
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock, SystemClock
@@ -36,6 +36,92 @@ _CATCH_UP_S = 30.0
 _RETRY_S = 0.5
 _ASIDE_AGAIN_S = 300.0
 """The time from one standing aside to the next, so that a replica that recovered since then can lead."""
+
+
+class NotReady(RetryableError):
+    """No call can be answered yet: the watch caches of this replica are incomplete."""
+
+
+class NotLeader(RetryableError):
+    """Another replica serves; nothing was changed."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"this replica does not serve; the leader is {holder or 'not elected yet'}")
+
+
+class Leadership(Protocol):
+    """Whether this replica leads."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads; no other replica can be serving then."""
+        ...
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether this replica is elected, but still reads what the leader before it did."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """The name of the replica that serves, as far as is known; empty if none does."""
+        ...
+
+    def holds(self, margin_s: float) -> bool:
+        """Whether this replica leads, and no other can begin to within ``margin_s`` seconds."""
+        ...
+
+
+class AlwaysLeader:
+    """The leadership of a replica that runs without an election."""
+
+    is_leader = True
+    is_catching_up = False
+    holder = ""
+
+    def holds(self, margin_s: float) -> bool:
+        """Always, because there is no other replica."""
+        return True
+
+
+class Serving:
+    """Whether this replica answers the scheduler: its watch caches are complete, and it leads."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self.is_synced = False
+        self.stopping = asyncio.Event()
+
+    def is_serving(self) -> bool:
+        """Whether a call of the scheduler may be answered."""
+        return self.is_synced and self._leadership.is_leader
+
+    def require(self) -> None:
+        """Check that a call of the scheduler may be answered.
+
+        Raises:
+            NotReady, NotLeader: it is answered with 503, and the scheduler tries the pod again.
+        """
+        self.require_synced()
+        if (obstacle := self.find_obstacle()) is not None:
+            raise obstacle
+
+    def find_obstacle(self) -> NotReady | NotLeader | None:
+        """Why this replica does not answer the scheduler although its watch caches are complete; None if it does."""
+        if self._leadership.is_leader:
+            return None
+        if self._leadership.is_catching_up:
+            return NotReady("this replica was elected and reads what the leader before it did; try again in a moment")
+        return NotLeader(self._leadership.holder)
+
+    def require_synced(self) -> None:
+        """Check that a request to read may be answered; replicas that do not lead answer it as well.
+
+        Raises:
+            NotReady: it is answered with 503.
+        """
+        if not self.is_synced:
+            raise NotReady("nodes and pods are not read yet; try again in a moment")
 
 
 class WatchCache(Protocol):
@@ -56,10 +142,9 @@ class WatchCache(Protocol):
 
 
 class ReplicaLeadership:
-    """The leadership of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
+    """The `Leadership` of one of several replicas; ``run`` it in a task of its own once the watch caches are complete.
 
-    ``stale_s``: a replica with a cache older than this stands aside. ``is_leader``, ``holder`` and ``holds`` answer as
-    `ports.Leadership` says.
+    ``stale_s``: a replica with a cache older than this stands aside.
     """
 
     def __init__(
@@ -104,7 +189,7 @@ class ReplicaLeadership:
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether this replica is elected but does not serve yet."""
+        """Whether this replica is elected, but its watch caches are not current yet."""
         return not self._is_current and self._elector.is_leader
 
     def holds(self, margin_s: float) -> bool:

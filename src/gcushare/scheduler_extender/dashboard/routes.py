@@ -17,9 +17,8 @@ from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import KubeReviews, TokenGuard
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.http.routes import Serving
+from gcushare.scheduler_extender.leadership import Leadership, Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
-from gcushare.scheduler_extender.ports import Leadership
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import encode_explanation
 

@@ -15,9 +15,8 @@ from multidict import CIMultiDict
 from gcushare._version import __version__
 from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.runtime.http.scheduler_fast_path import Verb
+from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.metrics import Count
-from gcushare.scheduler_extender.ports import Leadership
-from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
 from gcushare.vendors import Vendor
@@ -39,51 +38,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 VERB_NAMES = ("filter", "prioritize", "preempt", "bind")
 """The scheduler's calls: the last part of their paths, and the metrics' label."""
-
-
-class NotReady(RetryableError):
-    """The watch caches of the cluster are not complete yet."""
-
-
-class Serving:
-    """Whether this replica answers the scheduler: its watch caches are complete, and it leads.
-
-    ``is_catching_up``: whether this replica was elected and still reads what the leader before it did.
-    """
-
-    def __init__(self, leadership: Leadership, is_catching_up: Callable[[], bool] = lambda: False) -> None:
-        self._leadership = leadership
-        self._is_catching_up = is_catching_up
-        self.is_synced = False
-        self.stopping = asyncio.Event()
-
-    def require(self) -> None:
-        """Check that a call of the scheduler may be answered.
-
-        Raises:
-            NotReady, NotLeader: it is answered with 503, and the scheduler tries the pod again.
-        """
-        self.require_synced()
-        obstacle = self.find_obstacle()
-        if obstacle is not None:
-            raise NotReady(obstacle) if self._is_catching_up() else NotLeader(obstacle)
-
-    def find_obstacle(self) -> str | None:
-        """Why this replica does not answer the scheduler although its watch caches are complete; None if it does."""
-        if self._leadership.is_leader:
-            return None
-        if self._is_catching_up():
-            return "this replica was elected and reads what the leader before it did; try again in a moment"
-        return f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
-
-    def require_synced(self) -> None:
-        """Check that a request to read may be answered; replicas that do not lead answer it as well.
-
-        Raises:
-            NotReady: it is answered with 503.
-        """
-        if not self.is_synced:
-            raise NotReady("nodes and pods are not read yet; try again in a moment")
 
 
 class VendorRoutes:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from gcushare.core.errors import GcushareError, Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, NodeState
-from gcushare.scheduler_extender.ports import Leadership, PodApi
+from gcushare.scheduler_extender.leadership import Leadership
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,
     SchedulingRequest,
@@ -26,7 +26,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient, BindTimes
-from gcushare.scheduler_extender.verbs.pod_lookup import read_unbound
+from gcushare.scheduler_extender.verbs.pod_lookup import PodApi, read_unbound
 from gcushare.wire.annotations.record import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 

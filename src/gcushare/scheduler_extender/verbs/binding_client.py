@@ -20,9 +20,10 @@ from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Re
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.scheduler_extender.ports import Leadership, PodApi
+from gcushare.scheduler_extender.leadership import Leadership, NotLeader
 from gcushare.scheduler_extender.state.reads_ahead import ReadAhead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
 from gcushare.wire.objects import Pod
 
 logger = logging.getLogger(__name__)
@@ -39,10 +40,6 @@ class Found(enum.Enum):
     ELSEWHERE = "bound to another node"
     UNBOUND = "not bound"
     GONE = "gone"
-
-
-class NotLeader(RetryableError):
-    """Another replica serves; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +120,7 @@ class BindingClient:
                 server, before another replica may begin to serve.
         """
         if not self._leadership.holds(self._times.attempt_s):
-            raise NotLeader(
-                f"this replica does not serve; the leader is {self._leadership.holder or 'not elected yet'}"
-            )
+            raise NotLeader(self._leadership.holder)
 
     def patience_s(self, deadline_s: float) -> float:
         """Seconds that one request may take if it must end by ``deadline_s``."""

@@ -23,14 +23,13 @@ from gcushare.core.log_fields import fields
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
-from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.binding_client import NotLeader
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodLookup
+from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodApi, PodLookup
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.documents.explain import ExplainDocument

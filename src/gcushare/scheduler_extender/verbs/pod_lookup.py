@@ -8,14 +8,14 @@ same watch and are milliseconds apart.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.write_rate import TokenBucket
-from gcushare.scheduler_extender.ports import PodApi
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,
     SchedulingRequest,
@@ -33,6 +33,26 @@ BURST_READS = 200
 
 _READ_S = 2.0
 _MAX_WITHOUT_CARDS = 1024
+
+
+class PodApi(Protocol):
+    """The API server's pods; ``KubeClient`` is an implementation. Raises the errors of ``gcushare.kube.errors``."""
+
+    async def bind_pod(
+        self,
+        pod: PodRef,
+        node: str,
+        annotations: Mapping[str, str],
+        *,
+        resource_version: str = "",
+        timeout_s: float | None = None,
+    ) -> None:
+        """Bind a pod and write its record, both or neither; neither if the pod is not at ``resource_version``."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
+        """Read a pod's newest state."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

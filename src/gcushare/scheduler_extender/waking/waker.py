@@ -18,16 +18,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from gcushare.core.backoff import doubled_s
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
+from gcushare.core.nodes import PodRef
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
-from gcushare.scheduler_extender.ports import WakeApi
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.waking.choosing import choose_pods
@@ -63,6 +64,14 @@ _MAX_ATTEMPTS = 64
 """Pods whose room is kept at the same time."""
 _NODES_PER_TURN = 512
 _CLEAN_S = 10.0
+
+
+class WakeApi(Protocol):
+    """Makes kube-scheduler try a pod again. Raises the errors of ``gcushare.kube.errors``."""
+
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> object:
+        """Set annotations of exactly this pod; kube-scheduler tries it again if a value changes."""
+        ...
 
 
 @dataclass(slots=True)

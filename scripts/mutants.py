@@ -203,7 +203,7 @@ GROUPS = {
             "scheduler_extender/state/reads_ahead.py",
             "scheduler_extender/state/scheduling_request.py",
             "scheduler_extender/state/vendor_state.py",
-            "scheduler_extender/state/watch_handlers.py",
+            "scheduler_extender/watches.py",
         ),
         (
             "unit/test_extender_ages.py",

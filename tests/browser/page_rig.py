@@ -21,7 +21,7 @@ from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
+from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
 

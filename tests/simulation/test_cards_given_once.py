@@ -18,8 +18,8 @@ from gcushare.core.nodes import PodRef
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import PODS
 from gcushare.scheduler_extender.leadership import AlwaysLeader
-from gcushare.scheduler_extender.state.watch_handlers import PodHandler
 from gcushare.scheduler_extender.verbs.bind import BindService
+from gcushare.scheduler_extender.watches import PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import POD

@@ -14,7 +14,7 @@ from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
+from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.objects import Node, Pod

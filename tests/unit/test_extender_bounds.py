@@ -21,10 +21,10 @@ from gcushare.scheduler_extender.state import nominations, preferences
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
 from gcushare.scheduler_extender.verbs import pod_lookup
 from gcushare.scheduler_extender.waking import choosing, waker
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, RefusedGroup, RefusedPods
+from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.objects import Pod

@@ -15,7 +15,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
-from gcushare.scheduler_extender.state.watch_handlers import NodeHandler, PodHandler
+from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS

@@ -23,7 +23,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import ClaimHandler
+from gcushare.scheduler_extender.watches import ClaimHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import NODE_POLICY, OVER_USE
 from gcushare.wire.objects import Pod

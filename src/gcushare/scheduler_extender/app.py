@@ -67,18 +67,13 @@ from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.state.watch_handlers import (
-    ClaimHandler,
-    NodeHandler,
-    PodHandler,
-)
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
-from gcushare.scheduler_extender.watches import make_watches
+from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler, PodHandler, Watches
 from gcushare.vendors import VENDORS
 
 REQUESTS_DRAIN_S = BindTimes().total_s + 0.5
@@ -155,7 +150,7 @@ class Extender:
             *self.states,
             *self.dashboard.observers,
         ]
-        self.watches = make_watches(
+        self.watches = Watches(
             client,
             settings.follow,
             NodeHandler([*observers, self.verbs.nodes]),

@@ -1,61 +1,151 @@
-"""The extender's watches: nodes and pods from the start, claims once a node serves them."""
+"""The extender's watches of nodes, pods and claims, and what passes their objects on to the observers."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Protocol
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from gcushare.scheduler_extender.extender_settings import FollowSettings
-from gcushare.scheduler_extender.state.watch_handlers import (
-    ClaimHandler,
-    NodeHandler,
-    PodHandler,
-)
+from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
 from gcushare.wire.objects import NODE, POD, Node, Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Watches:
-    """The watches. No verb depends on the claims, so nothing waits for them."""
+class NodeObserver(Protocol):
+    """An observer of nodes: a vendor's state, or the page's metadata cache."""
 
-    nodes: Reflector[Node]
-    pods: Reflector[Pod]
-    claims: Reflector[ResourceClaim]
-    serves_claims: asyncio.Event
+    def on_node_update(self, node: Node) -> None:
+        """Update a node that was added or changed."""
+        ...
+
+    def on_node_delete(self, name: str) -> None:
+        """Remove a node that is gone."""
+        ...
+
+
+class PodObserver(Protocol):
+    """An observer of pods."""
+
+    def on_pod_update(self, pod: Pod) -> None:
+        """Update a pod that was added or changed."""
+        ...
+
+    def on_pod_delete(self, uid: str) -> None:
+        """Remove a pod that is gone."""
+        ...
+
+    def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
+        """Remove every pod but ``uids``, which are all that existed at ``version``."""
+        ...
+
+
+class NodeHandler:
+    """Handles nodes. A node with the name of a known one and another uid replaces it."""
+
+    def __init__(self, states: Sequence[NodeObserver]) -> None:
+        self._states = states
+        self._uid_of: dict[str, str] = {}
+
+    def applied(self, obj: Node) -> None:
+        """A node was added or changed."""
+        self._uid_of[obj.metadata.name] = obj.metadata.uid
+        for state in self._states:
+            state.on_node_update(obj)
+
+    def deleted(self, obj: Node) -> None:
+        """A node was deleted."""
+        self._delete(obj.metadata.name)
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """A list is complete: no other nodes exist."""
+        for name in [name for name, uid in self._uid_of.items() if uid not in uids]:
+            self._delete(name)
+
+    def _delete(self, name: str) -> None:
+        self._uid_of.pop(name, None)
+        for state in self._states:
+            state.on_node_delete(name)
+
+
+class PodHandler:
+    """Handles pods. Pods that ask for no vendor's cards are not stored."""
+
+    def __init__(self, states: Sequence[PodObserver]) -> None:
+        self._states = states
+
+    def applied(self, obj: Pod) -> None:
+        """A pod was added or changed."""
+        for state in self._states:
+            state.on_pod_update(obj)
+
+    def deleted(self, obj: Pod) -> None:
+        """A pod was deleted."""
+        for state in self._states:
+            state.on_pod_delete(obj.metadata.uid)
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """A list is complete: no other pods exist."""
+        for state in self._states:
+            state.on_pod_resync(uids, version)
+
+
+class ClaimHandler:
+    """Handles claims. Claims of other drivers are not stored."""
+
+    def __init__(self, states: Sequence[VendorState]) -> None:
+        self._states = states
+
+    def applied(self, obj: ResourceClaim) -> None:
+        """A claim was added or changed."""
+        for state in self._states:
+            state.count_claims(state.claims.update(obj))
+
+    def deleted(self, obj: ResourceClaim) -> None:
+        """A claim was deleted."""
+        for state in self._states:
+            state.count_claims(state.claims.remove(obj.metadata.uid))
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """A list is complete: no other claims exist."""
+        for state in self._states:
+            state.count_claims(state.claims.retain(uids))
+
+
+class Watches:
+    """The watches of nodes and pods, and of claims once a node serves claims. No verb waits for the claims."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        follow: FollowSettings,
+        nodes: NodeHandler,
+        pods: PodHandler,
+        claims: ClaimHandler,
+        serves_claims: asyncio.Event,
+        *,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
+        self.nodes = Reflector(client, NODES, nodes, decode=NODE.read, settings=how, clock=clock, rng=rng)
+        self.pods = Reflector(client, PODS, pods, decode=POD.read, settings=how, clock=clock, rng=rng)
+        self._claims = Reflector(
+            client, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read, settings=how, clock=clock, rng=rng
+        )
+        self._serves_claims = serves_claims
 
     async def watch_claims(self) -> None:
         """Watch the claims as soon as a node serves claims."""
-        await self.serves_claims.wait()
-        await self.claims.run()
+        await self._serves_claims.wait()
+        await self._claims.run()
 
     async def wait_synced(self) -> None:
         """Wait until the watch caches of nodes and pods are complete."""
         await self.nodes.synced.wait()
         await self.pods.synced.wait()
-
-
-def make_watches(
-    client: KubeClient,
-    follow: FollowSettings,
-    nodes: NodeHandler,
-    pods: PodHandler,
-    claims: ClaimHandler,
-    serves_claims: asyncio.Event,
-    *,
-    clock: Clock,
-    rng: random.Random,
-) -> Watches:
-    """Make the watches with their handlers; nothing is watched before they run, and claims only once one is served."""
-    how = ReflectorSettings(page_size=follow.page_size, watch_s=follow.watch_timeout, stall_s=follow.watch_stall)
-    return Watches(
-        Reflector(client, NODES, nodes, decode=NODE.read, settings=how, clock=clock, rng=rng),
-        Reflector(client, PODS, pods, decode=POD.read, settings=how, clock=clock, rng=rng),
-        Reflector(client, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read, settings=how, clock=clock, rng=rng),
-        serves_claims,
-    )

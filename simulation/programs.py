@@ -24,10 +24,10 @@ from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSe
 from gcushare.scheduler_extender.extender_settings import (
     ExtenderSettings,
     FollowSettings,
+    NamedNodes,
     PlacementSettings,
 )
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.wire.contracts import EXTENDER
 from simulation.cards import Machine, SimulatedSource
 from simulation.certificates import SimulatedKeeper

@@ -8,6 +8,7 @@ import msgspec
 
 from gcushare.core.packing.spare import SpareResources
 from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.http.inspect import InspectService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
@@ -16,7 +17,6 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod

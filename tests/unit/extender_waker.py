@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any
 
 from gcushare.core.nodes import PodRef
+from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import ROOM_FOUND

@@ -10,13 +10,13 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
+from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.objects import Pod

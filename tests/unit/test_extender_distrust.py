@@ -11,9 +11,9 @@ import pytest
 
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.reasons import Explainer, Verdict
+from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import DISTRUST_REASON, FilterService
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Node
 from tests.builders import asks, card

@@ -14,13 +14,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.packing.spare import SpareResources
+from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.metrics import VendorCollector
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from gcushare.wire.objects import NODE, POD

@@ -14,6 +14,7 @@ from gcushare.core.preemption.kept_room import compute_room_left, fits_after_nom
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
+from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.nominations import (
     EXPECTED_S,
     GROUP_KEPT_S,
@@ -25,7 +26,6 @@ from gcushare.scheduler_extender.state.nominations import (
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON, FilterService
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.builders import GIB_UNIT, asks, asks_whole, cards, held

@@ -8,9 +8,8 @@ import pytest
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.loading import load_settings
-from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings
+from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings, NamedNodes
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.scheduler_extender.verbs.named_nodes import NamedNodes
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.contracts import SCHEDULER_NAME
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gcushare._version import __version__
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
@@ -15,7 +17,6 @@ from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import VerbsSettings
-from gcushare.scheduler_extender.verbs.named_nodes import DEFAULT_ANSWER, NamedNodes, answer_parser
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 
@@ -37,6 +38,32 @@ def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
         return BOTH if len(vendors) > 1 else vendors[0].name
 
     return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNodes:
+    """Which of the fitting nodes a filter answer names: the best ``most``, or all if that is None.
+
+    ``only_equal``: only those of them that score the same as the best.
+    """
+
+    most: int | None
+    only_equal: bool = False
+
+
+def _filter_answer_parser() -> Parser[NamedNodes]:
+    def parse(raw: str) -> NamedNodes:
+        if raw == "all":
+            return NamedNodes(None)
+        match = re.fullmatch(r"(equal|best):([1-9][0-9]{0,5})", raw)
+        if match is None:
+            raise ValueError("not one of all, best:N and equal:N")
+        return NamedNodes(int(match[2]), only_equal=match[1] == "equal")
+
+    def write(named: NamedNodes) -> str:
+        return "all" if named.most is None else f"{'equal' if named.only_equal else 'best'}:{named.most}"
+
+    return Parser("ANSWER", "all, or best:N or equal:N with N from 1", parse, write)
 
 
 @settings
@@ -76,8 +103,8 @@ class PlacementSettings:
         "kubelet, kube-scheduler and quotas count only what such a pod requests.",
     )
     filter_answer: NamedNodes = setting(
-        answer_parser(),
-        default=DEFAULT_ANSWER,
+        _filter_answer_parser(),
+        default=NamedNodes(20, only_equal=True),
         help="Which of the nodes that fit filter names: equal:N the best by the node policy and those that it holds "
         "equal to it, at most N; best:N the N best, so that the scheduler's other plugins choose as well; all leaves "
         "the choice to them.",

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
-from gcushare.scheduler_extender.waking.pod_states import ATTEMPTED, GROUPED, TRANSITIONS, PodEvent, PodState
-from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
+from gcushare.scheduler_extender.waking.refused_pods import (
+    ATTEMPTED,
+    GROUPED,
+    MAX_NAMES,
+    MAX_PODS,
+    TRANSITIONS,
+    PodEvent,
+    PodState,
+    RefusedPods,
+)
 from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S, LONGEST_WAIT_S
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, BURST_WRITES, WRITES_PER_S
 from gcushare.vendors import ENFLAME
@@ -203,18 +211,6 @@ async def test_a_woken_pod_that_a_flood_pushes_out_of_memory_is_left_to_the_sche
         assert await bench.pass_(2 * ANSWER_S) == []
         bench.end("y")
         assert await bench.pass_(SOON_S / 2) == ["pod-0"]
-
-
-def test_pauses_of_pods_whose_bindings_fail_all_the_time_stay_bounded() -> None:
-    bench = Bench(4)
-    refused = RefusedPods()
-    pod = refused.remember(request_of(bench, "a", 8, "attacker"))
-    pod.state = PodState.PAUSED
-    for turn in range(10_000):
-        refused.pause(pod, 1.0 + turn)
-    assert refused.take_resumed(9_999.0) == [], "only the newest pause counts"
-    assert refused.take_resumed(10_000.0) == [pod]
-    assert refused.take_resumed(1e9) == []
 
 
 @pytest.mark.parametrize("event", PodEvent)

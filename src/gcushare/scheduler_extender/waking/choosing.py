@@ -1,11 +1,14 @@
-"""Choose the pods to wake: as many as would fit one after the other, in the scheduler's order."""
+"""Choose the pods to wake: as many as would fit one after the other, in the scheduler's order.
+
+Room that is kept for a woken pod delays the others. So after a few pods in a row that were woken and not bound, the
+pods of their namespace come after those of all others, until one of them is bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import NamedTuple
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
@@ -22,13 +25,10 @@ _NODES_PER_GROUP = 256
 _COMPARED = 16
 """Nodes with room that are compared for one pod: the count of pods that fit hardly depends on which node each takes."""
 
-
-class Choice(NamedTuple):
-    """A pod to wake, the group that it waits in, and the node with room."""
-
-    pod: RefusedPod
-    group: RefusedGroup
-    node: str
+FREE_FAILURES = 4
+"""Pods of a namespace in a row that may be woken and not bound before its other pods come last."""
+FORGET_S = 600.0
+"""A namespace starts over when none of its pods failed for so long."""
 
 
 def choose_pods(
@@ -37,8 +37,8 @@ def choose_pods(
     attempts: Iterable[tuple[RefusedPod, str]],
     is_ready: Callable[[RefusedPod, RefusedGroup], bool],
     deferred: Collection[str],
-) -> list[Choice]:
-    """Choose pods that would fit, each in addition to those before it.
+) -> list[tuple[RefusedPod, RefusedGroup, str]]:
+    """Choose pods that would fit, each in addition to those before it; with their groups and the nodes with room.
 
     ``attempts``: pods that were woken already, with the node whose room is kept for them. ``is_ready``: whether a pod
     may be woken now; if not, its room is kept all the same. ``deferred``: namespaces whose pods come last.
@@ -55,7 +55,7 @@ def choose_pods(
     for pod, node in attempts:
         if state.ledger.assignment(pod.uid) is None:
             trial.place(pod.request.pod, [node], pod.request.shape, pod.request.card_policy)
-    chosen: list[Choice] = []
+    chosen: list[tuple[RefusedPod, RefusedGroup, str]] = []
     aside: list[tuple[RefusedGroup, RefusedPod]] = []
     rooms: dict[int, list[str]] = {}
     placed = passed = 0
@@ -80,7 +80,7 @@ def choose_pods(
             if found is None:
                 continue  # The next pod of the group has no room either.
             if is_ready(candidate, group):
-                chosen.append(Choice(candidate, group, found))
+                chosen.append((candidate, group, found))
         if (following := group.first(deferred)) is not None:
             heappush(line, (_key(following, deferred), number, group))
     for group, candidate in aside:
@@ -131,3 +131,31 @@ class _Trial:
 
     def _node(self, name: str) -> NodeState:
         return self._copies.get(name) or self._nodes[name]
+
+
+class UnboundWakes:
+    """Which namespaces come last, because their woken pods were not bound lately."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, tuple[int, float]] = {}
+        """By namespace: failures in a row, and when the last one was."""
+        self.deferred: set[str] = set()
+        """The namespaces whose pods come last."""
+
+    def record(self, namespace: str, now_s: float, *, is_bound: bool) -> None:
+        """Record the end of an attempt to wake a pod."""
+        if is_bound:
+            self._failures.pop(namespace, None)
+            self.deferred.discard(namespace)
+            return
+        failures = self._failures.get(namespace, (0, 0.0))[0] + 1
+        self._failures[namespace] = (failures, now_s)
+        if failures >= FREE_FAILURES:
+            self.deferred.add(namespace)
+
+    def drop_old(self, now_s: float) -> None:
+        """Forget namespaces without a failure for ``FORGET_S``."""
+        for namespace, (_, last_s) in list(self._failures.items()):
+            if now_s >= last_s + FORGET_S:
+                del self._failures[namespace]
+                self.deferred.discard(namespace)

@@ -1,4 +1,4 @@
-"""The refused pods in memory: in groups that fit or do not fit together, each group in the scheduler's order.
+"""The refused pods in memory: their states, and groups that fit or do not fit together, in the scheduler's order.
 
 Pods of one shape that were asked about with the same nodes fit or do not fit together: a refusal of one of them proves
 that none of their nodes has room at that moment. So everything about room is stored once per group.
@@ -6,17 +6,17 @@ that none of their nodes has room at that moment. So everything about room is st
 
 from __future__ import annotations
 
+import enum
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping, Sized
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
-from gcushare.scheduler_extender.waking.pod_states import PodState
 
 MAX_PODS = 8192
 """Refused pods that are stored. Beyond it, the namespace with the most of them loses its oldest one."""
@@ -31,6 +31,65 @@ _MAX_STALE = 64
 GroupKey: TypeAlias = tuple[Shape, frozenset[str] | None, frozenset[str], int]
 Order: TypeAlias = tuple[int, str, int]
 """By priority, then age, then the first refusal."""
+
+
+class PodState(enum.Enum):
+    """What the waker does with a pod."""
+
+    WAITING = "waiting"
+    """It waits in a group for room on one of the group's nodes."""
+    OFFERED = "offered"
+    """kube-scheduler asked by itself and was offered nodes, so it is at work on the pod."""
+    CHOSEN = "chosen"
+    """There is room, which is kept for it on trial; the annotation is not written yet."""
+    WOKEN = "woken"
+    """The annotation is written; kube-scheduler has not asked about the pod since."""
+    ANSWERED = "answered"
+    """kube-scheduler asked about the woken pod and was offered nodes."""
+    PAUSED = "paused"
+    """A write, a binding or an answer failed: it waits for a moment, longer each time, before it waits for room."""
+    UNREACHED = "unreached"
+    """Like WAITING, but kube-scheduler asked about no pod while it was woken: the call may not have reached us."""
+
+
+class PodEvent(enum.Enum):
+    """What happens to a pod."""
+
+    REFUSED = "filter found no room"
+    OFFERED = "filter offered nodes"
+    BIND_FAILED = "its binding failed"
+    ADOPTED = "it waits, but kube-scheduler did not ask"
+    CHOSEN = "it would fit, and the room has settled"
+    WRITTEN = "the annotation is written"
+    WRITE_FAILED = "the annotation could not be written"
+    BINDING = "its binding is under way when the time to answer is over"
+    UNANSWERED = "kube-scheduler did not bind it in time"
+    UNANSWERED_IN_SILENCE = "the same, and kube-scheduler asked about no pod meanwhile"
+    SCHEDULER_BACK = "kube-scheduler asks about pods again"
+    PAUSE_OVER = "its pause is over"
+
+
+GROUPED = frozenset({PodState.WAITING, PodState.UNREACHED})
+"""The states in which a pod is in a group."""
+ATTEMPTED = frozenset({PodState.CHOSEN, PodState.WOKEN, PodState.ANSWERED})
+"""The states in which room is kept for a pod on trial."""
+
+_S = PodState
+TRANSITIONS: Mapping[PodEvent, Mapping[PodState, PodState]] = {
+    PodEvent.REFUSED: dict.fromkeys(PodState, _S.WAITING),
+    PodEvent.OFFERED: {state: _S.ANSWERED if state in ATTEMPTED else _S.OFFERED for state in PodState},
+    PodEvent.BIND_FAILED: dict.fromkeys(PodState, _S.PAUSED),
+    PodEvent.ADOPTED: {_S.OFFERED: _S.WAITING},
+    PodEvent.CHOSEN: dict.fromkeys(GROUPED, _S.CHOSEN),
+    PodEvent.WRITTEN: {_S.CHOSEN: _S.WOKEN, _S.ANSWERED: _S.ANSWERED},
+    PodEvent.WRITE_FAILED: {_S.CHOSEN: _S.PAUSED, _S.ANSWERED: _S.PAUSED},
+    PodEvent.BINDING: dict.fromkeys(ATTEMPTED, _S.OFFERED),
+    PodEvent.UNANSWERED: {_S.CHOSEN: _S.WAITING, _S.WOKEN: _S.WAITING, _S.ANSWERED: _S.PAUSED},
+    PodEvent.UNANSWERED_IN_SILENCE: {_S.CHOSEN: _S.UNREACHED, _S.WOKEN: _S.UNREACHED, _S.ANSWERED: _S.PAUSED},
+    PodEvent.SCHEDULER_BACK: {_S.UNREACHED: _S.PAUSED},
+    PodEvent.PAUSE_OVER: {_S.PAUSED: _S.WAITING},
+}
+"""The next state by event and state. An event without an entry for the state changes nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +222,7 @@ class RefusedGroup:
 
 
 class RefusedPods:
-    """All refused pods by uid, their groups, and the pauses; all are bounded.
+    """All refused pods by uid, and their groups; both are bounded.
 
     If there are too many, the namespace that uses most loses: no author of pods pushes out the pods of another
     namespace. ``nodes``: all nodes, which are only counted.
@@ -173,7 +232,6 @@ class RefusedPods:
         self._nodes = nodes
         self.pods: OrderedDict[str, RefusedPod] = OrderedDict()
         self.groups: OrderedDict[GroupKey, RefusedGroup] = OrderedDict()
-        self._pauses: list[tuple[float, int, RefusedPod]] = []
         self._pods_of: Counter[str] = Counter()
         self._names_of: Counter[str] = Counter()
         self._numbers = count()
@@ -234,26 +292,9 @@ class RefusedPods:
         for key in [key for key, group in self.groups.items() if not group.pods]:
             self._drop_group(key)
 
-    def pause(self, pod: RefusedPod, until_s: float) -> None:
-        """Begin a pod's pause."""
-        pod.not_before_s = until_s
-        heappush(self._pauses, (until_s, next(self._numbers), pod))
-        if len(self._pauses) > 2 * len(self.pods) + _MAX_STALE:
-            self._pauses = [each for each in self._pauses if self._is_current(each)]
-            heapify(self._pauses)
-
-    def take_resumed(self, now_s: float) -> list[RefusedPod]:
-        """Remove and return the pods whose pause is over."""
-        resumed = []
-        while self._pauses and self._pauses[0][0] <= now_s:
-            entry = heappop(self._pauses)
-            if self._is_current(entry):
-                resumed.append(entry[2])
-        return resumed
-
-    def _is_current(self, entry: tuple[float, int, RefusedPod]) -> bool:
-        until_s, _, pod = entry
-        return pod.state is PodState.PAUSED and pod.not_before_s == until_s and self.pods.get(pod.uid) is pod
+    def find_resumed(self, now_s: float) -> list[RefusedPod]:
+        """The pods whose pause is over."""
+        return [pod for pod in self.pods.values() if pod.state is PodState.PAUSED and now_s >= pod.not_before_s]
 
     def _drop_group(self, key: GroupKey) -> None:
         group = self.groups.pop(key)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 ADOPT_S = 5.0
 """How long this replica must be serving, or the scheduler silent, before pods are adopted."""
@@ -72,8 +72,8 @@ class UnaskedPods:
             self._unprompted_s = now_s
         self._adopted.pop(uid, None)
 
-    def adopt_due(self, waiting: Collection[str], followed: Collection[str], now_s: float) -> list[str]:
-        """Adopt the waiting pods that are not ``followed``, if a check is due; returns their uids.
+    def adopt_due(self, waiting: Collection[str], is_followed: Callable[[str], bool], now_s: float) -> list[str]:
+        """Adopt the waiting pods that the waker does not follow, if a check is due; returns their uids.
 
         In the order of ``waiting``, which is about the order in which they were created.
         """
@@ -84,7 +84,7 @@ class UnaskedPods:
         if is_new or not self._asked:
             known = self._asked | self._adopted.keys()
             adopted = [
-                uid for uid in waiting if uid not in known and uid not in followed and (is_new or uid in self._waited)
+                uid for uid in waiting if uid not in known and not is_followed(uid) and (is_new or uid in self._waited)
             ]
         self._adopted.update(dict.fromkeys(adopted, now_s))
         self.phase = Phase.SERVING

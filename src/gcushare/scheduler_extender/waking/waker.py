@@ -6,11 +6,8 @@ serves remembers the refused pods. If room appears and the scheduler does not co
 makes it come: of all writes, an annotation is the one that every version reacts to.
 
 There is at most one write per pod and room. A pod that the scheduler asked about again starts over; a pod that it left
-alone (another resource keeps it) waits until another node has room. ``pod_states`` lists the states of a pod. What only
-new replicas and schedulers up to 1.26 need is in ``unasked_pods`` and in the states PAUSED and UNREACHED.
-
-Room that is kept for a woken pod delays the others. So after a few pods in a row that were woken and not bound, the
-pods of their namespace come after those of all others, until one of them is bound.
+alone (another resource keeps it) waits until another node has room. ``refused_pods`` lists the states of a pod. What
+only new replicas and schedulers up to 1.26 need is in ``unasked_pods`` and in the states PAUSED and UNREACHED.
 """
 
 from __future__ import annotations
@@ -31,11 +28,18 @@ from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.waking.choosing import choose_pods
-from gcushare.scheduler_extender.waking.pod_states import ATTEMPTED, GROUPED, TRANSITIONS, PodEvent, PodState
-from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
+from gcushare.scheduler_extender.waking.choosing import UnboundWakes, choose_pods
+from gcushare.scheduler_extender.waking.refused_pods import (
+    ATTEMPTED,
+    GROUPED,
+    TRANSITIONS,
+    PodEvent,
+    PodState,
+    RefusedGroup,
+    RefusedPod,
+    RefusedPods,
+)
 from gcushare.scheduler_extender.waking.unasked_pods import Phase, UnaskedPods
-from gcushare.scheduler_extender.waking.unbound_wakes import UnboundWakes
 from gcushare.wire.annotations.keys import ROOM_FOUND
 
 logger = logging.getLogger(__name__)
@@ -185,7 +189,7 @@ class RoomWaker:
         if self._advance(pod, event) and pod.state is PodState.PAUSED:
             pause_s = doubled_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, pod.failures)
             pod.failures += 1
-            self._refused.pause(pod, self._clock.monotonic() + pause_s)
+            pod.not_before_s = self._clock.monotonic() + pause_s
 
     def _forget(self, uid: str) -> None:
         self._attempts.pop(uid, None)
@@ -224,8 +228,7 @@ class RoomWaker:
     async def _check(self) -> None:
         """Apply what became due, forget pods that are gone, and update the room of every group."""
         now = self._clock.monotonic()
-        followed = {uid for uid, pod in self._refused.pods.items() if pod.state is not PodState.OFFERED}
-        for uid in self._unasked.adopt_due(self._state.waiting, followed, now):
+        for uid in self._unasked.adopt_due(self._state.waiting, self._is_followed, now):
             if (request := self._state.find_request(uid)) is not None:
                 pod = self._refused.remember(request)
                 self._advance(pod, PodEvent.ADOPTED)
@@ -234,7 +237,7 @@ class RoomWaker:
             self._check_attempt(attempt, now)
         if self._unasked.last_asked_s >= self._unreached_s:
             self._retry_unreached()
-        for pod in self._refused.take_resumed(now):
+        for pod in self._refused.find_resumed(now):
             self._advance(pod, PodEvent.PAUSE_OVER)
             group = self._refused.group(pod.request, self._state.asked.get(pod.uid))
             group.add(pod)
@@ -246,6 +249,9 @@ class RoomWaker:
             for uid in [uid for uid in self._refused.pods if self._state.find_request(uid) is None]:
                 self._forget(uid)
         await self._update_groups(now)
+
+    def _is_followed(self, uid: str) -> bool:
+        return (pod := self._refused.pods.get(uid)) is not None and pod.state is not PodState.OFFERED
 
     def _check_attempt(self, attempt: WakeAttempt, now_s: float) -> None:
         """End an attempt whose pod is bound or gone, or whose time is over."""

@@ -6,8 +6,7 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +32,6 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.mutual_tls.migration import MovingNodes
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName, Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import (
@@ -288,14 +286,6 @@ async def first_port_answers(rig: ExtenderRig) -> bool:
     return status != 403
 
 
-@asynccontextmanager
-async def moving_nodes(rig: ExtenderRig) -> AsyncIterator[MovingNodes]:
-    """What the extender runs every ten seconds, for a test to run when it wants."""
-    verbs = rig.replica.extender.verbs
-    async with KubeClient(KubeConfig(rig.api.url, "the test")) as client:
-        yield MovingNodes(client, REPORTS, verbs.nodes, verbs.first_port)
-
-
 async def test_the_first_port_answers_until_every_node_has_moved() -> None:
     async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
         for name in ("cp-1", "cp-2"):
@@ -304,27 +294,26 @@ async def test_the_first_port_answers_until_every_node_has_moved() -> None:
         await start(rig)
         await until(lambda: rig.replica.extender.verbs.first_port.is_open)
         assert await first_port_answers(rig)
-        async with moving_nodes(rig) as moving:
-            await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
-            await moving.check()
-            assert await first_port_answers(rig), "one node calls as before"
-            await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
-            await moving.check()
-            assert not await first_port_answers(rig), "a node that is gone does not keep it open"
-            await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
-            await moving.check()
-            assert await first_port_answers(rig), "a scheduler was put back"
+        first_port = rig.replica.extender.verbs.first_port
+        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
+        await first_port.check(REPORTS)
+        assert await first_port_answers(rig), "one node calls as before"
+        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
+        await first_port.check(REPORTS)
+        assert not await first_port_answers(rig), "a node that is gone does not keep it open"
+        await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
+        await first_port.check(REPORTS)
+        assert await first_port_answers(rig), "a scheduler was put back"
 
 
 async def test_a_cluster_that_begins_with_mutual_tls_never_opens_the_first_port_to_the_scheduler() -> None:
     async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
         rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cp-1"}})
         await start(rig)
-        async with moving_nodes(rig) as moving:
-            for word in (Calls.NONE, Calls.MUTUAL_TLS):
-                await moving.check()
-                assert not await first_port_answers(rig)
-                await put_reports(rig, cp_1=word)
+        for word in (Calls.NONE, Calls.MUTUAL_TLS):
+            await rig.replica.extender.verbs.first_port.check(REPORTS)
+            assert not await first_port_answers(rig)
+            await put_reports(rig, cp_1=word)
 
 
 # The config-manager's look before it sends the scheduler there

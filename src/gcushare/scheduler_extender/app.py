@@ -61,7 +61,7 @@ from gcushare.scheduler_extender.metrics import (
     VendorCollector,
     WatchFigures,
 )
-from gcushare.scheduler_extender.mutual_tls.port import FirstPortCollector, VerbsPort
+from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
@@ -153,7 +153,7 @@ class Extender:
         self.watches = Watches(
             client,
             settings.follow,
-            NodeHandler([*observers, self.verbs.nodes]),
+            NodeHandler([*observers, self.verbs.first_port]),
             PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])]),
             ClaimHandler(self.states),
             serves_claims,
@@ -185,7 +185,6 @@ class Extender:
                 self._certificates.append(self.server)
                 self._registry.register(CertificateCollector(self._certificates))
                 self._registry.register(RejectedCollector(self._servers))
-                self._registry.register(FirstPortCollector(self.verbs.first_port))
                 tasks.start("serve", self._serve_until(shutdown), drains=True)
                 self._start_loops(tasks)
 
@@ -194,7 +193,7 @@ class Extender:
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
-        add_verbs(app, self.verbs.on_first_port(self._find_verbs()))
+        add_verbs(app, self.verbs.first_port.guard(self._find_verbs()))
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
@@ -209,7 +208,7 @@ class Extender:
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
         events = EventCollector(self.recorder.counters, reports, wakes)
-        collectors += [ReplicaCollector(self._answers_scheduler, watches), events]
+        collectors += [ReplicaCollector(self._answers_scheduler, self.verbs.first_port, watches), events]
         self._registry.register(MergedCollector(collectors))
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
@@ -241,7 +240,7 @@ class Extender:
         server = await self.verbs.open(self._find_verbs())
         try:
             self._servers.append(server)
-            self._certificates.append(self.verbs.certificate_source(server))
+            self._certificates.append(self.verbs.keeper or server)
             await asyncio.Event().wait()
         finally:
             # Needed if the shutdown came while the port was opened; otherwise it is stopped already.

@@ -16,6 +16,7 @@ from gcushare.kube.events import RecorderCounters
 from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.explain.failed_scheduling_events import RefusalCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
+from gcushare.scheduler_extender.mutual_tls.ports import FirstPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
@@ -197,16 +198,22 @@ class WatchFigures(Protocol):
 
 
 class ReplicaCollector(Collector):
-    """The figures of this replica: whether it answers the scheduler, and how current its watch caches are."""
+    """The figures of this replica: whether it answers the scheduler and on which port, and its watches."""
 
-    def __init__(self, answers: Callable[[], bool], watches: Mapping[str, WatchFigures]) -> None:
+    def __init__(self, answers: Callable[[], bool], first_port: FirstPort, watches: Mapping[str, WatchFigures]) -> None:
         self._answers = answers
+        self._first_port = first_port
         self._watches = watches
 
     def collect(self) -> Iterable[Metric]:
         """Compute the figures."""
         leading = GaugeMetricFamily("gcushare_leader", "1 if this replica serves the scheduler.")
         leading.add_metric((), int(self._answers()))
+        is_open = GaugeMetricFamily(
+            "gcushare_extender_open_verbs",
+            "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
+            value=float(self._first_port.is_open),
+        )
         age = GaugeMetricFamily(
             "gcushare_watch_age_seconds",
             "Time since the API server last proved the watch cache current; NaN before the first list.",
@@ -228,7 +235,7 @@ class ReplicaCollector(Collector):
             values = (seen.lists, seen.watches, seen.events, seen.failures, seen.undecodable)
             for family, value in zip(counters.values(), values, strict=True):
                 family.add_metric((resource,), value)
-        return [leading, age, *counters.values()]
+        return [leading, is_open, age, *counters.values()]
 
 
 class EventCollector(Collector):

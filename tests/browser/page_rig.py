@@ -15,7 +15,7 @@ from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
+from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
@@ -81,7 +81,7 @@ class PageRig:
         app = web.Application()
         explains = {state.vendor.name: ExplainService(state) for state in self.states}
         watches: Mapping[str, WatchFigures] = {"pods": self.watch}
-        app.add_routes(self.dashboard.routes(ReplicaContext(self.serving, self.leadership, watches, explains)))
+        app.add_routes(self.dashboard.routes(self.serving, watches, explains))
         self.server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=self._port))
         return self
 

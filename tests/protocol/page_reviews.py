@@ -9,7 +9,7 @@ from typing import Any
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.credentials import FixedHeader
-from gcushare.scheduler_extender.dashboard.reviewed_tokens import PATH
+from gcushare.scheduler_extender.dashboard.token_reviews import PATH
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, RbacAuthorizer, User, service_account
 
 RBAC = "rbac.authorization.k8s.io/v1"

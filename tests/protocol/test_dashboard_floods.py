@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
-from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER
+from gcushare.scheduler_extender.dashboard.token_reviews import PER_PEER
 from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig
 from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.scheduler_extender.dashboard.token_review_limits import (
+from gcushare.scheduler_extender.dashboard.token_reviews import (
     KNOWN_TOKENS,
     PER_PEER,
     UNKNOWN_TOKENS,

@@ -10,7 +10,10 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
-from gcushare.scheduler_extender.dashboard.review_messages import (
+from gcushare.scheduler_extender.dashboard.reviewed_tokens import ALLOWED_S, RENEWED_S, TokenGuard
+from gcushare.scheduler_extender.dashboard.token_reviews import (
+    PER_PEER,
+    UNKNOWN_TOKENS,
     AccessReview,
     AccessStatus,
     TokenReview,
@@ -19,8 +22,6 @@ from gcushare.scheduler_extender.dashboard.review_messages import (
     access_review,
     token_review,
 )
-from gcushare.scheduler_extender.dashboard.reviewed_tokens import ALLOWED_S, RENEWED_S, TokenGuard
-from gcushare.scheduler_extender.dashboard.token_review_limits import PER_PEER, UNKNOWN_TOKENS
 from tests.manual_clock import ManualClock
 
 
@@ -252,10 +253,10 @@ def test_the_reviews_are_asked_as_kubernetes_reads_them() -> None:
     user = UserInfo(username="jane", uid="u1", groups=("dev",), extra={"scopes": ("a",)})
 
     assert token_review("t")["spec"] == {"token": "t"}
-    assert access_review(user, "get", "/x")["spec"] == {
+    assert access_review(user)["spec"] == {
         "user": "jane",
         "uid": "u1",
         "groups": ("dev",),
         "extra": {"scopes": ("a",)},
-        "nonResourceAttributes": {"verb": "get", "path": "/x"},
+        "nonResourceAttributes": {"verb": "get", "path": "/gcushare/dashboard"},
     }

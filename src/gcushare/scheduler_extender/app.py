@@ -33,7 +33,7 @@ from gcushare.runtime.metrics import (
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.routes import Dashboard, ReplicaContext
+from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
@@ -204,7 +204,7 @@ class Extender:
         ]
         watches: dict[str, WatchFigures] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
         explains = {each.vendor_name: each.explains for each in self.services}
-        app.add_routes(self.dashboard.routes(ReplicaContext(self.serving, self.leadership, watches, explains)))
+        app.add_routes(self.dashboard.routes(self.serving, watches, explains))
         reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
         wakes = {each.vendor_name: each.wakes.counters for each in self.services}
         events = EventCollector(self.recorder.counters, reports, wakes)

@@ -88,13 +88,13 @@ class Serving:
     """Whether this replica answers the scheduler: its watch caches are complete, and it leads."""
 
     def __init__(self, leadership: Leadership) -> None:
-        self._leadership = leadership
+        self.leadership = leadership
         self.is_synced = False
         self.stopping = asyncio.Event()
 
     def is_serving(self) -> bool:
         """Whether a call of the scheduler may be answered."""
-        return self.is_synced and self._leadership.is_leader
+        return self.is_synced and self.leadership.is_leader
 
     def require(self) -> None:
         """Check that a call of the scheduler may be answered.
@@ -108,11 +108,11 @@ class Serving:
 
     def find_obstacle(self) -> NotReady | NotLeader | None:
         """Why this replica does not answer the scheduler although its watch caches are complete; None if it does."""
-        if self._leadership.is_leader:
+        if self.leadership.is_leader:
             return None
-        if self._leadership.is_catching_up:
+        if self.leadership.is_catching_up:
             return NotReady("this replica was elected and reads what the leader before it did; try again in a moment")
-        return NotLeader(self._leadership.holder)
+        return NotLeader(self.leadership.holder)
 
     def require_synced(self) -> None:
         """Check that a request to read may be answered; replicas that do not lead answer it as well.

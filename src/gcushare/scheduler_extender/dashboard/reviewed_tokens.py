@@ -13,28 +13,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from aiohttp import web
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.kube.client import KubeClient
-from gcushare.scheduler_extender.dashboard.review_messages import (
-    ACCESS_REVIEWS,
-    TOKEN_REVIEWS,
-    AccessReview,
-    TokenReview,
-    UserInfo,
-    access_review,
-    token_review,
-)
-from gcushare.scheduler_extender.dashboard.token_review_limits import TokenReviewLimit
+from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, Reviews, TokenReviewLimit
 
 logger = logging.getLogger(__name__)
-
-PATH, VERB = "/gcushare/dashboard", "get"
-"""What a reader must be allowed to do."""
 
 ALLOWED_S = 60.0
 """How long a permission is cached: after a token is revoked, it can be used for at most this long."""
@@ -50,7 +36,6 @@ _REFUSED_S = 10.0
 
 _MAX_REMEMBERED = 1024
 _MAX_TOKEN_CHARS = 16_384
-_REVIEW_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +47,6 @@ class ReviewedToken:
     known: bool
     renew_at: float
     until: float
-
-
-class Reviews(Protocol):
-    """The API server's two reviews. Raises the errors of ``gcushare.kube``."""
-
-    async def review_token(self, token: str) -> TokenReview:
-        """Say whose token it is."""
-        ...
-
-    async def review_access(self, user: UserInfo) -> AccessReview:
-        """Say whether a user may read the page."""
-        ...
-
-
-class KubeReviews:
-    """The reviews of a real API server."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def review_token(self, token: str) -> TokenReview:
-        """POST a TokenReview."""
-        return await self._client.create(TOKEN_REVIEWS, token_review(token), timeout_s=_REVIEW_S)
-
-    async def review_access(self, user: UserInfo) -> AccessReview:
-        """POST a SubjectAccessReview."""
-        return await self._client.create(ACCESS_REVIEWS, access_review(user, VERB, PATH), timeout_s=_REVIEW_S)
 
 
 class TokenGuard:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -15,9 +14,10 @@ from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, Das
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.reviewed_tokens import KubeReviews, TokenGuard
+from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
+from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.leadership import Leadership, Serving
+from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import encode_explanation
@@ -26,17 +26,6 @@ PREFIX = "/dashboard"
 _NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaContext:
-    """What the page needs of the replica that serves it."""
-
-    serving: Serving
-    leadership: Leadership
-    watches: Mapping[str, WatchFigures]
-    explains: Mapping[str, ExplainService]
-    """By the vendor's name."""
 
 
 class Dashboard:
@@ -57,27 +46,38 @@ class Dashboard:
         """The page's lines in the extender's list of endpoints."""
         return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
 
-    def routes(self, around: ReplicaContext) -> list[web.RouteDef]:
-        """The routes with their handlers; none if the page is off."""
+    def routes(
+        self, serving: Serving, watches: Mapping[str, WatchFigures], explains: Mapping[str, ExplainService]
+    ) -> list[web.RouteDef]:
+        """The routes with their handlers; none if the page is off. ``explains``: by the vendor's name."""
         if self.feed is None:
             return []
-        pages = _Pages(self._guard, self.feed, around, self._settings.dashboard_readers)
-        return pages.routes()
+        return _Pages(self._guard, self.feed, serving, watches, explains, self._settings.dashboard_readers).routes()
 
 
 class _Pages:
-    def __init__(self, guard: TokenGuard | None, feed: Feed, around: ReplicaContext, readers: int) -> None:
+    def __init__(
+        self,
+        guard: TokenGuard | None,
+        feed: Feed,
+        serving: Serving,
+        watches: Mapping[str, WatchFigures],
+        explains: Mapping[str, ExplainService],
+        readers: int,
+    ) -> None:
         self._guard = guard
         self._feed = feed
-        self._around = around
+        self._serving = serving
+        self._watches = watches
+        self._explains = explains
         self._assets = load_assets()
-        self._streams = Streams(feed, self._replica, around.serving.stopping, limit=readers)
+        self._streams = Streams(feed, self._replica, serving.stopping, limit=readers)
 
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get(PREFIX, self._go_to_page),
-            web.get(f"{PREFIX}/", self._page),
-            web.get(f"{PREFIX}/static/{{version}}/{{name}}", self._file),
+            web.get(f"{PREFIX}/", self._show_page),
+            web.get(f"{PREFIX}/static/{{version}}/{{name}}", self._show_file),
             web.get(f"{PREFIX}/api/cluster", self._guarded(self._cluster)),
             web.get(f"{PREFIX}/api/changes", self._guarded(self._changes)),
             web.get(f"{PREFIX}/api/explain/{{vendor}}/{{namespace}}/{{pod}}", self._guarded(self._explain)),
@@ -86,7 +86,7 @@ class _Pages:
     def _guarded(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             await self._admit(request)
-            self._around.serving.require_synced()
+            self._serving.require_synced()
             return await handler(request)
 
         return handle
@@ -100,10 +100,10 @@ class _Pages:
         # Relative, so that it also works behind a proxy that puts a path before ours.
         return web.Response(status=308, headers={**SECURITY_HEADERS, "Location": "dashboard/"})
 
-    async def _page(self, request: web.Request) -> web.Response:
+    async def _show_page(self, request: web.Request) -> web.Response:
         return self._assets.page(request)
 
-    async def _file(self, request: web.Request) -> web.Response:
+    async def _show_file(self, request: web.Request) -> web.Response:
         return self._assets.file(request)
 
     async def _cluster(self, request: web.Request) -> web.StreamResponse:
@@ -121,16 +121,16 @@ class _Pages:
 
     async def _explain(self, request: web.Request) -> web.Response:
         names = request.match_info
-        service = self._around.explains.get(names["vendor"])
+        service = self._explains.get(names["vendor"])
         if service is None:
-            known = ", ".join(sorted(self._around.explains))
+            known = ", ".join(sorted(self._explains))
             raise NotFoundError(f"vendor {names['vendor'][:80]!r} is not served here; accepted: {known}")
         document = await service.explain(names["namespace"], names["pod"])
         return web.Response(body=encode_explanation(document), headers=_NEVER_KEPT)
 
     def _replica(self) -> ReplicaDocument:
-        ages = [watch.age_s for watch in self._around.watches.values()]
+        ages = [watch.age_s for watch in self._watches.values()]
         known = [age for age in ages if age is not None]
         oldest = round(max(known), 1) if known and len(known) == len(ages) else None
-        leadership = self._around.leadership
+        leadership = self._serving.leadership
         return ReplicaDocument(leadership.is_leader, leadership.holder, oldest, wall_clock_ms())

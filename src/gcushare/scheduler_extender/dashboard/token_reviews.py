@@ -1,0 +1,203 @@
+"""Ask the API server whose token this is, and whether they may read the page; and how often it is asked.
+
+Source: authentication.k8s.io/v1 TokenReview and authorization.k8s.io/v1 SubjectAccessReview, served since 1.6.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import Resource
+
+PATH, VERB = "/gcushare/dashboard", "get"
+"""What a reader must be allowed to do."""
+
+_REVIEW_S = 5.0
+
+
+class _Review(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    pass
+
+
+class UserInfo(_Review, frozen=True):
+    """Who a token stands for."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class TokenStatus(_Review, frozen=True):
+    """What the API server says of a token."""
+
+    authenticated: bool = False
+    user: UserInfo = UserInfo()
+    error: str = ""
+
+
+class TokenReview(_Review, frozen=True):
+    """The answer to a TokenReview."""
+
+    status: TokenStatus = TokenStatus()
+
+
+class AccessStatus(_Review, frozen=True):
+    """Whether something is allowed."""
+
+    allowed: bool = False
+    reason: str = ""
+
+
+class AccessReview(_Review, frozen=True):
+    """The answer to a SubjectAccessReview."""
+
+    status: AccessStatus = AccessStatus()
+
+
+TOKEN_REVIEWS = Resource("apis/authentication.k8s.io/v1", "tokenreviews", TokenReview, namespaced=False)
+ACCESS_REVIEWS = Resource("apis/authorization.k8s.io/v1", "subjectaccessreviews", AccessReview, namespaced=False)
+
+
+def token_review(token: str) -> dict[str, object]:
+    """Ask whose token this is."""
+    return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+
+
+def access_review(user: UserInfo) -> dict[str, object]:
+    """Ask whether a user may read the page."""
+    spec: dict[str, object] = {"user": user.username, "nonResourceAttributes": {"verb": VERB, "path": PATH}}
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.groups:
+        spec["groups"] = user.groups
+    if user.extra:
+        spec["extra"] = user.extra
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+class Reviews(Protocol):
+    """The API server's two reviews. Raises the errors of ``gcushare.kube``."""
+
+    async def review_token(self, token: str) -> TokenReview:
+        """Say whose token it is."""
+        ...
+
+    async def review_access(self, user: UserInfo) -> AccessReview:
+        """Say whether a user may read the page."""
+        ...
+
+
+class KubeReviews:
+    """The reviews of a real API server."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def review_token(self, token: str) -> TokenReview:
+        """POST a TokenReview."""
+        return await self._client.create(TOKEN_REVIEWS, token_review(token), timeout_s=_REVIEW_S)
+
+    async def review_access(self, user: UserInfo) -> AccessReview:
+        """POST a SubjectAccessReview."""
+        return await self._client.create(ACCESS_REVIEWS, access_review(user), timeout_s=_REVIEW_S)
+
+
+_MAX_PEERS = 4096
+"""Addresses remembered. The one idle longest starts again: the bound for all unknown callers makes that harmless."""
+
+_IPV6_SITE_BITS = 64
+"""The prefix of one site: the owner of one IPv6 address can use all of its /64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many a second on average, and so many at once."""
+
+    per_s: float
+    burst: float
+
+
+PER_PEER = Rate(2.0, 10.0)
+"""Unknown tokens of one address: a few people behind one proxy may log in at once, one program cannot take all."""
+
+UNKNOWN_TOKENS = Rate(10.0, 20.0)
+"""Unknown tokens of all addresses together."""
+
+KNOWN_TOKENS = Rate(10.0, 20.0)
+"""Tokens that were valid a moment ago: 64 readers, renewed every 40 s, need less than two a second."""
+
+
+class _Allowance:
+    """A token bucket without waiting: it refills at a rate, up to a burst."""
+
+    __slots__ = ("_at", "_left", "_rate")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._left = rate.burst
+        self._at = now
+
+    def has_one(self, now: float) -> bool:
+        self._left = min(self._rate.burst, self._left + (now - self._at) * self._rate.per_s)
+        self._at = now
+        return self._left >= 1.0
+
+    def take(self) -> None:
+        self._left -= 1.0
+
+
+class TokenReviewLimit:
+    """Decides whether one more token may be reviewed; ``UNKNOWN_TOKENS`` and ``KNOWN_TOKENS`` bound the sum.
+
+    Pure: time is an argument. A token that is refused here costs the API server nothing.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._unknown = _Allowance(UNKNOWN_TOKENS, now)
+        self._known = _Allowance(KNOWN_TOKENS, now)
+        self._peers: OrderedDict[str, _Allowance] = OrderedDict()
+
+    def take_for_known(self, now: float) -> bool:
+        """Take one for a token that was valid before. Unknown tokens cannot use up this share; known ones use both."""
+        return _take(now, self._known) or _take(now, self._unknown)
+
+    def take_for_unknown(self, address: str | None, now: float) -> bool:
+        """Take one for an unknown token that came from an address; None if the peer has none."""
+        return _take(now, self._peer(address, now), self._unknown)
+
+    def _peer(self, address: str | None, now: float) -> _Allowance:
+        site = site_of(address)
+        allowance = self._peers.pop(site, None) or _Allowance(PER_PEER, now)
+        self._peers[site] = allowance
+        if len(self._peers) > _MAX_PEERS:
+            self._peers.popitem(last=False)
+        return allowance
+
+
+def _take(now: float, *allowances: _Allowance) -> bool:
+    """Take one of each, or none: a caller over its own limit spends nothing of the shared one."""
+    if not all(each.has_one(now) for each in allowances):
+        return False
+    for each in allowances:
+        each.take()
+    return True
+
+
+def site_of(address: str | None) -> str:
+    """The site of an address: the IPv4 address itself, or the /64 of an IPv6 address; empty if it is unknown."""
+    try:
+        parsed = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or ""
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _IPV6_SITE_BITS), strict=False))

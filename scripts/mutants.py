@@ -194,13 +194,12 @@ GROUPS = {
     ),
     "extender state": Group(
         (
-            "scheduler_extender/state/last_filtered_nodes.py",
+            "scheduler_extender/maintenance.py",
             "scheduler_extender/state/node_reader.py",
             "scheduler_extender/state/nominations.py",
             "scheduler_extender/state/pod_change_log.py",
-            "scheduler_extender/state/pod_names.py",
+            "scheduler_extender/state/pod_stores.py",
             "scheduler_extender/state/preferences.py",
-            "scheduler_extender/state/reads_ahead.py",
             "scheduler_extender/state/scheduling_request.py",
             "scheduler_extender/state/vendor_state.py",
             "scheduler_extender/watches.py",

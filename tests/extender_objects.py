@@ -13,6 +13,7 @@ import msgspec
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.units import parse_memory_unit
+from gcushare.scheduler_extender import maintenance
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME, Vendor
@@ -132,7 +133,7 @@ def state_of(
 
 def recount(state: VendorState) -> list[Drift | FigureDrift]:
     """Everything that a recount finds, in one go."""
-    return list(chain.from_iterable(state.recount()))
+    return list(chain.from_iterable(maintenance.recount(state)))
 
 
 def filter_body(pod: Document, names: Sequence[str]) -> bytes:

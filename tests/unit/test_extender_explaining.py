@@ -12,8 +12,7 @@ from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
-from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames
 from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME

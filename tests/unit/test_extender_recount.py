@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Drift, FigureDrift
 from gcushare.core.nodes import Assignment, PodRef
+from gcushare.scheduler_extender import maintenance
 from gcushare.wire.objects import Node, Pod
 from tests.builders import asks, cards
 from tests.extender_objects import a_node, recount, state_of
@@ -73,7 +74,7 @@ def test_what_is_reported_between_two_steps_is_no_drift() -> None:
     state = state_of(a_node("node-1", 16, 16))
     state.on_pod_update(bound("a"))
     state.on_pod_update(bound("b"))
-    steps = state.recount()
+    steps = maintenance.recount(state)
     found = next(steps)
     state.on_pod_update(bound("a", card_index=1))
     state.on_pod_delete("uid-b")

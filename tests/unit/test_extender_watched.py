@@ -11,11 +11,9 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.nodes import PodRef
-from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
-from gcushare.scheduler_extender.state.pod_names import PodNames
-from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
+from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames, ReadsAhead
 from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
     SchedulingRequest,

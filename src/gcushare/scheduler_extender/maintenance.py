@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from prometheus_client import Counter
 
@@ -17,6 +18,8 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 
 logger = logging.getLogger(__name__)
 
+_PODS_PER_STEP = 512
+_NODES_PER_STEP = 16
 _MAX_LOGGED = 20
 """Drifts logged one by one; their number is always logged."""
 
@@ -30,12 +33,43 @@ async def recount_periodically(
         await asyncio.sleep(interval_s)
         for state, drifts in states:
             found = []
-            for some in state.recount():
+            for some in recount(state):
                 found += some
                 await asyncio.sleep(0)
             if found:
                 drifts.inc(len(found))
                 _report(state, found)
+
+
+def recount(state: VendorState) -> Iterator[list[Drift | FigureDrift]]:
+    """Count everything again from what the watch brought, and repair differences; yields them, step by step.
+
+    Reservations are no drift. A step takes less than a millisecond, except for ranking the nodes of one shape,
+    another one each time (10 ms with 5,000 nodes). Between two steps anything may change.
+    """
+    held = iter(list(state.bound.values()))
+    while some := list(islice(held, _PODS_PER_STEP)):
+        found: list[Drift | FigureDrift] = []
+        for known in some:
+            uid = known.pod.uid
+            is_current = state.bound.get(uid) is known  # Otherwise it was updated since the recount began.
+            if is_current and (drift := state.ledger.find_drift(uid, known)) is not None:
+                state.ledger.apply(known)
+                found.append(drift)
+        yield found
+    nodes = iter(list(state.ledger.nodes))
+    while names := list(islice(nodes, _NODES_PER_STEP)):
+        found = []
+        for name in names:
+            node = state.ledger.nodes.get(name)
+            for uid in () if node is None else tuple(node.assignments):
+                if uid not in state.bound and (drift := state.ledger.find_drift(uid, None)) is not None:
+                    state.ledger.forget(uid)
+                    found.append(drift)
+            if (wrong := state.ledger.recount_node(name)) is not None:
+                found.append(wrong)
+        yield found
+    yield [FigureDrift(name, "ranked wrongly") for name in state.indexes.recount_next()]
 
 
 async def learn_periodically(states: Sequence[VendorState], interval_s: float) -> None:

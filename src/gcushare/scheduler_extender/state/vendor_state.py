@@ -10,24 +10,21 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import ChangeLog, ClaimsNodes, FitIndexes
-from gcushare.core.ledger import Drift, FigureDrift, Ledger
+from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.packing.spare import SpareResources
 from gcushare.kube.resources import is_at_least
-from gcushare.scheduler_extender.state.last_filtered_nodes import LastFilteredNodes
 from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.nominations import Nominations
-from gcushare.scheduler_extender.state.pod_names import PodNames
+from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames, ReadsAhead
 from gcushare.scheduler_extender.state.preferences import Preferences
-from gcushare.scheduler_extender.state.reads_ahead import ReadsAhead
 from gcushare.scheduler_extender.state.scheduling_request import (
     Policies,
     RejectedRequest,
@@ -43,12 +40,7 @@ from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, unplaced_assignment
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
-
-_PODS_PER_STEP = 512
-_NODES_PER_STEP = 16
 
 MAX_REMEMBERED = 4096
 """Pods that filter had to read, because their watch event had not arrived yet."""
@@ -321,37 +313,3 @@ class VendorState:
     def find_waiting(self, uid: str) -> WaitingPod | None:
         """An unbound pod, from the watch or a read; None if unknown."""
         return self.waiting.get(uid) or self._wholes.get(uid) or self._remembered.get(uid)
-
-    # Recount
-
-    def recount(self) -> Iterator[list[Drift | FigureDrift]]:
-        """Count everything again from what the watch brought, and repair differences; yields them, step by step.
-
-        Reservations are no drift. A step takes less than a millisecond, except for ranking the nodes of one shape,
-        another one each time (10 ms with 5,000 nodes). Between two steps anything may change.
-        """
-        for some in _slices(list(self.bound.values()), _PODS_PER_STEP):
-            found: list[Drift | FigureDrift] = []
-            for known in some:
-                uid = known.pod.uid
-                is_current = self.bound.get(uid) is known  # Otherwise it was updated since the recount began.
-                if is_current and (drift := self.ledger.find_drift(uid, known)) is not None:
-                    self.ledger.apply(known)
-                    found.append(drift)
-            yield found
-        for names in _slices(list(self.ledger.nodes), _NODES_PER_STEP):
-            found = []
-            for name in names:
-                node = self.ledger.nodes.get(name)
-                for uid in () if node is None else tuple(node.assignments):
-                    if uid not in self.bound and (drift := self.ledger.find_drift(uid, None)) is not None:
-                        self.ledger.forget(uid)
-                        found.append(drift)
-                if (wrong := self.ledger.recount_node(name)) is not None:
-                    found.append(wrong)
-            yield found
-        yield [FigureDrift(name, "ranked wrongly") for name in self.indexes.recount_next()]
-
-
-def _slices(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (values[start : start + size] for start in range(0, len(values), size))

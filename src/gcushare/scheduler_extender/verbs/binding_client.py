@@ -21,7 +21,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.leadership import Leadership, NotLeader
-from gcushare.scheduler_extender.state.reads_ahead import ReadAhead
+from gcushare.scheduler_extender.state.pod_stores import ReadAhead
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
 from gcushare.wire.objects import Pod

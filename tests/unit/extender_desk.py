@@ -7,20 +7,22 @@ import json
 import msgspec
 
 from gcushare.core.packing.spare import SpareResources
+from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
-from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
+from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.objects import Pod
 from tests.unit.extender_cluster import Cluster
+from tests.unit.noted_events import Noted
 
 
 def dispatcher_of(*parts: tuple[VendorState, FilterService | None], cluster: Cluster | None = None) -> Dispatcher:
@@ -30,13 +32,15 @@ def dispatcher_of(*parts: tuple[VendorState, FilterService | None], cluster: Clu
 
 
 def services_of(state: VendorState, filters: FilterService | None, api: Cluster) -> Services:
+    explains = ExplainService(state)
     return Services(
         state=state,
         filters=filters or FilterService(state, named=NamedNodes(20), refusals=lambda _: None),
         binds=BindService(state, api, AlwaysLeader()),
         inspects=InspectService(state),
         preempts=PreemptService(state),
-        explains=ExplainService(state),
+        explains=explains,
+        reports=FailedSchedulingReporter(explains, Noted()),
         wakes=RoomWaker(state, api, lambda: True),
         needs=NodesNeededService(state, SpareResources()),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
 from gcushare.wire.objects import Pod

@@ -14,10 +14,10 @@ from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
-from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, reason_of, result_of
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import BURST_READS
+from gcushare.scheduler_extender.verbs.request_metrics import Answer, reason_of, result_of
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of

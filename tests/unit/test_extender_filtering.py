@@ -15,8 +15,8 @@ from gcushare.core.placement import POLICIES
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.filter import FilterService
+from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES

@@ -12,9 +12,9 @@ from gcushare.core.nodes import PodRef
 from gcushare.runtime.health import Heartbeat
 from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.maintenance import confirm_periodically, recount_periodically
-from gcushare.scheduler_extender.metrics import RequestMetrics
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
+from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
 from gcushare.wire.extender_api import BindArguments
 from tests.extender_objects import a_node, a_pod, on_card, state_of
 from tests.unit.extender_cluster import Cluster

@@ -13,20 +13,15 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.packing.spare import SpareResources
-from gcushare.scheduler_extender.extender_settings import NamedNodes
-from gcushare.scheduler_extender.leadership import AlwaysLeader
 from gcushare.scheduler_extender.metrics import VendorCollector
-from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from gcushare.wire.objects import NODE, POD
 from tests.builders import asks
 from tests.extender_objects import node_document, on_card, pod_document, state_of
 from tests.unit.extender_cluster import Cluster
+from tests.unit.extender_desk import services_of
 
 NUMBERS = re.compile(r"(?<![\w.])\d+(?![\w.])")
 NODES = json.dumps(node_document("bad", 16, 16))
@@ -47,9 +42,7 @@ def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
 
 def figures(state: VendorState) -> str:
     registry = CollectorRegistry()
-    filters = FilterService(state, named=NamedNodes(None), refusals=lambda _: None)
-    binds, needs = BindService(state, Cluster(), AlwaysLeader()), NodesNeededService(state, SpareResources())
-    registry.register(VendorCollector(state, filters, binds, needs))
+    registry.register(VendorCollector([services_of(state, None, Cluster())]))
     return generate_latest(registry).decode()
 
 

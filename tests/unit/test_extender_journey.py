@@ -18,10 +18,10 @@ PASSED_BY_EVERYTHING = {
     "core/requests",  # what the pod needs of a card
     "core/log_fields",
     "runtime/log_lines",
-    "scheduler_extender/http/inspect",  # hears that the ledger changed
-    "scheduler_extender/ports",
-    "scheduler_extender/state/last_filtered_nodes",
+    "scheduler_extender/inspect_documents",  # hears that the ledger changed
+    "scheduler_extender/leadership",
     "scheduler_extender/state/nominations",
+    "scheduler_extender/state/pod_stores",
     "scheduler_extender/state/preferences",  # what was learned for one policy; all others go on to placement
     "scheduler_extender/waking/waker",  # hears that the ledger changed
     "wire/objects",

@@ -13,9 +13,9 @@ from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE
+from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, a_pod, filter_body, on_card, pod_document, state_of

@@ -10,7 +10,6 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.core.packing.spare import SpareResources
@@ -37,8 +36,7 @@ from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
-from gcushare.scheduler_extender.http.inspect import InspectService
-from gcushare.scheduler_extender.http.routes import VERB_NAMES, UnservedVendor, VendorRoutes, root_routes
+from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import (
     STALE_SHARE,
     AlwaysLeader,
@@ -54,24 +52,23 @@ from gcushare.scheduler_extender.maintenance import (
     recount_periodically,
 )
 from gcushare.scheduler_extender.metrics import (
-    EventCollector,
-    MergedCollector,
     ReplicaCollector,
-    RequestMetrics,
     VendorCollector,
     WatchFigures,
 )
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
+from gcushare.scheduler_extender.routes import VERB_NAMES, UnservedVendor, VendorRoutes, root_routes
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.scheduler_extender.verbs.dispatch import REASONS, Dispatcher, Services
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
+from gcushare.scheduler_extender.verbs.request_metrics import REASONS, RequestMetrics
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler, PodHandler, Watches
 from gcushare.vendors import VENDORS
@@ -163,7 +160,6 @@ class Extender:
         self.leadership = self._make_leadership(client)
         self.serving = Serving(self.leadership)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
-        self._reporters: list[FailedSchedulingReporter] = []
         self._api = client
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
@@ -198,18 +194,13 @@ class Extender:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
-        collectors: list[Collector] = [
-            VendorCollector(state, each.filters, each.binds, each.needs)
-            for state, each in zip(self.states, self.services, strict=True)
-        ]
         watches: dict[str, WatchFigures] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
         explains = {each.vendor_name: each.explains for each in self.services}
         app.add_routes(self.dashboard.routes(self.serving, watches, explains))
-        reports = {state.vendor.name: each.counters for state, each in zip(self.states, self._reporters, strict=True)}
-        wakes = {each.vendor_name: each.wakes.counters for each in self.services}
-        events = EventCollector(self.recorder.counters, reports, wakes)
-        collectors += [ReplicaCollector(self._answers_scheduler, self.verbs.first_port, watches), events]
-        self._registry.register(MergedCollector(collectors))
+        self._registry.register(VendorCollector(self.services))
+        self._registry.register(
+            ReplicaCollector(self._answers_scheduler, self.verbs.first_port, watches, self.recorder.counters)
+        )
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app
@@ -256,14 +247,13 @@ class Extender:
         tasks.start("watch claims", self.watches.watch_claims())
         tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
-        for state, reporter in zip(self.states, self._reporters, strict=True):
-            tasks.start(f"report refusals of {state.vendor.name}", reporter.run())
         counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
         tasks.start("recount", recount_periodically(counted, follow.recount_interval, self._heartbeat))
         tasks.start("learn typical requests", learn_periodically(self.states, follow.recount_interval))
         for state in self.states:
             tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
         for each in self.services:
+            tasks.start(f"report refusals of {each.vendor_name}", each.reports.run())
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
             tasks.start(f"count nodes needed of {each.vendor_name}", each.needs.run(self.serving.is_serving))
         tasks.start(
@@ -340,12 +330,11 @@ class Extender:
 
     def _make_services(self, state: VendorState) -> Services:
         explains = ExplainService(state)
-        reporter = FailedSchedulingReporter(explains, self.recorder, clock=self._clock)
-        self._reporters.append(reporter)
+        reports = FailedSchedulingReporter(explains, self.recorder, clock=self._clock)
         wakes = RoomWaker(state, self._api, self.serving.is_serving, clock=self._clock)
 
         def on_refused(request: SchedulingRequest) -> None:
-            reporter.on_refused(request)
+            reports.on_refused(request)
             wakes.on_refused(request)
 
         named = self._settings.placement.filter_answer
@@ -363,6 +352,7 @@ class Extender:
             inspects=InspectService(state),
             preempts=PreemptService(state),
             explains=explains,
+            reports=reports,
             wakes=wakes,
             needs=NodesNeededService(state, self._spare),
         )

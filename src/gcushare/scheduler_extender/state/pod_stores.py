@@ -10,15 +10,15 @@ from gcushare.kube.resources import is_at_least
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_ref
 
-MAX_ANSWERED_PODS = 4096
-MAX_ANSWERED_NAMES = 100_000
+MAX_FILTERED_PODS = 4096
+MAX_FILTERED_NAMES = 100_000
 """Names in all sets that differ, at most ten megabytes. Up to 100 nodes all pods share one set: nothing is sampled."""
 
 
 class LastFilteredNodes:
     """Sets of node names by pod uid. Equal sets are stored once. If there are too many, the oldest pod is dropped."""
 
-    def __init__(self, *, max_pods: int = MAX_ANSWERED_PODS, max_names: int = MAX_ANSWERED_NAMES) -> None:
+    def __init__(self, *, max_pods: int = MAX_FILTERED_PODS, max_names: int = MAX_FILTERED_NAMES) -> None:
         self._max_pods = max_pods
         self._max_names = max_names
         self._of_pod: OrderedDict[str, frozenset[str]] = OrderedDict()

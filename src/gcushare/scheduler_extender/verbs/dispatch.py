@@ -11,26 +11,22 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import (
-    ConflictError,
-    ForbiddenError,
     GcushareError,
-    NotFoundError,
     Refused,
     RemoteContractError,
-    RetryableError,
 )
 from gcushare.core.log_fields import fields
-from gcushare.kube.errors import UnknownOutcomeError
+from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.http.inspect import InspectService
+from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodApi, PodLookup
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
+from gcushare.scheduler_extender.verbs.request_metrics import Answer, reason_of, result_of
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.wire.documents.explain import ExplainDocument
 from gcushare.wire.extender_api import (
@@ -56,6 +52,7 @@ class Services:
     inspects: InspectService
     preempts: PreemptService
     explains: ExplainService
+    reports: FailedSchedulingReporter
     wakes: RoomWaker
     needs: NodesNeededService
 
@@ -179,27 +176,3 @@ class Dispatcher:
             if offered is not None:
                 return services
         raise Refused(f"{what}: it has not passed filter here lately; filter it again")
-
-
-def result_of(error: Exception) -> str:
-    """The metrics' label `result` of a failed call."""
-    return "refused" if isinstance(error, Refused | RemoteContractError) else "error"
-
-
-# The first match wins, so subclasses come before their base.
-_REASONS: tuple[tuple[type[Exception], str], ...] = (
-    (RemoteContractError, "malformed"),
-    (Refused, "declined"),
-    (NotFoundError, "gone"),
-    (ConflictError, "conflict"),
-    (ForbiddenError, "forbidden"),
-    (UnknownOutcomeError, "unknown_outcome"),
-    (RetryableError, "unavailable"),
-)
-REASONS = (*(reason for _, reason in _REASONS), "defect")
-"""All values of `reason_of`."""
-
-
-def reason_of(error: Exception) -> str:
-    """The metrics' label `reason` of a failed call, by the class of its error; ``defect`` for any other."""
-    return next((reason for family, reason in _REASONS if isinstance(error, family)), "defect")

@@ -15,7 +15,7 @@ from gcushare.scheduler_extender.explain.pending_reasons import evaluate_refusal
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.wire.extender_api import AskedNodes, FilterArguments, decode_asked_nodes, encode_scores
 
 KEPT_REASON = "card memory is kept for another pod there"

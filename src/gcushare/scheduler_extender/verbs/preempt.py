@@ -15,7 +15,7 @@ from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
+from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.wire.extender_preempt import PreemptArguments, Proposal, Victims, encode_victims
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,8 @@ from gcushare._version import __version__
 from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
-from gcushare.scheduler_extender.metrics import Count
-from gcushare.scheduler_extender.verbs.counted_answer import Answer
-from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services, reason_of, result_of
+from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
+from gcushare.scheduler_extender.verbs.request_metrics import Answer, Count, reason_of, result_of
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +10,6 @@ from aiohttp import web
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.reflector import ReflectorCounters
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
@@ -18,7 +17,6 @@ from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
-from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
@@ -26,18 +24,6 @@ from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
 
 NOWHERE = "http://127.0.0.1:9"
-
-
-class FixedWatch:
-    """A watch whose picture has the age that a test wants."""
-
-    def __init__(self) -> None:
-        self.counters = ReflectorCounters()
-        self.age: float | None = 0.5
-
-    @property
-    def age_s(self) -> float | None:
-        return self.age
 
 
 class SetLeadership:
@@ -71,7 +57,7 @@ class PageRig:
         observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]
         self.nodes: NodeHandler = NodeHandler(observers)
         self.pods: PodHandler = PodHandler(observers)
-        self.watch = FixedWatch()
+        self.watch_age_s: float | None = 0.5
         self.leadership = SetLeadership()
         self.serving = Serving(self.leadership)
         self.serving.is_synced = True
@@ -80,8 +66,7 @@ class PageRig:
     async def __aenter__(self) -> Self:
         app = web.Application()
         explains = {state.vendor.name: ExplainService(state) for state in self.states}
-        watches: Mapping[str, WatchFigures] = {"pods": self.watch}
-        app.add_routes(self.dashboard.routes(self.serving, watches, explains))
+        app.add_routes(self.dashboard.routes(self.serving, lambda: self.watch_age_s, explains))
         self.server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=self._port))
         return self
 

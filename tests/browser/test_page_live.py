@@ -125,7 +125,7 @@ async def test_a_replica_that_stands_by_says_who_serves(rig: PageRig, tab: Tab) 
 
 async def test_a_picture_that_grows_old_says_so(rig: PageRig, tab: Tab) -> None:
     rig.see(a_node("node-1", 16))
-    rig.watch.age = 600.0
+    rig.watch_age_s = 600.0
     await tab.show(rig.url)
 
     await tab.until_text("#state-text", "Data 10 min old")

@@ -167,7 +167,7 @@ class TestNames:
         assert (await service.explain("default", "a")).state == "bound"
 
         state.on_pod_delete("uid-a")
-        assert not service.knows("default", "a")
+        assert service.find("default", "a") is None
 
     async def test_a_successor_of_the_same_name_is_who_is_meant(self) -> None:
         state = state_of(a_node("node-1", 16))
@@ -179,7 +179,7 @@ class TestNames:
         state.on_pod_delete("uid-a")
         assert (await service.explain("default", "a")).uid == "uid-successor"
         state.on_pod_delete("uid-successor")
-        assert not service.knows("default", "a")
+        assert service.find("default", "a") is None
 
     async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:
         state = state_of(a_node("node-1", 16))

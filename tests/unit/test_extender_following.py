@@ -35,7 +35,7 @@ async def test_drift_is_repaired_counted_and_logged(caplog: pytest.LogCaptureFix
     state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
     state.ledger.forget("uid-a")
     registry = CollectorRegistry()
-    counter = RequestMetrics(registry).drifts_of("enflame")
+    counter = RequestMetrics(registry, ["enflame"]).drifts["enflame"]
     task = asyncio.create_task(recount_periodically([(state, counter)], 0.001, Heartbeat("recount", 60)))
     await run_until(task, lambda: any("ledger repaired" in each.getMessage() for each in caplog.records))
 

@@ -54,11 +54,10 @@ from gcushare.scheduler_extender.maintenance import (
 from gcushare.scheduler_extender.metrics import (
     ReplicaCollector,
     VendorCollector,
-    WatchFigures,
 )
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
-from gcushare.scheduler_extender.routes import VERB_NAMES, UnservedVendor, VendorRoutes, root_routes
+from gcushare.scheduler_extender.routes import UnservedVendor, VendorRoutes, root_routes
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
@@ -68,7 +67,7 @@ from gcushare.scheduler_extender.verbs.binding_client import BindTimes
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
-from gcushare.scheduler_extender.verbs.request_metrics import REASONS, RequestMetrics
+from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.scheduler_extender.watches import ClaimHandler, NodeHandler, PodHandler, Watches
 from gcushare.vendors import VENDORS
@@ -163,9 +162,17 @@ class Extender:
         self._api = client
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
-        self._metrics = RequestMetrics(self._registry)
+        self._metrics = RequestMetrics(self._registry, [each.vendor_name for each in self.services])
         self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, monotonic)
-        self._vendor_routes = self._make_vendor_routes()
+        self._vendor_routes = [
+            VendorRoutes(
+                each,
+                Dispatcher([each, *(other for other in self.services if other is not each)], client),
+                self.serving,
+                self._metrics,
+            )
+            for each in self.services
+        ]
         served = placement.vendor
         self._unserved = [UnservedVendor(vendor, served) for vendor in VENDORS if vendor not in served]
         self._servers: list[RunningServer] = []
@@ -194,32 +201,15 @@ class Extender:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
         app.add_routes(self._make_health().routes())
-        watches: dict[str, WatchFigures] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
         explains = {each.vendor_name: each.explains for each in self.services}
-        app.add_routes(self.dashboard.routes(self.serving, watches, explains))
+        app.add_routes(self.dashboard.routes(self.serving, self.watches.age_s, explains))
         self._registry.register(VendorCollector(self.services))
         self._registry.register(
-            ReplicaCollector(self._answers_scheduler, self.verbs.first_port, watches, self.recorder.counters)
+            ReplicaCollector(self._answers_scheduler, self.verbs.first_port, self.watches, self.recorder.counters)
         )
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)
         return app
-
-    def _make_vendor_routes(self) -> list[VendorRoutes]:
-        counts = {
-            (each.vendor_name, verb): self._metrics.count_for(each.vendor_name, verb, REASONS)
-            for each in self.services
-            for verb in VERB_NAMES
-        }
-        return [
-            VendorRoutes(
-                each,
-                Dispatcher([each, *(other for other in self.services if other is not each)], self._api),
-                self.serving,
-                counts,
-            )
-            for each in self.services
-        ]
 
     def _find_verbs(self) -> list[Verb]:
         """The scheduler's calls under every vendor's prefix."""
@@ -247,7 +237,7 @@ class Extender:
         tasks.start("watch claims", self.watches.watch_claims())
         tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
-        counted = [(state, self._metrics.drifts_of(state.vendor.name)) for state in self.states]
+        counted = [(state, self._metrics.drifts[state.vendor.name]) for state in self.states]
         tasks.start("recount", recount_periodically(counted, follow.recount_interval, self._heartbeat))
         tasks.start("learn typical requests", learn_periodically(self.states, follow.recount_interval))
         for state in self.states:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily as Counter
 from prometheus_client.core import GaugeMetricFamily as Gauge
@@ -16,10 +15,10 @@ from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.events import RecorderCounters
-from gcushare.kube.reflector import ReflectorCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
 from gcushare.scheduler_extender.mutual_tls.ports import FirstPort
 from gcushare.scheduler_extender.verbs.dispatch import Services
+from gcushare.scheduler_extender.watches import Watches
 from gcushare.wire.documents.nodes_needed import NodesNeededDocument
 
 
@@ -151,17 +150,6 @@ def _nodes_needed(vendor: str, document: NodesNeededDocument | None) -> Iterator
         yield family
 
 
-class WatchFigures(Protocol):
-    """The figures of a watch; ``kube.reflector.Reflector`` has them."""
-
-    counters: ReflectorCounters
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the watch cache was proven current; None before the first proof."""
-        ...
-
-
 class ReplicaCollector(Collector):
     """The figures of this replica: whether it answers the scheduler and on which port, its watches and Events."""
 
@@ -169,7 +157,7 @@ class ReplicaCollector(Collector):
         self,
         answers: Callable[[], bool],
         first_port: FirstPort,
-        watches: Mapping[str, WatchFigures],
+        watches: Watches,
         recorded: RecorderCounters,
     ) -> None:
         self._answers = answers
@@ -201,7 +189,7 @@ class ReplicaCollector(Collector):
                 ("undecodable", "Objects left out because they could not be read."),
             )
         }
-        for resource, watch in self._watches.items():
+        for resource, watch in (("nodes", self._watches.nodes), ("pods", self._watches.pods)):
             age.add_metric((resource,), math.nan if watch.age_s is None else watch.age_s)
             seen = watch.counters
             values = (seen.lists, seen.watches, seen.events, seen.failures, seen.undecodable)

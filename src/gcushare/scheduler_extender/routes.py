@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 
@@ -17,7 +17,7 @@ from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
-from gcushare.scheduler_extender.verbs.request_metrics import Answer, Count, reason_of, result_of
+from gcushare.scheduler_extender.verbs.request_metrics import VERB_NAMES, Answer, RequestMetrics, reason_of, result_of
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
@@ -35,20 +35,15 @@ _GONE_AFTER_S = 5.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-VERB_NAMES = ("filter", "prioritize", "preempt", "bind")
-"""The scheduler's calls: the last part of their paths, and the metrics' label."""
-
 
 class VendorRoutes:
     """The endpoints under one vendor's prefix."""
 
-    def __init__(
-        self, services: Services, dispatcher: Dispatcher, serving: Serving, counts: Mapping[tuple[str, str], Count]
-    ) -> None:
+    def __init__(self, services: Services, dispatcher: Dispatcher, serving: Serving, metrics: RequestMetrics) -> None:
         self._services = services
         self._dispatcher = dispatcher
         self._serving = serving
-        self._counts = counts
+        self._metrics = metrics
         self._watchers = 0
         prefix = services.state.vendor.url_prefix
         self.verbs = (
@@ -56,10 +51,8 @@ class VendorRoutes:
             Verb(
                 f"{prefix}/prioritize", partial(self._answer, "prioritize", dispatcher.prioritize), self._largest_filter
             ),
-            Verb(
-                f"{prefix}/preempt", partial(self._carry_out, "preempt", dispatcher.preempt), lambda: MAX_PREEMPT_BYTES
-            ),
-            Verb(f"{prefix}/bind", partial(self._carry_out, "bind", dispatcher.bind), lambda: MAX_BIND_BYTES),
+            Verb(f"{prefix}/preempt", partial(self._answer, "preempt", dispatcher.preempt), lambda: MAX_PREEMPT_BYTES),
+            Verb(f"{prefix}/bind", partial(self._answer, "bind", dispatcher.bind), lambda: MAX_BIND_BYTES),
         )
         """The scheduler's calls."""
 
@@ -77,7 +70,7 @@ class VendorRoutes:
         return largest_filter(self._services.state.max_nodes_asked)
 
     def _count(self, verb: str, answer: Answer, started: float) -> None:
-        self._counts[answer.vendor, verb](answer.result, time.perf_counter() - started, answer.reason)
+        self._metrics.count(answer.vendor, verb, answer.result, time.perf_counter() - started, answer.reason)
 
     @contextmanager
     def _counting_failures(self, verb: str, started: float) -> Iterator[None]:
@@ -87,17 +80,17 @@ class VendorRoutes:
         except (NotLeader, NotReady) as error:
             # Without its time: a thousand answers of a microsecond would make all answers look fast.
             reason = "not_leader" if isinstance(error, NotLeader) else "not_ready"
-            self._counts[self._services.vendor_name, verb]("turned_away", None, reason)
+            self._metrics.count(self._services.vendor_name, verb, "turned_away", None, reason)
             raise
         except Exception as error:
             taken_s = time.perf_counter() - started
-            self._counts[self._services.vendor_name, verb](result_of(error), taken_s, reason_of(error))
+            self._metrics.count(self._services.vendor_name, verb, result_of(error), taken_s, reason_of(error))
             raise
 
     def _answer(
         self, verb: str, ask: Callable[[bytes], Answer | Awaitable[Answer]], body: bytes
     ) -> bytes | Awaitable[bytes]:
-        """Answer filter or prioritize: at once, or later if the pod has to be read."""
+        """Answer a call: filter and prioritize at once if the pod is known, everything else later."""
         started = time.perf_counter()
         with self._counting_failures(verb, started):
             self._serving.require()
@@ -110,16 +103,8 @@ class VendorRoutes:
     async def _answer_later(self, verb: str, coming: Awaitable[Answer], started: float) -> bytes:
         with self._counting_failures(verb, started):
             answer = await coming
-            self._serving.require()
-        self._count(verb, answer, started)
-        return answer.body
-
-    async def _carry_out(self, verb: str, ask: Callable[[bytes], Awaitable[Answer]], body: bytes) -> bytes:
-        """Answer preempt or bind."""
-        started = time.perf_counter()
-        with self._counting_failures(verb, started):
-            self._serving.require()
-            answer = await ask(body)
+            if verb in ("filter", "prioritize"):
+                self._serving.require()  # Another replica may have begun to bind since.
         self._count(verb, answer, started)
         return answer.body
 

@@ -140,6 +140,11 @@ class Watches:
         )
         self._serves_claims = serves_claims
 
+    def age_s(self) -> float | None:
+        """Seconds since both caches of nodes and pods were proven current; None before the first proof."""
+        nodes, pods = self.nodes.age_s, self.pods.age_s
+        return None if nodes is None or pods is None else max(nodes, pods)
+
     async def watch_claims(self) -> None:
         """Watch the claims as soon as a node serves claims."""
         await self._serves_claims.wait()

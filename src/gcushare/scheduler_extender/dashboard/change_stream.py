@@ -134,8 +134,3 @@ async def _find_refusal(admit: Callable[[], Awaitable[None]]) -> str | None:
 def _event(name: str, data: bytes, mark: Mark | None = None) -> bytes:
     head = b"" if mark is None else b"id: %b\n" % str(mark).encode()
     return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
-
-
-def wall_clock_ms() -> int:
-    """Our wall clock, so that a reader's wrong one does not make pods older than they are."""
-    return time.time_ns() // 1_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import web
@@ -9,7 +10,7 @@ from aiohttp import web
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
-from gcushare.scheduler_extender.dashboard.change_stream import Streams, wall_clock_ms
+from gcushare.scheduler_extender.dashboard.change_stream import Streams
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
@@ -18,7 +19,6 @@ from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
 from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
-from gcushare.scheduler_extender.metrics import WatchFigures
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import encode_explanation
 
@@ -47,12 +47,15 @@ class Dashboard:
         return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
 
     def routes(
-        self, serving: Serving, watches: Mapping[str, WatchFigures], explains: Mapping[str, ExplainService]
+        self, serving: Serving, watch_age_s: Callable[[], float | None], explains: Mapping[str, ExplainService]
     ) -> list[web.RouteDef]:
-        """The routes with their handlers; none if the page is off. ``explains``: by the vendor's name."""
+        """The routes with their handlers; none if the page is off.
+
+        ``watch_age_s``: seconds since the watch caches were proven current. ``explains``: by the vendor's name.
+        """
         if self.feed is None:
             return []
-        return _Pages(self._guard, self.feed, serving, watches, explains, self._settings.dashboard_readers).routes()
+        return _Pages(self._guard, self.feed, serving, watch_age_s, explains, self._settings.dashboard_readers).routes()
 
 
 class _Pages:
@@ -61,14 +64,14 @@ class _Pages:
         guard: TokenGuard | None,
         feed: Feed,
         serving: Serving,
-        watches: Mapping[str, WatchFigures],
+        watch_age_s: Callable[[], float | None],
         explains: Mapping[str, ExplainService],
         readers: int,
     ) -> None:
         self._guard = guard
         self._feed = feed
         self._serving = serving
-        self._watches = watches
+        self._watch_age_s = watch_age_s
         self._explains = explains
         self._assets = load_assets()
         self._streams = Streams(feed, self._replica, serving.stopping, limit=readers)
@@ -129,8 +132,9 @@ class _Pages:
         return web.Response(body=encode_explanation(document), headers=_NEVER_KEPT)
 
     def _replica(self) -> ReplicaDocument:
-        ages = [watch.age_s for watch in self._watches.values()]
-        known = [age for age in ages if age is not None]
-        oldest = round(max(known), 1) if known and len(known) == len(ages) else None
-        leadership = self._serving.leadership
-        return ReplicaDocument(leadership.is_leader, leadership.holder, oldest, wall_clock_ms())
+        age_s, leadership = self._watch_age_s(), self._serving.leadership
+        # Our wall clock, so that a reader's wrong one does not make pods older than they are.
+        now_ms = time.time_ns() // 1_000_000
+        return ReplicaDocument(
+            leadership.is_leader, leadership.holder, None if age_s is None else round(age_s, 1), now_ms
+        )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explainer, Explanation
@@ -60,28 +61,31 @@ class ExplainService:
         Raises:
             NotFoundError: no such pod asks for cards of this vendor.
         """
-        waiting = self._find_waiting(namespace, name)
-        if waiting is not None:
-            return await self._explain_waiting(waiting)
-        if (claiming := self._find_claiming(namespace, name)) is not None:
-            return await self._explain_claiming(claiming)
-        holding = self._find_holding(namespace, name)
-        if holding is None:
-            vendor = self._state.vendor
-            raise NotFoundError(
-                f"no pod {namespace}/{name} asks for {vendor.memory_resource} or {vendor.whole_card_resource}, "
-                "or holds any"
-            )
-        uid = holding.pod.uid
-        state = self._state
-        choice = state.preferences.find_choice(holding)
-        units = state.ledger.nodes[holding.node].share(holding)
-        return explain_bound(holding, units, state.pod_problems.get(uid, ""), state.over_use.get(uid, ""), choice)
+        state, found = self._state, self.find(namespace, name)
+        if found is None:
+            memory, whole = state.vendor.memory_resource, state.vendor.whole_card_resource
+            raise NotFoundError(f"no pod {namespace}/{name} asks for {memory} or {whole}, or holds any")
+        uid = found.pod.uid
+        if isinstance(found, Assignment):
+            choice = state.preferences.find_choice(found)
+            units = state.ledger.nodes[found.node].share(found)
+            return explain_bound(found, units, state.pod_problems.get(uid, ""), state.over_use.get(uid, ""), choice)
+        if isinstance(found, RejectedRequest):
+            return explain_refused(found.pod, found.problem)
+        return await (self._explain_claiming(found) if uid in state.claiming else self._explain_waiting(found))
 
-    def knows(self, namespace: str, name: str) -> bool:
-        """Whether there is such a pod."""
-        finders = (self._find_waiting, self._find_claiming, self._find_holding)
-        return any(find(namespace, name) is not None for find in finders)
+    def find(self, namespace: str, name: str) -> WaitingPod | Assignment | None:
+        """A pod that waits, for room or for a claim, or what it holds; None if there is no such pod."""
+        state, ledger = self._state, self._state.ledger
+        uids = state.names.find(namespace, name)
+        # A pod that is bound before its watch event arrives has a reservation only.
+        held = filter(None, map(ledger.assignment, (*uids, *ledger.reserved)))
+        found: Iterator[WaitingPod | Assignment | None] = chain(
+            (state.waiting.get(uid) or state.parked.get(uid) for uid in uids if not ledger.is_reserved(uid)),
+            (state.claiming.get(uid) for uid in uids),
+            (each for each in held if (each.pod.namespace, each.pod.name) == (namespace, name)),
+        )
+        return next(filter(None, found), None)
 
     def waits(self, request: SchedulingRequest) -> bool:
         """Whether a pod that was refused still exists and has no cards."""
@@ -168,24 +172,6 @@ class ExplainService:
             examples=tuple(index.best(fitting, MAX_EXAMPLES)) if fitting else (),
         )
 
-    def _find_holding(self, namespace: str, name: str) -> Assignment | None:
-        ledger = self._state.ledger
-        # A pod that is bound before its watch event arrives has a reservation only.
-        uids = [*self._state.names.find(namespace, name), *ledger.reserved]
-        held = (ledger.assignment(uid) for uid in uids)
-        wanted = (namespace, name)
-        return next((each for each in held if each and (each.pod.namespace, each.pod.name) == wanted), None)
-
-    def _find_waiting(self, namespace: str, name: str) -> WaitingPod | None:
-        state = self._state
-        uids = [uid for uid in state.names.find(namespace, name) if not state.ledger.is_reserved(uid)]
-        found = (state.waiting.get(uid) or state.parked.get(uid) for uid in uids)
-        return next((waiting for waiting in found if waiting is not None), None)
-
-    def _find_claiming(self, namespace: str, name: str) -> SchedulingRequest | None:
-        found = (self._state.claiming.get(uid) for uid in self._state.names.find(namespace, name))
-        return next((waiting for waiting in found if isinstance(waiting, SchedulingRequest)), None)
-
     async def _explain_claiming(self, waiting: SchedulingRequest) -> ExplainDocument:
         """Explain a pod that waits for a claim: kube-scheduler places it alone, on the nodes that serve claims."""
         explainer, turns = Explainer(waiting.cards, priority=waiting.pod.priority), CooperativeYield(1)
@@ -198,9 +184,7 @@ class ExplainService:
                 await turns.after()
         return explain_claiming(waiting.pod, waiting.cards, explainer.finish())
 
-    async def _explain_waiting(self, waiting: WaitingPod) -> ExplainDocument:
-        if isinstance(waiting, RejectedRequest):
-            return explain_refused(waiting.pod, waiting.problem)
+    async def _explain_waiting(self, waiting: SchedulingRequest) -> ExplainDocument:
         found = await self.gather(self.question_of(waiting))
         cards = waiting.cards
         request = RequestDocument(

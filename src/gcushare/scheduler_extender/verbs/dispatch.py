@@ -150,10 +150,9 @@ class Dispatcher:
         Raises:
             NotFoundError: no vendor knows the pod.
         """
-        for services in self._services[1:]:
-            if services.explains.knows(namespace, name) and not self._own.explains.knows(namespace, name):
-                return await services.explains.explain(namespace, name)
-        return await self._own.explains.explain(namespace, name)
+        explains = [each.explains for each in self._services]
+        known = next((each for each in explains if each.find(namespace, name) is not None), explains[0])
+        return await known.explain(namespace, name)
 
     def _of(self, known: Known) -> Services:
         return self._of_vendor[known.state.vendor.name]

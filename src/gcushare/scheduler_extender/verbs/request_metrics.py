@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -19,8 +19,8 @@ from gcushare.kube.errors import UnknownOutcomeError
 
 _BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0)
 
-Count = Callable[[str, float | None, str], None]
-"""Counts one answer: its result, its seconds or None, and the reason if it is a refusal or an error."""
+VERB_NAMES = ("filter", "prioritize", "preempt", "bind")
+"""The scheduler's calls: the last part of their paths, and the metrics' label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ def result_of(error: Exception) -> str:
 
 
 class RequestMetrics:
-    """Times and results of the scheduler's calls, by vendor and verb."""
+    """Times and results of the scheduler's calls, by vendor and verb; and the drifts that recounts found."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._seconds = Histogram(
+    def __init__(self, registry: CollectorRegistry, vendors: Sequence[str]) -> None:
+        seconds = Histogram(
             "gcushare_extender_request_seconds",
             "Time from a call of the scheduler to its answer, without the network.",
             ["vendor", "verb"],
@@ -77,32 +77,25 @@ class RequestMetrics:
             ["vendor", "verb", "result", "reason"],
             registry=registry,
         )
-        self._drifts = Counter(
+        drifts = Counter(
             "gcushare_ledger_drifts",
             "Pods, sums of nodes and orders of nodes that the recount found wrong.",
             ["vendor"],
             registry=registry,
         )
+        # Made here, as 0, with resolved labels: Prometheus misses the first error of a series that begins with it.
+        self.drifts = {vendor: drifts.labels(vendor) for vendor in vendors}
+        """By vendor."""
+        self._seconds = {(vendor, verb): seconds.labels(vendor, verb) for vendor in vendors for verb in VERB_NAMES}
+        errors = ((*key, "error", reason) for key in self._seconds for reason in REASONS)
+        self._counters = {labels: self._results.labels(*labels) for labels in errors}
 
-    def drifts_of(self, vendor: str) -> Counter:
-        """The counter of one vendor's drifts; it exists, as 0, from the start."""
-        return self._drifts.labels(vendor)
-
-    def count_for(self, vendor: str, verb: str, errors: Iterable[str]) -> Count:
-        """Make the counter of one verb, with its labels resolved once.
-
-        The series of the reasons in ``errors`` exist, as 0, from the start: Prometheus misses the first error of a
-        series that begins with it.
-        """
-        seconds = self._seconds.labels(vendor, verb)
-        counters = {("error", reason): self._results.labels(vendor, verb, "error", reason) for reason in errors}
-
-        def count(result: str, taken_s: float | None, reason: str) -> None:
-            if taken_s is not None:
-                seconds.observe(taken_s)
-            counter = counters.get((result, reason))
-            if counter is None:
-                counter = counters[result, reason] = self._results.labels(vendor, verb, result, reason)
-            counter.inc()
-
-        return count
+    def count(self, vendor: str, verb: str, result: str, taken_s: float | None, reason: str) -> None:
+        """Count one answer and its time, if that is given. ``reason``: why it is a refusal or an error."""
+        if taken_s is not None:
+            self._seconds[vendor, verb].observe(taken_s)
+        labels = (vendor, verb, result, reason)
+        counter = self._counters.get(labels)
+        if counter is None:
+            counter = self._counters[labels] = self._results.labels(*labels)
+        counter.inc()

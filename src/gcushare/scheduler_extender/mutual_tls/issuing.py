@@ -10,7 +10,7 @@ cannot verify.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -132,8 +132,7 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
     if held.signing.is_early(now):
         return _first_issue(terms, now, "the authority is not valid yet, a clock was wrong")
     if held.next.is_early(now):
-        following = _authority(terms.authority_life, now)
-        changed = _Set(held.signing, following, held.before, held.server, held.client)
+        changed = replace(held, next=_authority(terms.authority_life, now))
         return Issue(changed.data(), "the next authority is not valid yet, a clock was wrong")
     # Not sooner than a certificate's life after the next one was published, unless there is no time left for that.
     published, end = held.next.cert.not_valid_before_utc, held.signing.cert.not_valid_after_utc
@@ -153,13 +152,10 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
         reason = "they are not valid yet, a clock was wrong" if is_early else "two thirds of their life are over"
         server, client = _server(held.signing, terms, now), _client(held.signing, terms, now)
         # Peers that trusted only the authority before have read the newer ones a certificate's life ago.
-        return Issue(_Set(held.signing, held.next, (), server, client).data(), reason)
+        return Issue(replace(held, before=(), server=server, client=client).data(), reason)
     if _names_of(held.server.cert) != set(terms.server_names):
-        server = _server(held.signing, terms, now)
-        names = ", ".join(terms.server_names)
-        return Issue(
-            _Set(held.signing, held.next, held.before, server, held.client).data(), f"the server is now called {names}"
-        )
+        changed = replace(held, server=_server(held.signing, terms, now))
+        return Issue(changed.data(), f"the server is now called {', '.join(terms.server_names)}")
     return None
 
 
@@ -202,47 +198,63 @@ def _names_of(cert: x509.Certificate) -> set[str]:
 
 
 def _authority(life: timedelta, now: datetime) -> _Pair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    serial = x509.random_serial_number()
+    key, serial = ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number()
     # Two authorities of one name would be distinguished by trying both: the serial number keeps the names apart.
-    name = _name(f"gcushare scheduler calls {serial:x}"[:64])
-    builder = _builder(name, name, key, now, life).serial_number(serial)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(_usage(signs=True), critical=True)
+    name = _name(f"gcushare scheduler calls {serial:x}")
+    builder = _builder(name, name, key, now, life, is_authority=True).serial_number(serial)
     return _Pair(builder.sign(key, hashes.SHA256()), key)
 
 
 def _server(authority: _Pair, terms: Terms, now: datetime) -> _Pair:
-    return _signed(authority, terms, now, terms.server_names[0], terms.server_names, ExtendedKeyUsageOID.SERVER_AUTH)
+    return _signed(authority, terms.server_names, ExtendedKeyUsageOID.SERVER_AUTH, now, terms.life)
 
 
 def _client(authority: _Pair, terms: Terms, now: datetime) -> _Pair:
-    return _signed(authority, terms, now, SCHEDULER_NAME, (SCHEDULER_NAME,), ExtendedKeyUsageOID.CLIENT_AUTH)
+    return _signed(authority, (SCHEDULER_NAME,), ExtendedKeyUsageOID.CLIENT_AUTH, now, terms.life)
 
 
 def _signed(
-    authority: _Pair,
-    terms: Terms,
-    now: datetime,
-    common_name: str,
-    names: Sequence[str],
-    purpose: x509.ObjectIdentifier,
+    authority: _Pair, names: Sequence[str], purpose: x509.ObjectIdentifier, now: datetime, life: timedelta
 ) -> _Pair:
+    """Make a certificate for peers of these names; the first is its common name too."""
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(_name(common_name[:64]), authority.cert.subject, key, now, terms.life)
+    builder = _builder(_name(names[0]), authority.cert.subject, key, now, life, is_authority=False)
     builder = builder.serial_number(x509.random_serial_number())
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(signs=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    builder = builder.add_extension(issuer, critical=False)
+    for extension in (
+        x509.ExtendedKeyUsage([purpose]),
+        x509.SubjectAlternativeName([x509.DNSName(name) for name in names]),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+    ):
+        builder = builder.add_extension(extension, critical=False)
     return _Pair(builder.sign(authority.key, hashes.SHA256()), key)
 
 
+def _name(common_name: str) -> x509.Name:
+    """A name; X.509 allows 64 characters."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+
+
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, life: timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    life: timedelta,
+    *,
+    is_authority: bool,
 ) -> x509.CertificateBuilder:
+    usage = x509.KeyUsage(
+        digital_signature=not is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    constraints = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -251,22 +263,6 @@ def _builder(
         .not_valid_before(now - CLOCK_TOLERANCE)
         .not_valid_after(now + life)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
+        .add_extension(constraints, critical=True)
+        .add_extension(usage, critical=True)
     )

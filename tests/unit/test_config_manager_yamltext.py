@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -236,3 +237,16 @@ def test_tabs_behind_a_key_or_a_value_are_read_and_kept(text: str) -> None:
 def test_tabs_where_a_key_may_start_are_refused_as_kube_scheduler_refuses_them(text: str) -> None:
     with pytest.raises(ConfigError, match="not valid YAML"):
         YamlText.parse(text, "file")
+
+
+def test_a_long_run_of_tabs_and_spaces_takes_no_more_time_than_its_length() -> None:
+    def took_s(count: int) -> float:
+        text, taken = "a: b" + "\t " * count + "x", []
+        for _ in range(3):
+            started = time.process_time()
+            with pytest.raises(ConfigError, match="not valid YAML"):
+                YamlText.parse(text, "file")
+            taken.append(time.process_time() - started)
+        return min(taken)
+
+    assert took_s(8000) < 30 * took_s(1000)  # with the square of the length it would be 64 times

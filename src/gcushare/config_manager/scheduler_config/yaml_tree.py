@@ -20,7 +20,8 @@ from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, check_count, check_dept
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
-_TABS = re.compile(r"(?<=\S)[ \t]*\t[ \t]*(?=#|\r?$)|(?<=:)[ \t]*\t[ \t]*", re.MULTILINE)
+_BLANKS = re.compile(r"(?<=\S)[ \t]+(?=#|\r?$)|(?<=:)[ \t]+", re.MULTILINE)
+"""Blanks where tabs may stand. A run is matched whole, so that a long one takes no more than its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _positions_kept(text: str) -> str:
     Source: libyaml, whose Go port the kubelet uses, skips tabs wherever no key may start.
     """
     if not text.lstrip("\ufeff \t\r\n").startswith("{"):
-        return _TABS.sub(lambda tabs: " " * len(tabs[0]), text)
+        return _BLANKS.sub(lambda blanks: " " * len(blanks[0]), text)
     return re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u003f", text).replace("\t", " ")
 
 

@@ -348,12 +348,12 @@ class Host:
     async def apply(self, extender: ExtenderEntry = EXTENDER) -> list[str]:
         """Apply and return the lines that it printed."""
         self.lines.clear()
-        await self.manager.apply(await self.manager.prepare_apply(extender))
+        await self.manager.carry_out(await self.manager.prepare_apply(extender))
         return list(self.lines)
 
     async def recover(self) -> list[str]:
         self.lines.clear()
-        await self.manager.recover(await self.manager.prepare_recover())
+        await self.manager.carry_out(await self.manager.prepare_recover())
         return list(self.lines)
 
 

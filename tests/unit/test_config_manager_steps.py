@@ -87,7 +87,7 @@ class Counted:
 
 
 async def run(host: Host, tenure: Counted) -> None:
-    await host.manager.apply(await host.manager.prepare_apply(EXTENDER), tenure)
+    await host.manager.carry_out(await host.manager.prepare_apply(EXTENDER), tenure)
 
 
 async def test_a_restart_needs_the_lease_for_longer_than_a_file(tmp_path: Path) -> None:

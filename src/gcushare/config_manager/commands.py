@@ -99,13 +99,13 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
         if command == "status":
             return await _show_status(manager, say)
         if command == "recover":
-            await manager.recover(await manager.prepare_recover())
+            await manager.carry_out(await manager.prepare_recover())
             return DONE
         if settings.extender.extender_url is None:
             tools.require_client()
         prepared = await manager.prepare_apply(await find_extender(tools.client, settings.extender))
         if command == "apply":
-            await manager.apply(prepared)
+            await manager.carry_out(prepared)
             return DONE
     if command == "plan":
         say(f"kube-scheduler {prepared.version}, started by {prepared.observed.layout.target}")

@@ -134,15 +134,16 @@ class Manager:
         plan = plan_recover(observed, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
-    async def apply(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
-        """Carry out what ``prepare_apply`` decided. Raises as ``Executor.apply`` does."""
-        await self.executor.apply(prepared.observed, prepared.plan, prepared.undo, tenure)
-        logger.info("scheduler configured %s", _facts(prepared))
-
-    async def recover(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
-        """Carry out what ``prepare_recover`` decided."""
-        await self.executor.recover(prepared.observed, prepared.plan, tenure)
-        logger.info("scheduler recovered %s", _facts(prepared))
+    async def carry_out(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
+        """Carry out what ``prepare_apply`` or ``prepare_recover`` decided. Raises as the ``Executor`` does."""
+        observed, plan = prepared.observed, prepared.plan
+        done = fields(target=observed.layout.target, version=prepared.version, steps=len(plan.steps))
+        if prepared.extender is None:
+            await self.executor.recover(observed, plan, tenure)
+            logger.info("scheduler recovered %s", done)
+        else:
+            await self.executor.apply(observed, plan, prepared.undo, tenure)
+            logger.info("scheduler configured %s", done)
 
     async def _version(self, target: SchedulerFile) -> Version:
         """Take the version from the settings, else from the file, else find it.
@@ -159,8 +160,3 @@ class Manager:
                 f"the version of kube-scheduler is unknown: give it with --scheduler-version ({accepted_versions()})"
             )
         return parse_version(found)
-
-
-def _facts(prepared: Prepared) -> str:
-    steps = len(prepared.plan.steps)
-    return f"target={prepared.observed.layout.target} version={prepared.version} steps={steps}"

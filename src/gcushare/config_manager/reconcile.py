@@ -148,7 +148,11 @@ class Reconciler:
             prepared = await self._prepare(mode)
             if prepared.extender is not None and prepared.extender != checked:
                 await self.check_extender(prepared.extender)
-            await self._carry_out(mode, prepared, tenure)
+            try:
+                await self.manager.carry_out(prepared, tenure)
+            except RolledBackError as error:
+                self._failed = (prepared.fingerprint, self.clock.monotonic() + AFTER_FAILURE_S, str(error))
+                raise
         self._failed = None
         return _DONE[mode], ""
 
@@ -156,16 +160,6 @@ class Reconciler:
         if mode is Mode.RECOVER:
             return await self.manager.prepare_recover()
         return await self.manager.prepare_apply(await self.desired.extender())
-
-    async def _carry_out(self, mode: Mode, prepared: Prepared, tenure: Tenure) -> None:
-        if mode is Mode.RECOVER:
-            await self.manager.recover(prepared, tenure)
-            return
-        try:
-            await self.manager.apply(prepared, tenure)
-        except RolledBackError as error:
-            self._failed = (prepared.fingerprint, self.clock.monotonic() + AFTER_FAILURE_S, str(error))
-            raise
 
     def _log(self, state: State, reason: str) -> None:
         """Log a problem if it is new, not at every round."""

@@ -13,15 +13,7 @@ import msgspec
 from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
 from gcushare.config_manager.host.paths_and_record import Layout, Record, sha256
-from gcushare.config_manager.plan.manual_lines import (
-    backup_lines,
-    copied_lines,
-    edited_lines,
-    finished_lines,
-    opening_lines,
-    with_last_lines,
-    with_recover_lines,
-)
+from gcushare.config_manager.plan import manual_lines
 from gcushare.config_manager.plan.observe import Observed
 from gcushare.config_manager.plan.steps import AwaitScheduler, Plan, RemoveFile, Restart, Step, Switch, WriteFile
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
@@ -67,12 +59,12 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
         awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
         steps += (awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
     if changes:
-        steps = with_last_lines(steps, finished_lines(observed.layout))
+        steps = manual_lines.with_last_lines(steps, manual_lines.finished_lines(observed.layout))
     # An upgrade past 1.23 leaves the configuration in the other format, and a crash leaves temporary files.
     others = sorted(path for path in observed.layout.own_configs - {goal.target.path} if observed.snapshot[path])
     steps += tuple(RemoveFile(path=each) for each in (*others, *observed.leftovers))
     notes = _apply_notes(observed, wanted, goal, is_changed=bool(changes))
-    return Plan(opening=opening_lines("modify", wanted.version), steps=steps, notes=notes)
+    return Plan(opening=manual_lines.opening_lines("modify", wanted.version), steps=steps, notes=notes)
 
 
 def plan_recover(observed: Observed, version: Version, *, restart: bool = True) -> Plan:
@@ -110,10 +102,10 @@ def plan_recover(observed: Observed, version: Version, *, restart: bool = True) 
     steps += [RemoveFile(path=path) for path in observed.leftovers]
     if not steps:
         notes.append("the scheduler's configuration contains nothing of gcushare, nothing to recover")
-    done = with_recover_lines(layout, steps)
+    done = manual_lines.with_recover_lines(layout, steps)
     if not restart:
         done = tuple(step for step in done if not isinstance(step, Restart | AwaitScheduler))
-    return Plan(opening=opening_lines("recover", version), steps=done, notes=tuple(notes))
+    return Plan(opening=manual_lines.opening_lines("recover", version), steps=done, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +199,12 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
     steps: list[Step] = [*goal.kept_aside, _record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
-        steps.append(WriteFile(path=path, state=goal.config, lines=copied_lines(layout, path)))
+        steps.append(WriteFile(path=path, state=goal.config, lines=manual_lines.copied_lines(layout, path)))
     if not is_backup_there:
-        lines = backup_lines(layout, is_first=backup is None)
+        lines = manual_lines.backup_lines(layout, is_first=backup is None)
         steps.append(WriteFile(path=layout.backup, state=pristine, lines=lines))
     if goal.is_switched:
-        steps += _put(layout, replace(pristine, content=goal.scheduler_file), edited_lines(layout))
+        steps += _put(layout, replace(pristine, content=goal.scheduler_file), manual_lines.edited_lines(layout))
     return tuple(steps)
 
 

@@ -89,7 +89,7 @@ class SourceFlags:
         parsers.choice(SourceChoice),
         default=SourceChoice.AUTO,
         help="extender: the scheduler's own ledger, bindings under way included. api: counted here from nodes and pods "
-        "by the same ledger. auto: the extender where it answers, else the API server; stderr says which.",
+        "by the same ledger. auto: the extender if it answers, else the API server; stderr says which.",
     )
     extender_url: str | None = setting(
         optional_text("URL", "through the API server"),

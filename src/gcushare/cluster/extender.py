@@ -110,8 +110,8 @@ async def open_extender(
 def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
     """Add what the extender counts to a snapshot that has nodes and pods, but not yet what the pods hold.
 
-    Cards' details and units are those of the Node objects. A node that the extender does not know is shown no more,
-    and reported as a problem.
+    Cards' details and units are those of the Node objects. A node that the extender does not know is removed and
+    reported as a problem.
     """
     by_name = {(facts.ref.namespace, facts.ref.name): facts.ref for facts in snapshot.pods.values()}
     shown = {node.name: node for node in nodes if not snapshot.is_partial or node.name in snapshot.nodes}

@@ -125,7 +125,7 @@ class _ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """A Service: where kube-scheduler is to call."""
+    """A Service: the address that kube-scheduler must call."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _ServiceSpec = _ServiceSpec()
@@ -247,7 +247,7 @@ class Endpoint:
 
 
 def proxied_pod(client: KubeClient, pod: SeenPod, *, port: int | None = None, tls: bool | None = None) -> Endpoint:
-    """A program's pod, through the API server; port and TLS are what the pod says where they are not given."""
+    """A program's pod, through the API server; port and TLS are as the pod says unless given."""
     scheme = "https" if (has_tls(pod) if tls is None else tls) else "http"
     namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
     place = f"{scheme}:{name}:{port or port_of(pod)}"

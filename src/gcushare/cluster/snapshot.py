@@ -1,6 +1,6 @@
 """What is known of a cluster's cards: the ledger, and what only people need (addresses, states, reasons).
 
-Pure: readers of the API server and of the extender put into a ``ClusterSnapshot`` what they saw; tables ask it.
+Pure: readers of the API server and of the extender fill a ``ClusterSnapshot``, and tables read it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class NodeFacts:
 class PodFacts:
     """What a Pod object says apart from its cards.
 
-    ``state`` is the word of ``kubectl get pods``; ``units`` what it asks for in all, ``whole_cards`` where it asks for
-    whole ones; ``corrected`` is ``0->1`` if the kubelet gave it another card than was recorded. ``over_use``: what
-    it uses of which ``over_used_cards`` beyond its grant, by its annotation; ``request`` is None for a pod whose
+    ``state`` is the status that ``kubectl get pods`` shows; ``units`` what it asks for in all, ``whole_cards`` if it
+    asks for whole ones; ``corrected`` is ``0->1`` if the kubelet gave it another card than was recorded. ``over_use``:
+    what it uses of which ``over_used_cards`` beyond its grant, by its annotation; ``request`` is None for a pod whose
     cards are known, or whose request cannot be read. ``is_unconfirmed``: its record names cards, and its node has not
     confirmed them yet; ``unplaced``: see ``Assignment``.
     """

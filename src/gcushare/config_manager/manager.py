@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gcushare.config_manager.host.launch import SchedulerFile, own_flag
 from gcushare.config_manager.host.paths_and_record import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout, sha256
 from gcushare.config_manager.manager_settings import PlaceSettings
-from gcushare.config_manager.plan.decide import Wanted, plan_apply, plan_recover
+from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, outcome
@@ -118,9 +118,8 @@ class Manager:
         _, target = read_target(self.executor.files, layout)
         version = await self._version(target)
         observed = observe(self.executor.files, layout)
-        wanted = Wanted(extender=extender, version=version, restart=self.restart)
         undo = plan_recover(observed, version, restart=self.restart)
-        plan = plan_apply(observed, wanted)
+        plan = plan_apply(observed, extender, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=undo, extender=extender)
 
     async def prepare_recover(self) -> Prepared:

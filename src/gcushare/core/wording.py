@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 
-def some_names(names: Sequence[str], most: int) -> str:
+def some_names(names: Sequence[str], most: int = 3) -> str:
     """The first ``most`` of many names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -50,7 +50,7 @@ class Finding:
     """One thing that is wrong. ``id`` names its kind for programs, ``subject`` what it is about (``node n1``).
 
     ``problem`` is what is wrong, with the numbers that show it; ``remedy`` what to do; ``fix`` the same as a change,
-    where it is safe to have it made.
+    if it is safe to make it.
     """
 
     severity: Severity

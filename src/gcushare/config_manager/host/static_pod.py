@@ -88,12 +88,8 @@ class PodManifest:
         return scheduler_flags(self.arguments)
 
     @property
-    def image(self) -> str:
-        return _text(self._container.get("image"))
-
-    @property
     def version(self) -> Version | None:
-        return parse_image_version(self.image)
+        return parse_image_version(_text(self._container.get("image")))
 
     @property
     def pod_name(self) -> tuple[str, str]:

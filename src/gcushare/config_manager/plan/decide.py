@@ -27,18 +27,11 @@ _CONFIG_MODE = 0o644
 _SECRET_MODE = 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a scheduler must use."""
-
-    extender: ExtenderEntry
-    version: Version
-    restart: bool = True
-    """Whether to wait for the scheduler and, if systemd starts it, to restart it. The kubelet restarts a static pod."""
-
-
-def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
+def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *, restart: bool) -> Plan:
     """Plan to make the scheduler call the extender; the plan is empty if it does already.
+
+    ``restart`` says whether to wait for the scheduler and, if systemd starts it, to restart it. The kubelet restarts a
+    static pod by itself.
 
     The order makes every prefix safe: record, configuration and backup change nothing by themselves, and the
     scheduler's own file is replaced in one step, when everything that it refers to exists.
@@ -46,12 +39,12 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
     Raises:
         ConfigError, Refused: the admin's configuration cannot be merged, or this scheduler does not read its format.
     """
-    goal = _goal(observed, wanted)
+    goal = _goal(observed, extender, version, is_proven=not restart)
     changes = _changes(observed, goal)
     # If the last change of a unit was interrupted, it may not have been restarted. The file does not show that.
     is_restarted = goal.is_switched or (observed.layout.is_unit and (goal.is_config_new or observed.is_unproven))
     steps: tuple[Step, ...] = changes
-    if wanted.restart and (changes or observed.record is None or not observed.record.is_proven):
+    if restart and (changes or observed.record is None or not observed.record.is_proven):
         # Wait for the scheduler, then record that it was healthy. After a crash in between the next run waits again.
         if observed.layout.is_unit and is_restarted:
             steps += (Restart(unit=observed.layout.target),)
@@ -63,11 +56,11 @@ def plan_apply(observed: Observed, wanted: Wanted) -> Plan:
     # An upgrade past 1.23 leaves the configuration in the other format, and a crash leaves temporary files.
     others = sorted(path for path in observed.layout.own_configs - {goal.target.path} if observed.snapshot[path])
     steps += tuple(RemoveFile(path=each) for each in (*others, *observed.leftovers))
-    notes = _apply_notes(observed, wanted, goal, is_changed=bool(changes))
-    return Plan(opening=manual_lines.opening_lines("modify", wanted.version), steps=steps, notes=notes)
+    notes = _apply_notes(observed, extender, goal, is_changed=bool(changes), restart=restart)
+    return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=notes)
 
 
-def plan_recover(observed: Observed, version: Version, *, restart: bool = True) -> Plan:
+def plan_recover(observed: Observed, version: Version, *, restart: bool) -> Plan:
     """Plan to restore the scheduler's file and to remove every file of ours."""
     layout = observed.layout
     notes = list(observed.notes)
@@ -123,13 +116,13 @@ class _Goal:
     is_switched: bool
 
 
-def _goal(observed: Observed, wanted: Wanted) -> _Goal:
-    document, is_adopted = _document(observed, wanted)
+def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_proven: bool) -> _Goal:
+    document, is_adopted = _document(observed, extender, version)
     path = observed.layout.policy if document.format is ConfigFormat.POLICY else observed.layout.config
     content = document.text.encode()
     target = ConfigTarget(document.flag, path, sha256(content)[:TAG_LENGTH])
     state = observed.target_state
-    mode = _SECRET_MODE if wanted.extender.is_secret else _CONFIG_MODE
+    mode = _SECRET_MODE if extender.is_secret else _CONFIG_MODE
     config = replace(state, content=content, mode=mode)
     present = observed.snapshot[path]
     # If an admin's edit left our change complete, the scheduler needs no second restart.
@@ -138,7 +131,7 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
     notes: list[str] = []
     kept_aside = _kept_aside(observed, notes) if not is_adopted else []
     if kept_aside:
-        notes.append(f"the edit by hand is not used: {wanted.version} cannot read it")
+        notes.append(f"the edit by hand is not used: {version} cannot read it")
     before = observed.record
     was = effective(observed.pristine.flags, target.flag)
     written = _with_newest(before.after_sha256 if before else (), state, sha256(scheduler_file))
@@ -150,8 +143,8 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
         flag_was=was.value if was is not None else None,
         config=path,
         config_sha256=_with_newest(before.config_sha256 if before else (), present, sha256(content)),
-        scheduler_version=str(wanted.version),
-        is_proven=not wanted.restart,
+        scheduler_version=str(version),
+        is_proven=is_proven,
         is_adopted=is_adopted,
     )
     return _Goal(
@@ -166,23 +159,22 @@ def _goal(observed: Observed, wanted: Wanted) -> _Goal:
     )
 
 
-def _document(observed: Observed, wanted: Wanted) -> tuple[ConfigDocument, bool]:
+def _document(observed: Observed, extender: ExtenderEntry, version: Version) -> tuple[ConfigDocument, bool]:
     """Make the configuration: from ours if it was edited by hand, else from the admin's, else a new one.
 
     Returns the configuration, and whether it contains an edit by hand.
     """
     if observed.own_edited is not None:
-        merged = merged_config(observed.own_edited.text, observed.own_edited.path, wanted.extender)
-        if merged.format.is_read_by(wanted.version):
+        merged = merged_config(observed.own_edited.text, observed.own_edited.path, extender)
+        if merged.format.is_read_by(version):
             return merged, True
     if observed.base is None:
-        return new_config(wanted.extender, wanted.version, observed.pristine.flags), False
-    merged = merged_config(observed.base.text, observed.base.path, wanted.extender)
-    if not merged.format.is_read_by(wanted.version):
-        accepted = " or ".join(str(each) for each in ConfigFormat if each.is_read_by(wanted.version))
+        return new_config(extender, version, observed.pristine.flags), False
+    merged = merged_config(observed.base.text, observed.base.path, extender)
+    if not merged.format.is_read_by(version):
+        accepted = " or ".join(str(each) for each in ConfigFormat if each.is_read_by(version))
         raise ConfigError(
-            f"{observed.base.path}: kube-scheduler {wanted.version} does not read {merged.format}: write it as "
-            f"{accepted}"
+            f"{observed.base.path}: kube-scheduler {version} does not read {merged.format}: write it as {accepted}"
         )
     return merged, False
 
@@ -239,7 +231,9 @@ def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
     return [WriteFile(path=observed.aside_path, state=state)]
 
 
-def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed: bool) -> tuple[str, ...]:
+def _apply_notes(
+    observed: Observed, extender: ExtenderEntry, goal: _Goal, *, is_changed: bool, restart: bool
+) -> tuple[str, ...]:
     notes = [*observed.notes, *goal.notes]
     path = goal.target.path
     if not is_changed:
@@ -248,9 +242,9 @@ def _apply_notes(observed: Observed, wanted: Wanted, goal: _Goal, *, is_changed:
         notes.append(f"{observed.layout.target} was edited after gcushare changed it: those edits stay")
     if is_changed and observed.base is not None:
         notes.append(f"{observed.base.path} stays as it is; {path} has its contents and the extender")
-    if wanted.extender.is_https and wanted.extender.tls is None:
+    if extender.is_https and extender.tls is None:
         notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
-    if is_changed and not wanted.restart:
+    if is_changed and not restart:
         notes.append(_restart_note(observed.layout))
     return tuple(notes)
 

@@ -96,7 +96,7 @@ class YamlText:
         return self._insert_lines(last_character(mapping), block_entry(key, value, indent))
 
     def with_scalar(self, scalar: Scalar, value: str) -> YamlText:
-        """Replace a scalar's value, keeping its quotes where they can hold the new one."""
+        """Replace a scalar's value, keeping its quotes if they can hold the new one."""
         self._check_own(scalar)
         if scalar.style in ("|", ">"):
             raise Refused(f"{self.name}: the value {scalar.value!r} is a block scalar; write it on one line first")

@@ -1,15 +1,16 @@
-"""Have nodes that serve claims a driver whose slices say what they have, and do pods of the cluster get claims?"""
+"""Do nodes that serve claims have a driver and correct slices, and do pods of the cluster get claims?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, some_of, span, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, span, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts, PluginFacts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.claim_names import device_name, unit_bytes
+from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare.wire.dra.slices import MEMORY, Device, quantity
@@ -100,7 +101,7 @@ def check_claims_slices(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "claims-gate-off",
                 each.subject,
-                f"the API server dropped allowMultipleAllocations of {some_of(unshared)}: its cards cannot be shared",
+                f"the API server dropped allowMultipleAllocations of {some_names(unshared)}: cards cannot be shared",
                 "turn the feature gate DRAConsumableCapacity on in kube-apiserver and kube-scheduler",
             )
         elif differing := sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)):
@@ -108,7 +109,7 @@ def check_claims_slices(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "claims-slices-differ",
                 each.subject,
-                f"its ResourceSlices and its inventory differ in {some_of(differing)}: {name} has "
+                f"its ResourceSlices and its inventory differ in {some_names(differing)}: {name} has "
                 f"{found.get(name, 'no slice')} there and {wanted.get(name, 'no card')} here",
                 "restart the driver's pod; if it stays, see its log for what the API server answered",
             )
@@ -219,7 +220,7 @@ def check_claiming_pods(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "namespace-without-claims",
                 f"namespace {namespace}",
-                f"{some_of(keys)} wait for {vendor.memory_resource}, which no node offers: all serve claims, and "
+                f"{some_names(keys)} wait for {vendor.memory_resource}, which no node offers: all serve claims, and "
                 + ("the pods are older than the namespace's label" if is_labelled else f"it lacks {_NAMESPACE_LABEL}"),
                 "create the pods again"
                 if is_labelled

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, requesting_pods, some_of, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, requesting_pods, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.core.cards import SERVES_WHOLE
+from gcushare.core.wording import some_names
 from gcushare.vendors.neighbours import Neighbour, Sighting, find_neighbours, neighbours_of
 from gcushare.wire.pods import is_finished
 
@@ -28,7 +29,7 @@ def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
     found = {sighting.neighbour: sighting for sighting in find_neighbours(known, status.capacity, annotations, drivers)}
     here = [pod for pod in facts.pods if pod.spec.node_name == each.name and not is_finished(pod)]
     for other in known:
-        users = some_of([pod.key for pod in here if _is_user(pod, other)])
+        users = some_names([pod.key for pod in here if _is_user(pod, other)])
         sighting = found.get(other)
         if sighting is None and any(key in pod.metadata.annotations for pod in here for key in other.pod_annotations):
             sighting = Sighting(other, ("pods that share cards",))
@@ -79,7 +80,7 @@ def check_pods(facts: Facts) -> Iterator[Finding]:
                     "other-scheduler",
                     f"pods of {other.name}",
                     f"{len(pods)} pods ask for {vendor.memory_resource} and wait for {' or '.join(other.schedulers)}, "
-                    f"which places none by our cards: {some_of(sorted(pods))}",
+                    f"which places none by our cards: {some_names(sorted(pods))}",
                     "create them again with the scheduler that calls gcushare. HAMi's webhook sets its own on pods "
                     "that ask for a resource it knows: label their namespace hami.io/webhook=ignore",
                 )

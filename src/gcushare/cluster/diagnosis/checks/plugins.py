@@ -1,4 +1,4 @@
-"""Has every labelled node a plugin that runs, is registered and offers units? What did those leave that are gone?"""
+"""Does every labelled node have a plugin that runs, is registered and offers units? What did removed plugins leave?"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_plugins(facts: Facts) -> Iterator[Finding]:
                 + ("" if node.is_ready else "; the node is not ready")
                 + (f"; its taints: {taints}" if taints else ""),
                 f"install the chart gcushare-device-plugin-chart with vendor={vendor.name}, or see the DaemonSet's "
-                "events; remove the label where cards are not to be shared",
+                "events; remove the label if its cards are not to be shared",
             )
 
 

@@ -9,7 +9,6 @@ from gcushare.cluster.diagnosis.checks.views import (
     asks_for,
     bound_for_s,
     requesting_pods,
-    some_of,
     span,
     vendor_nodes,
 )
@@ -19,6 +18,7 @@ from gcushare.cluster.programs import SeenPod
 from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations.record import PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
@@ -59,11 +59,9 @@ def _check_confirmed(each: RequestingPod, vendor: Vendor, age_s: float) -> Itera
     subject, node = f"pod {each.pod.key}", each.pod.spec.node_name
     if record is None and each.request is not None:
         whole = each.request.cards.cards if each.request.cards.whole else 0
-        amount = (
-            f"{whole} {vendor.whole_card_resource}"
-            if whole
-            else (f"{each.request.total_units} {vendor.memory_resource}")
-        )
+        amount = f"{each.request.total_units} {vendor.memory_resource}"
+        if whole:
+            amount = f"{whole} {vendor.whole_card_resource}"
         yield warning(
             "unrecorded-pod",
             subject,
@@ -71,7 +69,7 @@ def _check_confirmed(each: RequestingPod, vendor: Vendor, age_s: float) -> Itera
             f"see the plugin of {node} and the pod's events: the plugin writes it once the kubelet admits the pod",
         )
     elif record is not None and not record.assigned:
-        cards = ", ".join(str(index) for index in record.card_indexes)
+        cards = _cards(record.card_indexes)
         yield warning(
             "stale-reservation",
             subject,
@@ -108,13 +106,9 @@ def _suspicions(
         yield error, f"its record cannot be read: {keys.card_index}={pod.metadata.annotations[keys.card_index][:40]!r}"
         return
     there = cards.get(pod.spec.node_name, set(record.card_indexes))
-    absent = [str(index) for index in record.card_indexes if index not in there]
-    if absent:
-        yield (
-            error,
-            f"its record names card {', '.join(absent)}, and node {pod.spec.node_name} has "
-            f"{', '.join(str(index) for index in sorted(there)) or 'none'}",
-        )
+    if absent := [index for index in record.card_indexes if index not in there]:
+        found = _cards(sorted(there)) or "none"
+        yield error, f"its record names card {_cards(absent)}, and node {pod.spec.node_name} has {found}"
     created = parse_time(pod.metadata.creation_timestamp)
     earlier_s = created.timestamp() - record.assign_time_ns / 1e9 if created is not None else 0.0
     if record.assign_time_ns and earlier_s > CLOCK_TOLERANCE_S:
@@ -125,11 +119,8 @@ def _suspicions(
     elif request is not None and not request.cards.whole:
         asked = with_recorded_units(request, record, pod.metadata.annotations).total_units
         if record.pod_units not in (0, asked):
-            yield (
-                warning,
-                f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for "
-                f"{request.total_units}",
-            )
+            spec = f"and its spec asks for {request.total_units}"
+            yield warning, f"its record says {record.pod_units} units ({keys.pod_units}), {spec}"
 
 
 def check_policy(facts: Facts) -> Iterator[Finding]:
@@ -200,7 +191,7 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
                     yield error(
                         "overcommitted-card",
                         f"node {name} card {index}",
-                        f"records give away {card.held} of {card.total} units, to {some_of(sorted(pods))}",
+                        f"records give away {card.held} of {card.total} units, to {some_names(sorted(pods))}",
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )
@@ -214,4 +205,4 @@ def _record(pod: SeenPod, vendor: Vendor) -> PodRecord | None:
 
 
 def _cards(indexes: Iterable[int]) -> str:
-    return ", ".join(str(index) for index in indexes)
+    return ", ".join(map(str, indexes))

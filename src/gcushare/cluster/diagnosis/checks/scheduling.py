@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, some_of, span, vendor_nodes
+from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_pods, span, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cluster.programs import port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
+from gcushare.core.wording import some_names
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import VERBS_PORT
 
@@ -19,7 +20,7 @@ WAITED_S = 30.0
 
 _CONFIGURE = (
     "let the config manager do it (chart value scheduler.mode=config-manager), or run gcushare-config-manager apply on "
-    "every control-plane node; where the control plane is out of reach, use scheduler.mode=second-scheduler"
+    "every control-plane node; if the control plane is out of reach, use scheduler.mode=second-scheduler"
 )
 _LOOK_CLOSER = "give it with --scheduler-config FILE, or create a pod that asks for cards and examine again"
 _PREFIXES = frozenset(vendor.url_prefix for vendor in VENDORS)
@@ -48,7 +49,7 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
             )
         elif scheduler.extenders is not None:
             # Quoted, so that a support bundle leaves them out: others' paths and queries have carried tokens.
-            named = some_of([repr(each.url) for each in scheduler.extenders]) or "none"
+            named = some_names([repr(each.url) for each in scheduler.extenders]) or "none"
             yield error(
                 "scheduler-not-calling",
                 subject,
@@ -93,7 +94,7 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
         yield error(
             "scheduler-not-calling",
             "kube-scheduler",
-            f"{len(waiting)} pods wait for cards, up to {span(max(waiting.values()))} ({some_of(sorted(waiting))}), "
+            f"{len(waiting)} pods wait for cards, up to {span(max(waiting.values()))} ({some_names(sorted(waiting))}), "
             "and the extender was never asked: 0 filter calls since it started",
             f"{_CONFIGURE}. Pods that fit no node by cpu or memory are not asked about: kubectl describe pod says so",
         )
@@ -127,7 +128,7 @@ def check_resources(facts: Facts) -> Iterator[Finding]:
                 yield error(
                     "scheduler-resource-unmanaged",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} manages {some_of(sorted(managed)) or 'no resource'}, and nodes offer "
+                    f"{scheduler.source} manages {some_names(sorted(managed)) or 'no resource'}, and nodes offer "
                     f"{vendor.memory_resource}: its pods are bound without a card",
                     f"add {vendor.memory_resource} to managedResources, and start the extender with --vendor both",
                 )
@@ -145,8 +146,8 @@ def check_claims(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "claims-unmanaged",
                 "kube-scheduler",
-                f"{len(waiting)} pods with claims name {mark} ({some_of(waiting)}), which no scheduler manages: it is "
-                "a resource of no node, so they wait",
+                f"{len(waiting)} pods with claims name {mark} ({some_names(waiting)}), which no scheduler manages: it "
+                "is a resource of no node, so they wait",
                 "have the scheduler call the extender for claims: chart value claims: true, or gcushare-config-manager "
                 "--claims; or turn admission.callExtender off, and create the pods again",
             )
@@ -167,7 +168,7 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                 yield warning(
                     "whole-cards-unmanaged",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} does not manage {resource}, and {some_of(both)} serve whole cards beside "
+                    f"{scheduler.source} does not manage {resource}, and {some_names(both)} serve whole cards beside "
                     "memory: the scheduler counts cards, but not which of them are shared at that moment",
                     f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
                     "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created "
@@ -175,7 +176,7 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                 )
             elif resource in managed and (others or (not served and facts.has_every_node)):
                 found = (
-                    f"another plugin serves it on {some_of(others)}"
+                    f"another plugin serves it on {some_names(others)}"
                     if others
                     else "no node's plugin serves whole cards"
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, has_label, has_trace
@@ -10,7 +10,6 @@ from gcushare.cluster.programs import SeenPod
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.requests import PodRequest
-from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.objects import Node
@@ -129,11 +128,6 @@ def bound_for_s(facts: Facts, pod: SeenPod) -> float:
     scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
     age_s = facts.age_s(scheduled.last_transition_time) if scheduled is not None else None
     return age_s if age_s is not None else facts.age_s(pod.metadata.creation_timestamp) or 0.0
-
-
-def some_of(names: Sequence[str]) -> str:
-    """Name some of many."""
-    return some_names(names, 3)
 
 
 def span(seconds: float) -> str:

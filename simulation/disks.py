@@ -13,7 +13,8 @@ from typing import NoReturn
 from ruamel.yaml import YAML
 
 from gcushare.config_manager.host.files import FileState, HostFileError, temporary_path
-from gcushare.config_manager.host.launch import HealthEndpoint, SchedulerFile
+from gcushare.config_manager.host.launch import HealthEndpoint
+from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import PollResult, Running, SchedulerUnknownError
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.core.errors import GcushareError

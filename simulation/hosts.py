@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gcushare.config_manager.host.files import FileState
-from gcushare.config_manager.host.launch import SchedulerFile
+from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.manager import Manager
@@ -38,6 +38,20 @@ from simulation.weather import Odds, Weather
 LOOK_S = 0.2
 """Between two looks of the kubelets at their manifests, and until what was written is on the disk by itself."""
 _KEPT = "/etc/kubernetes/scheduler.conf"
+
+
+class _HostState(ClusterState):
+    """Reports through the API server; what the admin wants is the world's."""
+
+    def __init__(self, world: HostsWorld, client: KubeClient, node: str) -> None:
+        super().__init__(client, ExtenderOptions(), "kube-system", node)
+        self._world = world
+
+    async def mode(self) -> Mode:
+        return await self._world.mode()
+
+    async def extender(self) -> ExtenderEntry:
+        return await self._world.extender()
 
 
 class HostManager:
@@ -95,8 +109,7 @@ class HostManager:
         rng = random.Random(self.rng.getrandbits(64))
         reconciler = Reconciler(
             manager=Manager(place=PlaceSettings(), executor=executor, find_version=no_version),
-            desired=world,
-            reports=ClusterState(client, ExtenderOptions(), "kube-system", self.name),
+            cluster=_HostState(world, client, self.name),
             hold_lease=partial(hold_lease, lease, f"{self.name}.{self.starts}", clock=clock, rng=rng),
             clock=clock,
             check_extender=extender_answers,
@@ -125,7 +138,7 @@ class HostsWorld(RoundsWorld):
                 host.disk.write = _out_of_order(host.disk, self.loop)  # type: ignore[method-assign,assignment]
 
     async def mode(self) -> Mode:
-        """What the admin wants; a ``DesiredState``."""
+        """What the admin wants."""
         await asyncio.sleep(0.003)
         return self.wanted
 

@@ -42,8 +42,7 @@ def config_manager(client: KubeClient, host: Host) -> Reconciler:
     state = ClusterState(client, ExtenderOptions(extender_url=URL), NAMESPACE, "cp-1")
     return Reconciler(
         manager=host.manager,
-        desired=state,
-        reports=state,
+        cluster=state,
         hold_lease=partial(turn, client, "cp-1"),
         clock=host.clock,
     )

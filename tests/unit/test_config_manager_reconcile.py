@@ -68,6 +68,12 @@ class Node:
     cluster: Cluster
     name: str = "cp-1"
 
+    async def mode(self) -> Mode:
+        return await self.cluster.mode()
+
+    async def extender(self) -> ExtenderEntry:
+        return await self.cluster.extender()
+
     async def report(self, state: State, reason: str, calls: Calls) -> None:
         if self.cluster.is_down:
             raise RetryableError("the API server does not answer")
@@ -88,7 +94,7 @@ class Node:
 
 def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
     node = Node(cluster, name)
-    return Reconciler(manager=host.manager, desired=cluster, reports=node, hold_lease=node.hold, clock=host.clock)
+    return Reconciler(manager=host.manager, cluster=node, hold_lease=node.hold, clock=host.clock)
 
 
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:
@@ -301,14 +307,13 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
 
 
 async def test_a_defect_ends_the_loop_instead_of_being_passed_over(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
 
     class Broken(Cluster):
         async def mode(self) -> Mode:
             raise ZeroDivisionError
 
-    loop = reconciler(host, cluster)
-    loop.desired = Broken()
+    loop = reconciler(host, Broken())
     with pytest.raises(ZeroDivisionError):
         await loop.run(Shutdown())
 

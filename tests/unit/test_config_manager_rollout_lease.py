@@ -74,8 +74,7 @@ class Node:
         self.host.clock = clock
         self.reconciler = Reconciler(
             manager=self.host.manager,
-            desired=self,
-            reports=self,
+            cluster=self,
             hold_lease=partial(hold_lease, self.access, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
         )

@@ -231,7 +231,7 @@ class Reader:
             GcushareError: the API server does not answer.
         """
         self.progress("asking the API server")
-        hello = await self._fetch_dated(self.client, "/version", "version", ANSWER_S)
+        hello = await self.ask(Endpoint(self.client, "", "version"), "/version")
         self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
         await self.find_missing(rights)
         return hello.body
@@ -315,14 +315,22 @@ class Reader:
         return list(zip(pods, answers, strict=True))
 
     async def ask(self, endpoint: Endpoint, path: str, *, timeout_s: float | None = ANSWER_S) -> Dated:
-        """Ask a program over HTTP; ``timeout_s`` None leaves the client's own deadline.
+        """Ask a program over HTTP, also for its time; ``timeout_s`` None leaves the client's own deadline.
 
         Raises:
             GcushareError: the program or the API server does not answer, or the caller may not ask.
         """
         async with self._slots:
-            url = f"{endpoint.prefix}{path}"
-            return await self._fetch_dated(endpoint.client, url, endpoint.resource or "address", timeout_s)
+            sent, began = self.clock.now(), self.clock.monotonic()
+            url, resource = f"{endpoint.prefix}{path}", endpoint.resource or "address"
+            body, date = await endpoint.client.get_dated(url, resource, timeout_s=timeout_s)
+            took_s = self.clock.monotonic() - began
+        moment = parse_date(date)
+        if moment is None:
+            return Dated(body)
+        middle = sent + timedelta(seconds=took_s / 2)
+        # The header counts whole seconds, so half a second is added.
+        return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
 
     # Clocks
 
@@ -335,17 +343,6 @@ class Reader:
         if answer.ahead_s is not None:
             within_s = answer.within_s + self.within_s
             self.clocks.append(ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s))
-
-    async def _fetch_dated(self, client: KubeClient, path: str, resource: str, timeout_s: float | None) -> Dated:
-        """Read an answer with its Date; the header counts whole seconds, so half a second is added."""
-        sent, began = self.clock.now(), self.clock.monotonic()
-        body, date = await client.get_dated(path, resource, timeout_s=timeout_s)
-        took_s = self.clock.monotonic() - began
-        moment = parse_date(date)
-        if moment is None:
-            return Dated(body)
-        middle = sent + timedelta(seconds=took_s / 2)
-        return Dated(body, (moment - middle).total_seconds() + 0.5, 0.5 + took_s / 2)
 
 
 async def ask_all(questions: Iterable[Awaitable[T]]) -> list[T | GcushareError]:

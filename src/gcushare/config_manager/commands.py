@@ -14,7 +14,8 @@ from aiohttp import web
 from gcushare.cluster.connection import open_cluster
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.host.launch import SchedulerFile, own_flag
+from gcushare.config_manager.host.launch import own_flag
+from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import (
     FindScheduler,
     HostProbe,
@@ -153,8 +154,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         lease = ApiLease(client, settings.namespace, CONFIG_MANAGER)
         reconciler = Reconciler(
             manager=tools.manager,
-            desired=state,
-            reports=state,
+            cluster=state,
             hold_lease=partial(hold_lease, lease, identity, beat=heart.beat),
             clock=SystemClock(),
             interval_s=settings.interval,

@@ -7,8 +7,15 @@ import posixpath
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from gcushare.config_manager.host.launch import SchedulerFile, own_flag
-from gcushare.config_manager.host.paths_and_record import CONFIG_NAME, MANIFEST_NAME, POLICY_NAME, Layout, sha256
+from gcushare.config_manager.host.launch import own_flag
+from gcushare.config_manager.host.paths_and_record import (
+    CONFIG_NAME,
+    MANIFEST_NAME,
+    POLICY_NAME,
+    Layout,
+    SchedulerFile,
+    sha256,
+)
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor

@@ -48,24 +48,20 @@ class State(enum.Enum):
 _DONE = {Mode.APPLY: State.APPLIED, Mode.RECOVER: State.RECOVERED}
 
 
-class DesiredState(Protocol):
-    """The state that the admin wants now; the tests have one without an API server."""
+class ClusterPort(Protocol):
+    """What a node reads from its cluster and reports to it; the tests have one without an API server.
+
+    Every method raises ``GcushareError`` if the cluster cannot be reached now.
+    """
 
     async def mode(self) -> Mode:
-        """Say whether to apply or to recover. Raises ``GcushareError`` if this is not known now."""
+        """Read whether to apply or to recover."""
 
     async def extender(self) -> ExtenderEntry:
-        """Say how to reach the extender now: its Service's address and its CA may change."""
-
-
-class Reports(Protocol):
-    """Stores the report of this node; the tests and the simulation have ones without an API server."""
+        """Find how to reach the extender now: its Service's address and its CA may change."""
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        """Store the report, with how the scheduler calls, unless it is stored already.
-
-        Raises ``GcushareError`` if that fails.
-        """
+        """Store this node's report, with how its scheduler calls, unless it is stored already."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,8 +69,7 @@ class Reconciler:
     """The loop; it calls ``beat`` at each round, for the liveness check."""
 
     manager: Manager
-    desired: DesiredState
-    reports: Reports
+    cluster: ClusterPort
     hold_lease: Callable[[], AbstractAsyncContextManager[Tenure]]
     """``rollout_lease.hold_lease`` with its arguments; the tests have one without an API server."""
     clock: Clock
@@ -115,10 +110,10 @@ class Reconciler:
             logger.warning("state not reported %s", fields(state=state.value, error=error))
 
     async def _report(self, state: State, reason: str) -> None:
-        await self.reports.report(state, reason, self.manager.calls())
+        await self.cluster.report(state, reason, self.manager.calls())
 
     async def _reconcile(self) -> tuple[State, str]:
-        mode = await self.desired.mode()
+        mode = await self.cluster.mode()
         try:
             prepared = await self._prepare(mode)
         except GcushareError as error:
@@ -144,7 +139,7 @@ class Reconciler:
             # then, so that either it reads the new mode or the uninstall reads that this node is changing.
             await self._report(State.CHANGING, "")
             # The wait may have been long, so decide again on the present mode and files.
-            mode = await self.desired.mode()
+            mode = await self.cluster.mode()
             prepared = await self._prepare(mode)
             if prepared.extender is not None and prepared.extender != checked:
                 await self.check_extender(prepared.extender)
@@ -159,7 +154,7 @@ class Reconciler:
     async def _prepare(self, mode: Mode) -> Prepared:
         if mode is Mode.RECOVER:
             return await self.manager.prepare_recover()
-        return await self.manager.prepare_apply(await self.desired.extender())
+        return await self.manager.prepare_apply(await self.cluster.extender())
 
     def _log(self, state: State, reason: str) -> None:
         """Log a problem if it is new, not at every round."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
 
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
-from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import Refused
 from gcushare.wire.flags import Flag, effective, parse_flags
 
@@ -79,39 +77,6 @@ class HealthEndpoint:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path}"
-
-
-class SchedulerFile(Protocol):
-    """A manifest or unit that starts a kube-scheduler. Every edit returns a new value and keeps all other bytes."""
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        """Every flag of the scheduler's command line, in order."""
-
-    @property
-    def version(self) -> Version | None:
-        """The version that the file names, None if it names none."""
-
-    @property
-    def health(self) -> HealthEndpoint: ...
-
-    def host_path(self, path: str) -> str | None:
-        """Translate a path of the scheduler to one of the host; None if the file is not on the host."""
-
-    def has_trace(self, own_paths: frozenset[str]) -> bool:
-        """Say whether the file contains our change: a flag that names one of ``own_paths``, our mount or our volume."""
-
-    def points_at(self, target: ConfigTarget) -> bool:
-        """Say whether the file starts the scheduler with ``target`` and everything that it needs."""
-
-    def pointed_at(self, target: ConfigTarget) -> Self:
-        """Make the scheduler read ``target``. The text must not contain an earlier change."""
-
-    def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
-        """Remove our change and nothing else; set the flag to ``flag_was`` again, or remove it if that is None."""
 
 
 def own_flag(flags: tuple[Flag, ...], own_paths: frozenset[str]) -> Flag | None:

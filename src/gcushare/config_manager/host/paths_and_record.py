@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from gcushare.config_manager.host.launch import SchedulerFile
-from gcushare.config_manager.host.static_pod import parse_manifest
-from gcushare.config_manager.host.systemd_unit import parse_unit
+from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
+from gcushare.config_manager.host.systemd_unit import UnitFile, parse_unit
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
+
+SchedulerFile: TypeAlias = PodManifest | UnitFile
+"""What starts a kube-scheduler. Both have the same attributes, which ``PodManifest`` documents."""
 
 POLICY_NAME = "scheduler-extender-config.json"
 CONFIG_NAME = "scheduler-extender-config-v1.23+.yaml"

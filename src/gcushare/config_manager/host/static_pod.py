@@ -70,7 +70,10 @@ class _Container(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PodManifest:
-    """A manifest in which exactly one container, number ``index``, runs kube-scheduler."""
+    """A manifest in which exactly one container, number ``index``, runs kube-scheduler.
+
+    Every edit returns a new value and keeps all other bytes.
+    """
 
     yaml: YamlText
     index: int
@@ -85,10 +88,12 @@ class PodManifest:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
+        """Every flag of the scheduler's command line, in order."""
         return scheduler_flags(self.arguments)
 
     @property
     def version(self) -> Version | None:
+        """The version that the file names, None if it names none."""
         return parse_image_version(_text(self._container.get("image")))
 
     @property
@@ -113,7 +118,10 @@ class PodManifest:
         return HealthEndpoint(probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path)
 
     def host_path(self, path: str) -> str | None:
-        """Follow the mounts; the longest mount path that contains ``path`` counts."""
+        """Translate a path of the scheduler to one of the host; None if the file is not on the host.
+
+        The longest mount path that contains ``path`` counts.
+        """
         volumes = {volume.name: volume.host_path for volume in self._volumes()}
         best: tuple[int, str | None] = (-1, None)
         for mount in self._mounts():
@@ -128,11 +136,13 @@ class PodManifest:
         return best[1]
 
     def has_trace(self, own_paths: frozenset[str]) -> bool:
+        """Whether the file contains our change: our mount or volume; in a unit, a flag with one of these paths."""
         # A flag alone may be set by another system with the manual's file names. With our volume it is ours.
         names = [*(each.name for each in self._volumes()), *(each.name for each in self._mounts())]
         return any(name.startswith(VOLUME_PREFIX) for name in names)
 
     def points_at(self, target: ConfigTarget) -> bool:
+        """Whether the file starts the scheduler with ``target`` and everything that it needs."""
         flag = effective(self.flags, target.flag)
         name = VOLUME_PREFIX + target.tag
         mounts = [each for each in self._mounts() if each.name.startswith(VOLUME_PREFIX)]
@@ -145,6 +155,7 @@ class PodManifest:
         )
 
     def pointed_at(self, target: ConfigTarget) -> Self:
+        """Make the scheduler read ``target``. The text must not contain an earlier change."""
         for mount in self._mounts():
             if mount.mount_path == target.path:
                 raise Refused(
@@ -163,6 +174,7 @@ class PodManifest:
         )
 
     def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
+        """Remove our change and nothing else; set the flag to ``flag_was`` again, or remove it if that is None."""
         edited = self._without_entries(("spec",), "volumes")
         edited = edited._without_entries(("spec", "containers", self.index), "volumeMounts")
         flag = own_flag(self.flags, own_paths)

@@ -6,13 +6,14 @@ import posixpath
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
-from gcushare.config_manager.host.launch import CONFIG, SchedulerFile, own_flag
+from gcushare.config_manager.host.launch import CONFIG, own_flag
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
     POLICY_NAME,
     Layout,
     Record,
+    SchedulerFile,
     parse_record,
     sha256,
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.cards.status_sources import ask_addresses, is_loopback
+from gcushare.cli.cards.cards import ask_addresses, is_loopback
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.choices import Mode

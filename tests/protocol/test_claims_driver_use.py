@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gcushare.cli.cards.status_sources import ask_addresses
+from gcushare.cli.cards.cards import ask_addresses
 from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB

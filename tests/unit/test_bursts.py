@@ -19,7 +19,7 @@ from gcushare.cli.top.rows import (
     pod_use_rows,
     use_rows,
 )
-from gcushare.cli.top.table import pod_use_lines
+from gcushare.cli.top.top import pod_use_lines
 from gcushare.cluster.extender import adopt_document
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.explain.reason_text import summarise as summarise_explanation

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.cli.cordon.annotation import CordonRequest, decide_annotation
-from gcushare.cli.cordon.write import ATTEMPTS, set_cordon
+from gcushare.cli.cordon.cordon import ATTEMPTS, CordonRequest, decide_annotation, set_cordon
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit

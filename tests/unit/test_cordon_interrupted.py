@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.cli.cordon.annotation import CordonRequest
-from gcushare.cli.cordon.write import set_cordon
+from gcushare.cli.cordon.cordon import CordonRequest, set_cordon
 from gcushare.core.errors import ConflictError
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gcushare.cli.doctor.examination import patch_of
+from gcushare.cli.doctor.doctor import patch_of
 from gcushare.cluster.diagnosis.checks import registry
 from gcushare.cluster.diagnosis.checks.plugins import check_leftovers
 from gcushare.cluster.diagnosis.checks.registry import CHECKS, examine

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gcushare.cli.inspect.table_watch import Snapshots, print_documents, print_tables
+from gcushare.cli.inspect.table_command import Snapshots, print_documents, print_tables
 from gcushare.cli.kubectl.flags import Output, ShowFlags, TableSettings
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.follow import LiveSnapshot

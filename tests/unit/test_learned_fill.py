@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, request_of
-from gcushare.cli.simulate.policies.expected import LeastLoss
+from gcushare.cli.simulate.policies.typical_pods import LeastLoss
 from gcushare.cli.simulate.runs import Placer
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape

@@ -10,7 +10,7 @@ from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.table import table_page
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.rows import POD_GRANTED, POD_OVER, POD_USED, UNATTRIBUTED, CardReadings, pod_use_rows
-from gcushare.cli.top.table import pod_use_lines
+from gcushare.cli.top.top import pod_use_lines
 from gcushare.cluster.card_drawing.figures import describe_holder
 from gcushare.cluster.card_drawing.node_view import view_status
 from gcushare.cluster.snapshot import ClusterSnapshot

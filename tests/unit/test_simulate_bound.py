@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gcushare.cli.simulate.bound import compute_bounds
+from gcushare.cli.simulate.bounds import compute_bounds
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.packing.expected_fill import Demand, Room, Spot, room_after, spots_of
 

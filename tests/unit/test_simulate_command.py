@@ -14,10 +14,9 @@ import pytest
 from PIL import Image
 
 from gcushare.cli.simulate.churn import Churn, run_churn
-from gcushare.cli.simulate.comparing import run_all
+from gcushare.cli.simulate.comparing import mixed, nodes_needed, run_all
 from gcushare.cli.simulate.live import reduce_cluster
-from gcushare.cli.simulate.what_if import mixed, nodes_needed, with_granularity
-from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
+from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods, with_granularity
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import Refused

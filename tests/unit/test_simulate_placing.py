@@ -7,11 +7,10 @@ from collections import Counter
 
 import pytest
 
-from gcushare.cli.simulate.bound import compute_bounds
+from gcushare.cli.simulate.bounds import compute_bounds
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies import POLICIES, Given, make_policy
-from gcushare.cli.simulate.policies.expected import LeastLoss
-from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
+from gcushare.cli.simulate.policies.typical_pods import Fragmentation, LeastLoss, typical_pods
 from gcushare.cli.simulate.runs import Experiment, Placer, run_policy
 from gcushare.cli.simulate.simulate_settings import POLICIES as NAMED
 from gcushare.cli.simulate.simulate_settings import Order

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gcushare
 from gcushare.cli.support_bundle import log_filter
 from gcushare.cli.support_bundle.log_filter import cut_log, cut_metrics
-from gcushare.cli.support_bundle.own_text import own_words
+from gcushare.cli.support_bundle.redact import own_words
 
 HEAD = "2026/11/22 02:53:08 WARNING gcushare/kube/client.py:46 "
 LEVELS = {"debug", "info", "warning", "error"}

@@ -17,7 +17,7 @@ from gcushare.cli.top.rows import (
     pod_use_rows,
     use_rows,
 )
-from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
+from gcushare.cli.top.top import pod_use_lines, use_csv, use_document, use_lines
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.cli.uninstall.leftovers import find_leftovers, is_remembered, whole_resources
+from gcushare.cli.uninstall.clean import find_leftovers, is_remembered, whole_resources
 from gcushare.core.cards import BOTH_MODES
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta

@@ -46,7 +46,7 @@ SUBCOMMANDS = {
         Subcommand(
             "doctor",
             "what is wrong with a cluster or a node, and what to do",
-            f"{_CLI}.doctor.examination:run",
+            f"{_CLI}.doctor.doctor:run",
             f"{_CLI}.doctor.doctor_settings:DOCTOR_PROGRAM",
         ),
         Subcommand(
@@ -58,31 +58,31 @@ SUBCOMMANDS = {
         Subcommand(
             "cards",
             "a node's cards: state, memory, temperature, and who is on them",
-            f"{_CLI}.cards.show:run",
+            f"{_CLI}.cards.cards:run",
             f"{_CLI}.cards.cards_settings:CARDS_PROGRAM",
         ),
         Subcommand(
             "cordon-card",
             "no new pods on one card; the ones there stay",
-            f"{_CLI}.cordon.write:cordon",
+            f"{_CLI}.cordon.cordon:cordon",
             f"{_CLI}.cordon.cordon_settings:CORDON",
         ),
         Subcommand(
             "uncordon-card",
             "let new pods on a card again",
-            f"{_CLI}.cordon.write:uncordon",
+            f"{_CLI}.cordon.cordon:uncordon",
             f"{_CLI}.cordon.cordon_settings:UNCORDON",
         ),
         Subcommand(
             "simulate",
             "which placement policy would waste least, on paper",
-            f"{_CLI}.simulate.session:run",
+            f"{_CLI}.simulate.simulate:run",
             f"{_CLI}.simulate.simulate_settings:SIMULATE_PROGRAM",
         ),
         Subcommand(
             "defragment",
             "which pods to move to make room for a request",
-            f"{_CLI}.defragment.plan:run",
+            f"{_CLI}.defragment.defragment:run",
             f"{_CLI}.defragment.defragment_settings:DEFRAGMENT_PROGRAM",
         ),
     )

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterator
 
 from gcushare._version import __version__
-from gcushare.cli.terminal import output_flags
+from gcushare.cli.terminal.output import color_flag
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -51,7 +51,7 @@ class CardsSettings:
         help="table for people, wide with serial numbers, slots, persistence mode, power limit, CUDA version, ECC, "
         "MIG, fan, names of processes and pods' uids, json with everything.",
     )
-    color: bool | None = output_flags.color()
+    color: bool | None = color_flag()
     plugins: PluginPodSettings = group(PluginPodSettings)
     kube: KubeSettings = group(KubeSettings)
 

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from gcushare.cli.defragment.movable import MovablePods, find_movable
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
-from gcushare.core.errors import Refused
+from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.core.packing.defragment import RoomPlan, prove
+from gcushare.core.requests import CardRequest
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Node, Pod
+from gcushare.wire.pods import is_finished, pod_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +83,60 @@ def make_state(
 def controller_of(pod: Pod) -> str:
     """The uid of the controller that replaces the pod; empty without one."""
     return next((each.uid for each in pod.metadata.owner_references if each.controller), "")
+
+
+EXEMPTIONS: Mapping[str, str] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
+"""Annotations, with their values, by which a pod's author asks not to move it."""
+
+SYSTEM_PRIORITY = 2_000_000_000
+"""From here on priorities are the cluster's own (system-cluster-critical)."""
+
+_BOUND_TO_ITS_NODE = ("DaemonSet", "Node")
+
+
+@dataclass(frozen=True, slots=True)
+class MovablePods:
+    """Requests by uid of pods that may be moved, and how many may not, by reason."""
+
+    movable: Mapping[str, CardRequest]
+    kept: Mapping[str, int]
+
+
+def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> MovablePods:
+    """Tell bound pods that may be moved from others; ``most_priority`` is the highest that may be moved."""
+    movable: dict[str, CardRequest] = {}
+    kept: dict[str, int] = {}
+    for pod in pods:
+        if not pod.is_bound or is_finished(pod):
+            continue
+        try:
+            request = pod_request(pod, vendor)
+        except (RemoteContractError, Refused):
+            kept["its request cannot be read"] = kept.get("its request cannot be read", 0) + 1
+            continue
+        if request is None:
+            continue
+        reason = _reason_to_stay(pod, most_priority)
+        if reason:
+            kept[reason] = kept.get(reason, 0) + 1
+        else:
+            movable[pod.metadata.uid] = request.cards
+    return MovablePods(movable, dict(sorted(kept.items())))
+
+
+def _reason_to_stay(pod: Pod, most_priority: int) -> str:
+    owner = next((each for each in pod.metadata.owner_references if each.controller), None)
+    if owner is None:
+        return "no controller would replace it"
+    if owner.kind in _BOUND_TO_ITS_NODE:
+        return f"it belongs to its node ({owner.kind})"
+    if pod.is_being_deleted:
+        return "it is ending"
+    if any(pod.metadata.annotations.get(key) == value for key, value in EXEMPTIONS.items()):
+        return "an annotation exempts it"
+    if (pod.spec.priority or 0) > min(most_priority, SYSTEM_PRIORITY - 1):
+        return "its priority is too high"
+    return ""

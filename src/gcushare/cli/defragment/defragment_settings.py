@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gcushare._version import __version__
-from gcushare.cli.terminal import output_flags
-from gcushare.cli.terminal.output_flags import TextOrJson
+from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.core.requests import CardRequest
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -50,7 +49,7 @@ class DefragmentSettings:
         help="With --execute: how long a pod may take to end and run again, and how long a PodDisruptionBudget may "
         "refuse, before the rest is left as it is; and for how long the plan waits for pods that are on their way.",
     )
-    output: TextOrJson = output_flags.text_or_json("text for people, or json.")
+    output: TextOrJson = text_or_json_flag("text for people, or json.")
     kube: KubeSettings = group(KubeSettings)
 
     def request(self) -> CardRequest:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gcushare._version import __version__
-from gcushare.cli.terminal import output_flags
-from gcushare.cli.terminal.output_flags import TextOrJson
+from gcushare.cli.terminal.output import TextOrJson, color_flag, text_or_json_flag
 from gcushare.cluster.cluster_flags import WhereSettings
 from gcushare.cluster.diagnosis.findings import Severity
 from gcushare.runtime.exit_codes import DONE
@@ -30,8 +29,8 @@ EXIT_OF: Mapping[Severity | None, int] = {
 class DoctorSettings:
     """Examination."""
 
-    output: TextOrJson = output_flags.text_or_json("text for people, json with everything.")
-    color: bool | None = output_flags.color()
+    output: TextOrJson = text_or_json_flag("text for people, json with everything.")
+    color: bool | None = color_flag()
     fix: bool = setting(
         parsers.boolean(),
         default=False,

@@ -1,6 +1,7 @@
 """``explain POD``: which card a pod has and which pods share it, or why it has none and what would help.
 
-The answer is the extender's; without it the same core is asked here, over the same ledger.
+The answer is the extender's; without it the same core is asked here, over the same ledger. For a pod whose cards have
+room somewhere, the other resources that those nodes lack are found too.
 """
 
 from __future__ import annotations
@@ -10,18 +11,19 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from gcushare.cli.explain.other_resources import LackingNode, find_lacking
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, open_extender
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
-from gcushare.cluster.reader import Reader, Scope
+from gcushare.cluster.reader import UNFINISHED, Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError
-from gcushare.core.explain.reasons import Explainer
+from gcushare.core.explain.reasons import MAX_EXAMPLES, Explainer, Verdict
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import CardRequest
-from gcushare.kube.resources import PODS
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,
@@ -33,6 +35,7 @@ from gcushare.wire.documents.explain import (
 )
 from gcushare.wire.dra.claimed_pods import claimed_request
 from gcushare.wire.objects import Pod
+from gcushare.wire.other_resources import POD_DEMAND, PodDemand
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
 
 UNKNOWN_POLICY = "(the extender's default)"
@@ -200,3 +203,40 @@ def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
             for index, total in ((index, node.cards[index].total) for index in indexes)
         )
         snapshot.ledger.apply(Assignment(facts.ref, node.name, tuple(grants)))
+
+
+_DEMANDS = Resource("api/v1", "pods", PodDemand)
+
+
+@dataclass(frozen=True, slots=True)
+class LackingNode:
+    """A node whose cards have room for the pod; ``unread`` says why its other resources are not known."""
+
+    node: str
+    shortages: tuple[Shortage, ...] = ()
+    unread: str = ""
+
+
+async def find_lacking(api: KubeClient, pod: Pod, document: ExplainDocument) -> tuple[LackingNode, ...]:
+    """Check some of the nodes whose cards have room; those that lack nothing else are left out."""
+    rooms = (name for each in document.classes if each.reason == Verdict.FITS.value for name in each.examples)
+    elsewhere = document.asked.examples if document.asked is not None else ()
+    names = list(dict.fromkeys((*rooms, *elsewhere)))[:MAX_EXAMPLES]
+    if not names:
+        return ()
+    found = []
+    try:
+        asked = (await api.get(_DEMANDS, pod.metadata.name, namespace=pod.metadata.namespace)).requests()
+        for name in names:
+            node = await api.get(NODES, name)
+            reader, here = Reader(api), Selector(fields=f"{UNFINISHED},spec.nodeName={name}")
+            pods = await reader.list_objects(PODS, POD_DEMAND.read, selector=here)
+            if reader.problems:
+                raise RemoteContractError(reader.problems[0])
+            found.append(
+                LackingNode(name, find_shortages(asked, node.status.allocatable, [each.requests() for each in pods]))
+            )
+    except GcushareError as error:
+        left = names[len(found) :]
+        found += [LackingNode(name, unread=str(error)) for name in left]
+    return tuple(each for each in found if each.shortages or each.unread)

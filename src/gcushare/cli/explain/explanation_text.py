@@ -1,16 +1,18 @@
-"""An explanation as people read it, and as a document for programs."""
+"""Prints ``explain POD``: the text for people, and the document for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from gcushare.cli.explain.explain import Explained
+from gcushare.cli.explain.explain import Explained, explain_pod
+from gcushare.cli.kubectl.flags import ExplainSettings, Output
 from gcushare.cli.kubectl.marks import legend
-from gcushare.cli.kubectl.summary import marks_of_card
-from gcushare.cli.terminal.amounts import choose_scale, show_amount
-from gcushare.cli.terminal.output_formats import Document
+from gcushare.cli.kubectl.session import Session
+from gcushare.cli.kubectl.summary import choose_scale, marks_of_card, show_amount
+from gcushare.cli.terminal.output import Document, to_json, to_yaml
 from gcushare.cli.terminal.screen import wrapped
+from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.log_fields import escape
 from gcushare.core.nodes import Assignment
@@ -18,6 +20,22 @@ from gcushare.wire.documents.explain import describe_choice, name_pod, render_ex
 
 _LABEL = 12
 _NARROWEST = 40
+
+
+async def explain(session: Session, settings: ExplainSettings) -> int:
+    async with session.connect(settings.at) as api, session.screen.progress() as progress:
+        namespace, _, name = settings.pod.rpartition("/")
+        pod = (namespace or settings.namespace or api.config.namespace, name)
+        explained = await explain_pod(Reader(api, progress), session.vendor, settings.figures, pod)
+    screen, output = session.screen, settings.show.output
+    if output is Output.JSON:
+        screen.print_text(to_json(explain_document(explained)))
+    elif output is Output.YAML:
+        screen.print_text(to_yaml(explain_document(explained)))
+    else:
+        screen.print_text(explain_text(explained, screen.width))
+    session.say_source(explained.source)
+    return session.warn(explained.snapshot.problems)
 
 
 def explain_document(explained: Explained) -> Document:

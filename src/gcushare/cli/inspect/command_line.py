@@ -18,7 +18,7 @@ NAMES = {vendor.kubectl_plugin: Names(vendor) for vendor in VENDORS}
 
 _WORK = {
     "": "gcushare.cli.inspect.table_command:show_table",
-    "explain": "gcushare.cli.explain.command:explain",
+    "explain": "gcushare.cli.explain.explanation_text:explain",
     "nodes-needed": "gcushare.cli.simulate.pending:nodes_needed",
     "top": "gcushare.cli.top.top:top",
 }

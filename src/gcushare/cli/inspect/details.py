@@ -8,8 +8,7 @@ from rich.text import Text
 
 from gcushare.cli.inspect.table import SHORT_CARDS, Page, ask_words, card_cell, cluster_lines, name_cell, remarks
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
-from gcushare.cli.kubectl.summary import NodeSummary, Summary
-from gcushare.cli.terminal.amounts import percent_of, show_amount
+from gcushare.cli.kubectl.summary import NodeSummary, Summary, percent_of, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.log_fields import escape

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
-from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, natural_key
-from gcushare.cli.terminal.amounts import show_amount
+from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, natural_key, show_amount
 from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import Health, describe_closure

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from gcushare.cli.inspect.table import marks_of_use
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card
-from gcushare.cli.terminal.output_formats import Document, to_csv
+from gcushare.cli.terminal.output import Document, to_csv
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import Health, describe_closure
 from gcushare.core.nodes import CardState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from gcushare.cli.terminal import output_flags
+from gcushare.cli.terminal.output import color_flag
 from gcushare.cluster.cluster_flags import ClusterFlags, PluginPodSettings, SourceFlags
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -50,7 +50,7 @@ class ShowFlags:
         help="table for people, wide with what a node is and has left, json and yaml with everything, csv one line per "
         "card.",
     )
-    color: bool | None = output_flags.color()
+    color: bool | None = color_flag()
 
 
 @settings

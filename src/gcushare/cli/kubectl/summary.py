@@ -1,4 +1,4 @@
-"""Reduces a snapshot to what tables and documents show: nodes in their sort order, sums in one unit, marks."""
+"""Reduces a snapshot to what tables and documents show: nodes in their sort order, amounts in one unit, marks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fractions import Fraction
 
 from gcushare.cli.kubectl.flags import SortKey
 from gcushare.cli.kubectl.marks import Mark
-from gcushare.cli.terminal.amounts import Scale, choose_scale, percent_of
 from gcushare.cluster.snapshot import ClusterSnapshot, NodeFacts, PodFacts
 from gcushare.core.cards import Health
 from gcushare.core.nodes import Assignment, CardState, NodeState, PodRef
+from gcushare.core.units import MemoryUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,3 +182,51 @@ _ORDERS: Mapping[SortKey, _Order] = {
     SortKey.PERCENT: lambda node: (-(node.allocated / node.total if node.total else 0), natural_key(node.name)),
     SortKey.PODS: lambda node: (-len(node.state.assignments), natural_key(node.name)),
 }
+
+
+UNKNOWN_UNIT = "units"
+"""The heading if no node reports its unit, as with another system's plugin."""
+
+_DECIMALS = 3
+"""Digits after the point: exact for every decimal unit; MiB in a table of GiB are rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The unit of a table. ``per_gib`` is None if no unit is known; amounts are then shown unconverted."""
+
+    label: str
+    per_gib: int | None
+
+    def amount(self, units: int, unit: MemoryUnit | None) -> Fraction:
+        """Convert ``units`` of a node that counts in ``unit``; an unknown unit counts as this one."""
+        if unit is None or self.per_gib is None:
+            return Fraction(units)
+        return Fraction(units * self.per_gib, unit.per_gib)
+
+    def is_native(self, unit: MemoryUnit | None) -> bool:
+        """Whether a node counts in this very unit."""
+        return (unit.per_gib if unit is not None else None) == self.per_gib
+
+
+def choose_scale(units: Iterable[MemoryUnit | None]) -> Scale:
+    """Choose the unit of a table: the nodes' own if they agree, else GB or GiB."""
+    known = {unit for unit in units if unit is not None}
+    if not known:
+        return Scale(UNKNOWN_UNIT, None)
+    if len({unit.per_gib for unit in known}) == 1:
+        unit = min(known, key=lambda each: each.name)
+        return Scale(unit.label, unit.per_gib)
+    return Scale("GiB" if any(unit.label.endswith("iB") for unit in known) else "GB", 1)
+
+
+def show_amount(amount: Fraction) -> str:
+    """Write an amount without needless digits: ``16``, ``1.5``, ``0.333``."""
+    if amount.denominator == 1:
+        return str(amount.numerator)
+    return f"{float(amount):.{_DECIMALS}f}".rstrip("0").rstrip(".")
+
+
+def percent_of(part: Fraction | int, whole: Fraction | int) -> int:
+    """Return whole percents, rounded down as in upstream gpushare's table; 0 if the whole is 0."""
+    return int(part * 100 / whole) if whole else 0

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import mean, pstdev
 from typing import TypeVar
 
-from gcushare.cli.simulate.bound import Bounds, compute_bounds
+from gcushare.cli.simulate.bounds import Bounds, compute_bounds
 from gcushare.cli.simulate.churn import Churn, ChurnRun, run_churn
-from gcushare.cli.simulate.runs import Experiment, Run, run_policy
+from gcushare.cli.simulate.cluster import SimulatedCluster
+from gcushare.cli.simulate.policies import Given, make_policy
+from gcushare.cli.simulate.runs import Experiment, Placer, Run, run_policy
 from gcushare.cli.simulate.simulate_settings import Order
-from gcushare.cli.simulate.what_if import nodes_needed
-from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload
-from gcushare.core.packing.expected_fill import Demand
+from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload, units_of
+from gcushare.core.errors import Refused
+from gcushare.core.packing.expected_fill import Demand, Room
 
 T = TypeVar("T")
+
+MAX_TIMES = 64
+"""How many times the given nodes may be needed before the search gives up."""
 
 Done = Callable[[int, int], None]
 """Called with how many runs of how many have ended."""
@@ -85,7 +91,7 @@ def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None
     """The nodes of the plan's mix that each policy needs for the trace's pods, by the first seed's order.
 
     Raises:
-        Refused: as ``what_if.nodes_needed``.
+        Refused: as ``nodes_needed``.
     """
     found = run_all(partial(_needs, plan), plan.policies, plan.seeds[:1], workers, done)
     return {policy: nodes for policy, (nodes,) in found.items()}
@@ -131,3 +137,55 @@ def _churn(plan: Plan, churn: Churn, policy: str, seed: int) -> ChurnRun:
 def _needs(plan: Plan, policy: str, seed: int) -> list[NodeSpec]:
     pods = plan.experiment(seed).workload
     return nodes_needed(policy, plan.nodes, pods, seed, cards_alone=plan.cards_alone)
+
+
+def nodes_needed(
+    policy: str, nodes: Sequence[NodeSpec], pods: Sequence[Demand], seed: int, *, cards_alone: bool = False
+) -> list[NodeSpec]:
+    """The fewest nodes of the given mix on which the policy places every pod, by bisection.
+
+    Nodes are taken from the mix evenly, so that any number of them resembles it. Bisection assumes that more nodes
+    never place fewer pods. A heuristic does not promise that, but the result suffices and one node fewer does not.
+    ``cards_alone``: see ``policies.Given``.
+
+    Raises:
+        Refused: a pod fits on no node however many there are, or ``MAX_TIMES`` times the given nodes are not enough.
+    """
+    misfits = [
+        pod
+        for pod in sorted(set(pods))
+        if not any(
+            Room(node.cpu_milli, node.memory_mib, (), (node.card_units,) * node.cards, node.model).fits(pod)
+            for node in set(nodes)
+        )
+    ]
+    if misfits:
+        raise Refused(f"no number of these nodes is enough: {misfits[0]} fits on none even when it is empty")
+
+    def suffices(count: int) -> bool:
+        cluster = SimulatedCluster(mixed(nodes, count))
+        placer = Placer(cluster, make_policy(policy, Given(cluster, pods, seed, cards_alone)))
+        return all(placer.place(str(number), pod) is not None for number, pod in enumerate(pods))
+
+    card_units = max(node.card_units for node in nodes)
+    asked = sum(units_of(pod, card_units) for pod in pods)
+    low, high = 0, max(1, asked * len(nodes) // sum(node.units for node in nodes))
+    while not suffices(high):
+        low, high = high, high * 5 // 4 + 1
+        if high > MAX_TIMES * len(nodes):
+            raise Refused(f"{low} nodes are not enough for policy {policy!r}; the search ends here")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return mixed(nodes, high)
+
+
+def mixed(nodes: Sequence[NodeSpec], count: int) -> list[NodeSpec]:
+    """``count`` nodes in the proportions of the given ones, each kind as often as its share says."""
+    kinds = Counter(replace(node, name="") for node in nodes)
+    shares = sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0].model, pair[0].cards, pair[0].cpu_milli))
+    points = sorted(
+        ((position + 0.5) / amount, rank) for rank, (_, amount) in enumerate(shares) for position in range(amount)
+    )
+    ranks = [rank for _, rank in points]
+    return [replace(shares[ranks[n % len(ranks)]][0], name=f"node-{n:05d}") for n in range(count)]

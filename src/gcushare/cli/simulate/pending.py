@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from gcushare.cli.kubectl.flags import NodesNeededSettings, Output
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.terminal.output_formats import to_json, to_yaml
+from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.cluster.snapshot import ClusterSnapshot

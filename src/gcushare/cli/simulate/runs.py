@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode
 from gcushare.cli.simulate.policies import Given, make_policy
 from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored
-from gcushare.cli.simulate.policies.frag_gradient import Fragmentation, typical_pods
+from gcushare.cli.simulate.policies.typical_pods import Fragmentation, typical_pods
 from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
 

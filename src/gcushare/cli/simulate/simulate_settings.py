@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gcushare._version import __version__
-from gcushare.cli.terminal import output_flags
-from gcushare.cli.terminal.output_flags import TextOrJson
+from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.core import placement
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -158,7 +157,7 @@ class SimulateSettings:
     jobs: int = setting(
         parsers.integer(1, 1024), default=2, help="Processes that simulate at the same time; two suit most laptops."
     )
-    output: TextOrJson = output_flags.text_or_json("text for people, json with every run.")
+    output: TextOrJson = text_or_json_flag("text for people, json with every run.")
     svg: Path | None = setting(
         parsers.optional_file("none"), default=None, help="Draw the curves of the first seed into this SVG file."
     )

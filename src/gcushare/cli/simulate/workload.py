@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import csv
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gcushare.cli.simulate.simulate_settings import Order
@@ -165,3 +166,43 @@ def _arrange(trace: Sequence[Demand], draw: random.Random, order: Order) -> list
     if order is Order.SHUFFLED:
         draw.shuffle(pods)
     return pods
+
+
+def with_mix(nodes: Sequence[NodeSpec], mix: Mapping[str, int]) -> list[NodeSpec]:
+    """Take a number of nodes of each model, each like the model's most frequent one.
+
+    Raises:
+        ConfigError: no node has a model, or no node is left.
+    """
+    kinds = {model: _most_frequent([node for node in nodes if node.model == model]) for model in mix}
+    unknown = sorted(model for model, kind in kinds.items() if kind is None)
+    if unknown:
+        known = ", ".join(sorted({node.model for node in nodes}))
+        raise ConfigError(f"node-mix names {', '.join(unknown)}, which no node has; known models: {known}")
+    found = [
+        replace(kind, name=f"{model}-{number:05d}")
+        for model, kind in kinds.items()
+        if kind is not None
+        for number in range(mix[model])
+    ]
+    if not found:
+        raise ConfigError("node-mix leaves no node: give at least one model a count above 0")
+    return found
+
+
+def with_granularity(pods: Sequence[Demand], units: int, card_units: int) -> list[Demand]:
+    """Round every share up to a multiple of ``units``. A share that reaches a whole card becomes one."""
+    rounded = {pod: _rounded(pod, units, card_units) for pod in set(pods)}
+    return [rounded[pod] for pod in pods]
+
+
+def _rounded(pod: Demand, units: int, card_units: int) -> Demand:
+    if pod.whole or not pod.cards:
+        return pod
+    rounded = -(-pod.units // units) * units
+    return replace(pod, units=0, whole=True) if rounded >= card_units else replace(pod, units=rounded)
+
+
+def _most_frequent(nodes: Sequence[NodeSpec]) -> NodeSpec | None:
+    kinds = Counter(replace(node, name="") for node in nodes)
+    return min(kinds, key=lambda kind: (-kinds[kind], kind.cards, kind.cpu_milli)) if kinds else None

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gcushare.cli.terminal.output_formats import to_json
+from gcushare.cli.terminal.output import to_json
 from gcushare.core.errors import ConfigError
 
 MANIFEST = "MANIFEST.json"

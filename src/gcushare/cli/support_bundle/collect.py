@@ -14,31 +14,28 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from gcushare._version import __version__
-from gcushare.cli.support_bundle.answers import (
+from gcushare.cli.support_bundle.archive import Archive, new_archive
+from gcushare.cli.support_bundle.bundle_settings import BundleSettings
+from gcushare.cli.support_bundle.log_filter import cut_log
+from gcushare.cli.support_bundle.redact import Redactor, own_words
+from gcushare.cli.support_bundle.sanitize import (
     Cut,
+    JsonObject,
     cut_document,
     cut_figures,
     cut_findings,
     cut_version,
     findings_document,
     known_names,
-    schedulers_document,
-)
-from gcushare.cli.support_bundle.archive import Archive, new_archive
-from gcushare.cli.support_bundle.bundle_settings import BundleSettings
-from gcushare.cli.support_bundle.log_filter import cut_log
-from gcushare.cli.support_bundle.object_sanitizer import (
-    JsonObject,
     last_seen,
+    schedulers_document,
     secrets_of,
     slim_event,
     slim_node,
     slim_pod,
 )
-from gcushare.cli.support_bundle.own_text import own_words
-from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cli.terminal.findings_text import render_text
-from gcushare.cli.terminal.output_formats import to_json
+from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.diagnosis.checks.registry import examine

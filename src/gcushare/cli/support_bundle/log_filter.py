@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from gcushare.cli.support_bundle.own_text import ELLIPSIS, has_foreign_tail, own_words
+from gcushare.cli.support_bundle.redact import ELLIPSIS, has_foreign_tail, own_words
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 

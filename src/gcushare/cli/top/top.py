@@ -1,20 +1,38 @@
-"""``top``: reads grants and the plugins' metrics, and prints them side by side."""
+"""``top``: reads grants and the plugins' metrics, and prints memory granted and in use side by side."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from rich.text import Text
 
 from gcushare.cli.kubectl.flags import Output, TopSettings
 from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.terminal.output_formats import to_json, to_yaml
-from gcushare.cli.top.rows import CardKey, CardReadings, parse_metrics, pod_use_hint, pod_use_rows, use_rows
-from gcushare.cli.top.table import pod_use_lines, use_csv, use_document, use_lines
+from gcushare.cli.terminal.layout import Cell, plain_table
+from gcushare.cli.terminal.output import Document, to_csv, to_json, to_yaml
+from gcushare.cli.top.rows import (
+    POWER,
+    TEMPERATURE,
+    UTILIZATION,
+    CardKey,
+    CardReadings,
+    CardUseRow,
+    PodUseRow,
+    parse_metrics,
+    pod_use_hint,
+    pod_use_rows,
+    use_rows,
+)
+from gcushare.cluster.card_drawing.figures import show_figure
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.reader import Dated, Reader, Scope
 from gcushare.core.errors import GcushareError
-from gcushare.core.wording import some_names
+from gcushare.core.units import GIB
+from gcushare.core.wording import counted, some_names
 from gcushare.vendors.vendor import Vendor
 
 
@@ -92,3 +110,138 @@ def _problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict
             "--plugin-selector say where the plugins are"
         )
     return problems
+
+
+_UNKNOWN = "-"
+_MAX_PODS = 4
+_DOCUMENT_VERSION = 1
+
+
+def use_lines(summary: Summary, rows: Sequence[CardUseRow], width: int | None, *, is_wide: bool) -> list[Text]:
+    """The table; pods by name only if it is wide, or if a card is over-used."""
+    label, word = _words(summary)
+    cells = []
+    for row in rows:
+        style = "bold red" if row.is_over else ""
+        over = f"over by {_gib(row.excess_bytes)}: {_pods(row) or 'no pod holds this card'}" if row.is_over else ""
+        cells.append(
+            (
+                row.node.name,
+                str(row.state.index),
+                _gib(row.granted_bytes),
+                Cell(_gib(row.used_bytes), style),
+                _gib(row.total_bytes or None),
+                show_figure(row.readings.get(UTILIZATION), "%"),
+                show_figure(row.readings.get(TEMPERATURE), "°C"),
+                show_figure(row.readings.get(POWER), "W"),
+                _pods(row) if is_wide else str(len(row.pods)),
+                Cell(over, style),
+            )
+        )
+    names = ("NAME", word, f"GRANTED({label})", f"USED({label})", f"TOTAL({label})", "UTIL", "TEMP", "POWER", "PODS")
+    lines = plain_table((*names, "NOTE"), cells, width)
+    over_count = sum(row.is_over for row in rows)
+    if over_count:
+        note = f"{counted(over_count, 'card')}: more is in use than was granted and the driver needs"
+        lines.append(Text(note, "red"))
+    return lines
+
+
+def pod_use_lines(summary: Summary, rows: Sequence[PodUseRow], width: int | None) -> list[Text]:
+    """The table of pods; nothing if no plugin reports what they use."""
+    if not rows:
+        return []
+    label, word = _words(summary)
+    cells = []
+    for row in rows:
+        style = "bold red" if row.is_over else ""
+        words = f"over by {_gib(row.excess_bytes)}" if row.is_over else ""
+        note = Cell(words + (", reported on the pod" if row.is_reported else ""), style)
+        used = Cell(_gib(row.used_bytes), style)
+        busy = show_figure(row.utilization_percent, "%")
+        limit = _gib(row.limit_bytes or None)
+        cells.append((row.node, str(row.index), row.pod, _gib(row.granted_bytes), limit, used, busy, note))
+    headings = ("NAME", word, "POD", f"GRANTED({label})", f"LIMIT({label})", f"USED({label})", "UTIL", "NOTE")
+    lines = [Text(), *plain_table(headings, cells, width)]
+    over_count = sum(row.is_over for row in rows)
+    if over_count:
+        lines.append(Text(f"{counted(over_count, 'pod')}: more is in use than was granted", "red"))
+    return lines
+
+
+def use_document(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow], problems: Mapping[str, str]) -> Document:
+    """The same for programs, in bytes; null is what is unknown.
+
+    ``unattributedBytes`` are those of processes that belong to no pod; ``problems`` by plugin that could not be asked,
+    or node without one; ``pods`` are those of the nodes whose plugins report what each uses;
+    ``reported``: its plugin has noted the over-use on the pod.
+    """
+    return {
+        "version": _DOCUMENT_VERSION,
+        "cards": [
+            {
+                "node": row.node.name,
+                "index": row.state.index,
+                "totalBytes": row.total_bytes,
+                "grantedBytes": row.granted_bytes,
+                "reservedBytes": row.reserved_bytes,
+                "usedBytes": row.used_bytes,
+                "utilizationPercent": row.readings.get(UTILIZATION),
+                "temperatureCelsius": row.readings.get(TEMPERATURE),
+                "powerWatts": row.readings.get(POWER),
+                "over": row.is_over,
+                "pods": list(row.pods),
+                "unattributedBytes": row.unattributed_bytes,
+            }
+            for row in rows
+        ],
+        "pods": [
+            {
+                "node": row.node,
+                "index": row.index,
+                "pod": row.pod,
+                "grantedBytes": row.granted_bytes,
+                "limitBytes": row.limit_bytes,
+                "usedBytes": row.used_bytes,
+                "utilizationPercent": row.utilization_percent,
+                "over": row.is_over,
+                "reported": row.is_reported,
+            }
+            for row in pods
+        ],
+        "problems": dict(problems),
+    }
+
+
+def use_csv(rows: Sequence[CardUseRow], pods: Sequence[PodUseRow]) -> str:
+    """A line per card, whose pod is empty, and one for each pod whose use of the card is known."""
+    columns = (
+        *("node", "card", "pod", "total_bytes", "granted_bytes", "reserved_bytes", "used_bytes", "unattributed_bytes"),
+        *("utilization_percent", "temperature_celsius", "power_watts", "over", "limit_bytes"),
+    )
+    on_card: defaultdict[tuple[str, int], list[PodUseRow]] = defaultdict(list)
+    for pod in pods:
+        on_card[pod.node, pod.index].append(pod)
+    lines: list[Sequence[object]] = []
+    for row in rows:
+        node, card = row.node.name, row.state.index
+        amounts = (row.total_bytes, row.granted_bytes, row.reserved_bytes, row.used_bytes, row.unattributed_bytes)
+        readings = (row.readings.get(name) for name in (UTILIZATION, TEMPERATURE, POWER))
+        lines.append((node, card, "", *amounts, *readings, row.is_over, ""))
+        for pod in on_card[node, card]:
+            used = (pod.granted_bytes, "", pod.used_bytes, "", pod.utilization_percent, "", "")
+            lines.append((node, card, pod.pod, "", *used, pod.is_over, pod.limit_bytes))
+    return to_csv(columns, lines)
+
+
+def _words(summary: Summary) -> tuple[str, str]:
+    """What amounts and cards are called."""
+    return "GiB" if summary.scale.label.endswith("iB") else "GB", summary.snapshot.vendor.device_word
+
+
+def _pods(row: CardUseRow) -> str:
+    return some_names(row.pods, _MAX_PODS)
+
+
+def _gib(size: int | None) -> str:
+    return _UNKNOWN if size is None else f"{size / GIB:.1f}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
-from gcushare.cli.simulate.policies.base import Policy
+from gcushare.cli.simulate.policies.base import BesideKubeScheduler, Policy
 from gcushare.cli.simulate.policies.baselines import (
     BestFit,
     Clustering,
@@ -18,9 +18,7 @@ from gcushare.cli.simulate.policies.baselines import (
     Packing,
     Random,
 )
-from gcushare.cli.simulate.policies.beside_kube_scheduler import BesideKubeScheduler
-from gcushare.cli.simulate.policies.expected import LeastLoss
-from gcushare.cli.simulate.policies.frag_gradient import FragGradient, typical_pods
+from gcushare.cli.simulate.policies.typical_pods import FragGradient, LeastLoss, typical_pods
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
 

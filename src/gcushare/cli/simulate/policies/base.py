@@ -47,3 +47,35 @@ def tightest_spot(room: Room, demand: Demand) -> Spot | None:
     if free and not (idle and idle < free):
         return Spot(free, False)
     return Spot(idle, True)
+
+
+def least_allocated(node: SimulatedNode, demand: Demand) -> float:
+    """The mean share of the node's CPU and memory that would be left, as NodeResourcesFit scores by default."""
+    cpu = (node.cpu_milli - demand.cpu_milli) / max(1, node.spec.cpu_milli)
+    memory = (node.memory_mib - demand.memory_mib) / max(1, node.spec.memory_mib)
+    return (cpu + memory) / 2
+
+
+class BesideKubeScheduler(Policy):
+    """Asks a policy about pods with cards alone, as the extender is asked.
+
+    Other pods go where most of CPU and memory is left: NodeResourcesFit's default, LeastAllocated.
+    """
+
+    by_room = False
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def observe(self, demand: Demand) -> bool:
+        """See ``Policy``; what it is not asked about it does not learn."""
+        return bool(demand.cards) and self._policy.observe(demand)
+
+    def score(self, node: SimulatedNode, demand: Demand) -> Scored:
+        """The policy's score; for pods without cards the mean share of CPU and memory that would be left."""
+        if demand.cards:
+            return self._policy.score(node, demand)
+        return least_allocated(node, demand), None
+
+    def choose(self, scores: Sequence[float]) -> int:
+        return self._policy.choose(scores)

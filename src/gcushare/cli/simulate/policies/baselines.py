@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from gcushare.cli.simulate.cluster import SimulatedCluster, SimulatedNode, request_of
-from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored, tightest_spot
+from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored, least_allocated, tightest_spot
 from gcushare.cli.simulate.workload import units_of
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand, Spot
@@ -128,13 +128,6 @@ class DraFirstFit(Policy):
                     spot = Spot(card.grantable, card.is_empty)
                     break
         return least_allocated(node, demand), spot
-
-
-def least_allocated(node: SimulatedNode, demand: Demand) -> float:
-    """The mean share of the node's CPU and memory that would be left, as NodeResourcesFit scores by default."""
-    cpu = (node.cpu_milli - demand.cpu_milli) / max(1, node.spec.cpu_milli)
-    memory = (node.memory_mib - demand.memory_mib) / max(1, node.spec.memory_mib)
-    return (cpu + memory) / 2
 
 
 class OfTheExtender(Policy):

@@ -23,10 +23,8 @@ from gcushare.cli.simulate.report import (
     render_text,
 )
 from gcushare.cli.simulate.simulate_settings import SimulateSettings
-from gcushare.cli.simulate.what_if import with_granularity, with_mix
-from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods
-from gcushare.cli.terminal.output_flags import TextOrJson
-from gcushare.cli.terminal.output_formats import to_json
+from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods, with_granularity, with_mix
+from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand

@@ -1,16 +1,11 @@
-"""What no policy can exceed because a pod that fits somewhere is placed, for that is what kube-scheduler does.
+"""What no policy can exceed on a workload that only fills a cluster, whatever it knows beforehand.
 
-Take one demand *k* for a share of more than half a card. Say that the first pod like it is refused after ``t``
-arrivals. All before it were accepted, one per card: ``n`` cards hold a share of *k*, with smaller shares beside it.
-Nor was any other card free for *k* at ``t``: each is held whole, of which at most ``w`` were asked for until then, or
-in use by other shares, or on a node too short of CPU or memory. Those, at least ``cards - n - w``, hold other shares
-alone (or pods that need less CPU or memory than *k*). Free room never grows, so no *k* is accepted later.
+Two bounds, the smaller holds. Both count card units and assume cards of one size.
 
-How much the shares can fill, of which the workload has so many and no more, is bounded by prices. Let every accepted
-share pay a price. A card is then worth the best set of shares that fits it, less their prices, and all that is placed
-is worth at most what the cards are worth and the prices of all shares together. That holds for any prices; they are
-improved by subgradient steps: lowered where the best sets use fewer shares than there are, raised where more. The bound
-is the greatest over all ``t`` of the least over all prices tried, and the least over all *k*.
+*Resources*: the most card units whose pods' CPU (or memory) the whole cluster has, as if it were one node.
+
+*Acceptance*: a pod that fits somewhere is placed, for that is what kube-scheduler does, so shares that leave room for
+nothing cannot be refused.
 """
 
 from __future__ import annotations
@@ -20,7 +15,62 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, gcd
 
+from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Shares of the cluster's card units, 0 to 1."""
+
+    demand: float
+    resources: float
+    acceptance: float
+
+    @property
+    def least(self) -> float:
+        return min(self.demand, self.resources, self.acceptance)
+
+
+def compute_bounds(nodes: Sequence[NodeSpec], workload: Sequence[Demand]) -> Bounds:
+    """Bound the allocation ratio of a workload that arrives in this order and never ends.
+
+    Raises:
+        ValueError: the nodes' cards are not of one size.
+    """
+    sizes = {node.card_units for node in nodes}
+    if len(sizes) != 1:
+        raise ValueError(f"cards of one size are assumed, these have {sorted(sizes)} units")
+    card = sizes.pop()
+    cards = sum(node.cards for node in nodes)
+    total = cards * card
+    demanded = sum(units_of(pod, card) for pod in workload)
+    cpu = _fractional([(pod.cpu_milli, units_of(pod, card)) for pod in workload], sum(n.cpu_milli for n in nodes))
+    memory = _fractional([(pod.memory_mib, units_of(pod, card)) for pod in workload], sum(n.memory_mib for n in nodes))
+    kinds = {pod for pod in workload if pod.cards == 1 and 2 * pod.units > card and not pod.models}
+    accepted = _accepted([AcceptanceBound(workload, kind, cards, card) for kind in sorted(kinds)], total)
+    return Bounds(min(1.0, demanded / total), min(1.0, cpu / total, memory / total), min(1.0, accepted / total))
+
+
+def _fractional(pods: Sequence[tuple[int, int]], supply: int) -> float:
+    """The most units for so much of one resource, where pods could be placed in part: the cheapest first."""
+    gained = 0.0
+    for need, units in sorted((pod for pod in pods if pod[1]), key=lambda pod: pod[0] / pod[1]):
+        if need > supply:
+            return gained + units * supply / need
+        gained += units
+        supply -= need
+    return gained
+
+
+def _accepted(bounds: Sequence[AcceptanceBound], total: int) -> int:
+    """The least of the bounds. Only the least one is worth improving."""
+    least = min(bounds, key=lambda each: each.units, default=None)
+    if least is None:
+        return total
+    least.improve()
+    return least.units
+
 
 STEPS = 200
 """Improvements of the prices. On the published workloads 400 more lower the bound by 0.02 % of the cluster at most."""
@@ -56,7 +106,20 @@ class _Priced:
 
 
 class AcceptanceBound:
-    """Bounds the card units in use for one kind; cards have ``card`` units each."""
+    """Bounds the card units in use by what must be accepted of one kind; cards have ``card`` units each.
+
+    Take one demand *k* for a share of more than half a card. Say that the first pod like it is refused after ``t``
+    arrivals. All before it were accepted, one per card: ``n`` cards hold a share of *k*, with smaller shares next to
+    it. Nor was any other card free for *k* at ``t``: each is held whole (at most ``w`` were asked for until then), or
+    in use by other shares, or on a node too short of CPU or memory. Those, at least ``cards - n - w``, hold other
+    shares alone (or pods that need less CPU or memory than *k*). Free room never grows, so no *k* is accepted later.
+
+    How much the shares can fill, which are limited in number, is bounded by prices. Let every accepted share pay a
+    price. A card is then worth the best set of shares that fits it, less their prices, and all that is placed is worth
+    at most what the cards are worth and the prices of all shares together. That holds for any prices; they are
+    improved by subgradient steps: lowered if the best sets use fewer shares than there are, raised if more. The bound
+    is the greatest over all ``t`` of the least over all prices tried, and the least over all *k*.
+    """
 
     def __init__(self, workload: Sequence[Demand], kind: Demand, cards: int, card: int) -> None:
         self._kind, self._cards, self._card = kind, cards, card

@@ -10,8 +10,7 @@ from typing import Any, TextIO
 
 from gcushare.cli.doctor.doctor_settings import EXIT_OF, DoctorSettings
 from gcushare.cli.terminal.findings_text import document, render_text
-from gcushare.cli.terminal.output_flags import TextOrJson
-from gcushare.cli.terminal.output_formats import to_json
+from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cli.terminal.screen import Screen, is_agreed
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.diagnosis.checks.registry import examine

@@ -1,8 +1,9 @@
-"""Documents for programs: JSON, YAML and CSV."""
+"""What commands print for programs (JSON, YAML, CSV), and the flags that choose the output."""
 
 from __future__ import annotations
 
 import csv
+import enum
 import io
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,6 +11,28 @@ from typing import Any
 import msgspec
 
 from gcushare.core.log_fields import escape
+from gcushare.runtime.settings import parsers
+from gcushare.runtime.settings.declare import setting
+
+
+class TextOrJson(enum.Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def text_or_json_flag(help: str) -> Any:
+    """Declare ``-o text|json``; ``help`` says what each holds."""
+    return setting(parsers.choice(TextOrJson), default=TextOrJson.TEXT, short="-o", help=help)
+
+
+def color_flag() -> Any:
+    """Declare ``--color`` and ``--no-color``."""
+    return setting(
+        parsers.maybe_boolean(),
+        default=None,
+        help="Colours; without the flag on terminals only, and not where NO_COLOR is set.",
+    )
+
 
 Document = dict[str, Any]
 

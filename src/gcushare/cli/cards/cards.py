@@ -1,7 +1,8 @@
-"""Asks plugins for their status: this machine's plugins, or a node's plugins through the API server."""
+"""``gcushare cards``: asks this machine's plugins, or a node's through the API server, and prints their cards."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 from collections.abc import Mapping, Sequence
@@ -9,14 +10,48 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gcushare.cards.process_owners import PROC, ProcOwners
+from gcushare.cli.cards.cards_settings import HERE, CardsSettings, Output
+from gcushare.cli.terminal.output import to_json
+from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view_status
 from gcushare.cluster.cluster_flags import PluginPodSettings
+from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.cluster.reader import Dated, Reader, ask_all
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES
+from gcushare.runtime.entry import ProcessContext
+from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
+
+
+def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) -> int:
+    """Show the cards; the exit code is 1 if some plugins could not be asked. ``proc``: the folder of control groups.
+
+    Raises:
+        GcushareError: no plugin answers.
+    """
+
+    async def work() -> CardsView:
+        if settings.node is None:
+            if settings.plugin:
+                return await ask_addresses(settings.plugin, proc)
+            return await ask_addresses(HERE[:1], proc, others=HERE[1:])
+        async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
+            return await ask_node(api, settings.plugins, settings.node, proc)
+
+    cards = asyncio.run(work())
+    screen = Screen(process, settings.color)
+    if settings.output is Output.JSON:
+        screen.print_text(to_json(cards))
+    else:
+        screen.print_lines(view_lines(cards, screen.width, is_wide=settings.output is Output.WIDE))
+        for origin, why in sorted(cards.failures.items()):
+            screen.say("warning", f"{origin}: {why}")
+    return FAILED if cards.failures else DONE
+
 
 _ELSEWHERE = "name its address with --plugin, or ask through the API server with 'gcushare cards NODE'"
 

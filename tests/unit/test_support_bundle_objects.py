@@ -13,8 +13,8 @@ import pytest
 
 from gcushare.claims_controller.claims_controller_settings import ControllerSettings
 from gcushare.claims_driver.claims_driver_settings import ClaimsDriverSettings
-from gcushare.cli.support_bundle.kept_fields import OUR_FLAGS
 from gcushare.cli.support_bundle.sanitize import (
+    OUR_FLAGS,
     last_seen,
     secrets_of,
     slim_event,

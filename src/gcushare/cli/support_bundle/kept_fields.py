@@ -1,41 +1,120 @@
-"""Which fields of each kind of object go into a bundle, the form of each, and which flags of command lines; pure."""
+"""Which fields of each kind of object go into a bundle, and the form of each; pure.
+
+A shape filters a JSON value: it names every field that is kept, and the form of every text. Fields that no shape names
+are removed, so that a field that a later Kubernetes adds reveals nothing.
+"""
 
 from __future__ import annotations
 
+import enum
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-from gcushare.cli.support_bundle.shapes import (
-    ADDRESS,
-    AMOUNTS,
-    CLOSED,
-    IMAGE,
-    NAME,
-    NAMES,
-    POD,
-    REASON,
-    TIME,
-    UID,
-    VERSION,
-    Left,
-    Shape,
-    by_name,
-    each,
-    either,
-    fields,
-    members,
-    number,
-    one_of,
-    text,
-)
-from gcushare.cluster.programs import VENDOR_LABEL, Program
+from gcushare.cluster.programs import VENDOR_LABEL
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import keys
 from gcushare.wire.annotations.record import record_keys
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
+
+
+class Left(enum.Enum):
+    """What a shape returns for a value that is removed."""
+
+    OUT = "out"
+
+
+Shape: TypeAlias = Callable[[Any], Any]
+"""Returns the part of a value that is kept, or ``Left.OUT``."""
+
+
+def fields(**allowed: Shape) -> Shape:
+    """An object: only these fields, each filtered by its shape. A field named like a keyword ends in _."""
+    return members({name.rstrip("_"): shape for name, shape in allowed.items()})
+
+
+def members(allowed: Mapping[str, Shape]) -> Shape:
+    """An object with fields whose names are not Python identifiers."""
+    return _object(allowed.get)
+
+
+def by_name(key: str, shape: Shape) -> Shape:
+    """An object with any field names that match the pattern ``key``, such as amounts of resources."""
+    known = re.compile(key)
+    return _object(lambda name: shape if known.fullmatch(name) else None)
+
+
+def _object(shape_of: Callable[[str], Shape | None]) -> Shape:
+    """An object; ``shape_of`` returns the shape of a field, None for one that is removed."""
+
+    def keep(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return Left.OUT
+        shapes = {str(name): shape_of(str(name)) for name in value}
+        kept = {name: shape(value[name]) for name, shape in shapes.items() if shape is not None}
+        return {name: part for name, part in kept.items() if part is not Left.OUT}
+
+    return keep
+
+
+def each(shape: Shape) -> Shape:
+    """A list; members of another shape are removed."""
+
+    def keep(value: Any) -> Any:
+        if not isinstance(value, list):
+            return Left.OUT
+        return [part for part in map(shape, value) if part is not Left.OUT]
+
+    return keep
+
+
+def text(pattern: str) -> Shape:
+    known = re.compile(pattern, re.ASCII)
+
+    def keep(value: Any) -> Any:
+        return value if isinstance(value, str) and known.fullmatch(value) else Left.OUT
+
+    return keep
+
+
+def one_of(*words: str) -> Shape:
+    return text("|".join(map(re.escape, words)))
+
+
+def either(*shapes: Shape) -> Shape:
+    """The first of these shapes that a value has."""
+
+    def keep(value: Any) -> Any:
+        return next((part for part in (shape(value) for shape in shapes) if part is not Left.OUT), Left.OUT)
+
+    return keep
+
+
+def number(value: Any) -> Any:
+    return value if isinstance(value, int | float) else Left.OUT
+
+
+NAME = text(r"[A-Za-z0-9][\w.:-]{0,252}")
+"""A name of an object, a node, a container; what people call their things is part of every report."""
+NAMES = either(NAME, text(""))
+UID = text(r"[A-Za-z0-9-]{1,64}")
+TIME = text(r"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)")
+REASON = text(r"[A-Z][A-Za-z./-]{0,127}")
+"""One word in CamelCase, as the API's conventions want it; OutOf<resource> has the resource's slash."""
+QUANTITY = either(number, text(r"[+-]?\d{1,20}(?:\.\d{1,12})?(?:[numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,3})?"))
+RESOURCE = r"[A-Za-z0-9][\w./-]{0,316}"
+POD = text(RESOURCE)
+"""A pod's namespace and name; the name alone of what the kubelet shows without a namespace."""
+CLOSED = each(fields(use=one_of("memory", "whole"), pod=POD, until=number))
+"""Uses that a card is closed to."""
+AMOUNTS = by_name(RESOURCE, QUANTITY)
+VERSION = text(r"v?\d[\w.+-]{0,79}")
+IMAGE = text(r"[a-z0-9][\w./:-]{0,511}(?:@sha256:[0-9a-f]{64})?")
+ADDRESS = text(r"[0-9A-Fa-f.:]{2,45}|None|[a-z0-9][a-z0-9.-]{0,252}")
+
 
 PLAIN_INVENTORY = BoundedJsonDecoder(dict[str, Any], "the inventory annotation", limit_bytes=ANNOTATION_BYTES)
 PLAIN_OVER_USE = BoundedJsonDecoder(dict[str, Any], f"annotation {keys.OVER_USE}", limit_bytes=ANNOTATION_BYTES)
@@ -50,52 +129,6 @@ _LABELS: tuple[str, ...] = (
     *(f"node-role.kubernetes.io/{name}" for name in ("control-plane", "master", "worker")),
     "node.kubernetes.io/instance-type",
 )
-ENVIRONMENT = frozenset(
-    name
-    for vendor in VENDORS
-    for name in (
-        vendor.environment.visible,
-        vendor.environment.card_index,
-        vendor.environment.card_units,
-        vendor.environment.pod_units,
-        vendor.environment.container_units,
-        vendor.environment.container_bytes,
-    )
-)
-"""Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
-_OUR_FLAG_NAMES = """
-application-xids bursts card-call-timeout card-count card-library card-policy cards cdi-dir claims config-file
-confirm-after context dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run
-event-holds extender-service extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout
-ignorable interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir
-leader-elect lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port
-log-dir log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
-max-request-size memory-limit memory-percent memory-unit mode mps-control mps-fallback mps-root namespace no-claims
-no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-memory-percent no-node-order no-pod-use
-no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes
-other-systems over-use over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when
-page-size pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after
-remove-from-node request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
-tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit
-unused-after vendor verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret
-verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle
-wait-timeout watch-stall watch-timeout weight whole-card-policy whole-cards
-"""
-_SCHEDULER_FLAG_NAMES = """
-authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect
-leader-elect-resource-name policy-config-file secure-port tls-cert-file tls-private-key-file v
-"""
-OUR_FLAGS = frozenset(_OUR_FLAG_NAMES.split())
-"""Every flag of the programs in the cluster, apart from those declared secret. It is a list of its own, which a test
-compares with the declarations: commands for people import none of these programs.
-"""
-FLAGS = OUR_FLAGS | frozenset(_SCHEDULER_FLAG_NAMES.split())
-"""Those, and flags of kube-scheduler, none of which holds a secret."""
-FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
-COMMAND_WORDS = frozenset(
-    {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}
-)
-
 _CARD = r"(?:\d{1,3}|[A-Z]{2,8}-[0-9A-Fa-f-]{1,40})"
 _CARD_WORDS = text(rf"{_CARD}(?: ?, ?{_CARD}){{0,31}}")
 """Indexes and uuids; a model may be any text."""

@@ -15,29 +15,79 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gcushare.cli.support_bundle.kept_fields import (
-    COMMAND_WORDS,
     CONTAINER,
-    ENVIRONMENT,
     EVENT,
-    FLAG_VALUE,
-    FLAGS,
     METADATA,
     NODE,
     POD_SPEC,
     POD_STATUS,
+    RESOURCE,
+    VERSION,
+    Left,
+    Shape,
+    by_name,
+    either,
+    fields,
+    text,
 )
 from gcushare.cli.support_bundle.log_filter import cut_metrics
 from gcushare.cli.support_bundle.redact import is_secret_anywhere, own_document, own_words
-from gcushare.cli.support_bundle.shapes import RESOURCE, VERSION, Left, Shape, by_name, either, fields, text
 from gcushare.cli.terminal.findings_text import document, versions
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
+from gcushare.cluster.programs import Program
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations.record import record_keys
 
 JsonObject = dict[str, Any]
+
+ENVIRONMENT = frozenset(
+    name
+    for vendor in VENDORS
+    for name in (
+        vendor.environment.visible,
+        vendor.environment.card_index,
+        vendor.environment.card_units,
+        vendor.environment.pod_units,
+        vendor.environment.container_units,
+        vendor.environment.container_bytes,
+    )
+)
+"""Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
+_OUR_FLAG_NAMES = """
+application-xids bursts card-call-timeout card-count card-library card-policy cards cdi-dir claims config-file
+confirm-after context dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run
+event-holds extender-service extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout
+ignorable interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir
+leader-elect lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port
+log-dir log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
+max-request-size memory-limit memory-percent memory-unit mode mps-control mps-fallback mps-root namespace no-claims
+no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-memory-percent no-node-order no-pod-use
+no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes
+other-systems over-use over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when
+page-size pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after
+remove-from-node request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
+tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit
+unused-after vendor verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret
+verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle
+wait-timeout watch-stall watch-timeout weight whole-card-policy whole-cards
+"""
+_SCHEDULER_FLAG_NAMES = """
+authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect
+leader-elect-resource-name policy-config-file secure-port tls-cert-file tls-private-key-file v
+"""
+OUR_FLAGS = frozenset(_OUR_FLAG_NAMES.split())
+"""Every flag of the programs in the cluster, apart from those declared secret. It is a list of its own, which a test
+compares with the declarations: commands for people import none of these programs.
+"""
+FLAGS = OUR_FLAGS | frozenset(_SCHEDULER_FLAG_NAMES.split())
+"""Those, and flags of kube-scheduler, none of which holds a secret."""
+FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
+COMMAND_WORDS = frozenset(
+    {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}
+)
 
 
 def slim_node(node: JsonObject) -> JsonObject:

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from gcushare.core.fit_index import MAX_LOGGED_CHANGES
-from gcushare.scheduler_extender.dashboard.feed import SLICE_BYTES, Feed, Mark, parse_mark
+from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES
+from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
@@ -102,7 +103,7 @@ async def test_a_large_snapshot_comes_in_pieces() -> None:
 
     pieces = [piece async for piece in watched.feed.snapshot(REPLICA)]
     assert len(pieces) > 1
-    assert max(map(len, pieces)) < SLICE_BYTES + 8192
+    assert max(map(len, pieces)) < PIECE_BYTES + 8192
     assert len(msgspec.json.decode(b"".join(pieces))["nodes"]) == 200
 
 

@@ -1,8 +1,12 @@
-"""Split long work into steps, so that the event loop answers the scheduler's calls in between."""
+"""Split long work and long answers into steps, so that the event loop answers the scheduler's calls in between."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterable
+
+PIECE_BYTES = 64 * 1024
+"""Bytes encoded before other tasks get a turn: well below a millisecond of encoding."""
 
 
 class CooperativeYield:
@@ -18,3 +22,16 @@ class CooperativeYield:
         if self._done >= self._limit:
             self._done = 0
             await asyncio.sleep(0)
+
+
+async def join_in_pieces(opening: bytes, items: Iterable[bytes], closing: bytes) -> AsyncGenerator[bytes, None]:
+    """Write a JSON list between its opening and closing text, in pieces with turns for other tasks."""
+    piece, separator = bytearray(opening), b""
+    for item in items:
+        piece += separator + item
+        separator = b","
+        if len(piece) >= PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+            await asyncio.sleep(0)
+    yield bytes(piece + closing)

@@ -11,11 +11,13 @@ from collections.abc import AsyncGenerator
 
 from gcushare.core.errors import NotFoundError
 from gcushare.core.nodes import NodeState
+from gcushare.scheduler_extender.cooperative_yield import join_in_pieces
+from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.inspect import CLOSING, OPENING, encode_node
 
-_SLICE_BYTES = 64 * 1024
-"""Bytes written between two yields: well below a millisecond of encoding."""
+_GONE_AFTER_S = 5.0
+"""How often the connection of a quiet reader is checked."""
 
 WATCH_PAUSE_S = 0.1
 """Several changes of a node within this time are sent as one."""
@@ -41,43 +43,39 @@ class InspectService:
                 f"node {name!r} has no {self._state.vendor.device_word} cards that the scheduler extender knows of"
             )
 
-    async def document(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
+    def document(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
         """Write the document in pieces: all nodes by name, or one node."""
         names = self._names() if node_name is None else [node_name]
-        piece = bytearray(OPENING)
-        separator = b""
-        for name in names:
-            node = self._state.ledger.nodes.get(name)
-            if node is None or not node.known:
-                continue
-            piece += separator + encode_node(self._state.vendor, node)
-            separator = b","
-            if len(piece) >= _SLICE_BYTES:
-                yield bytes(piece)
-                piece.clear()
-                await asyncio.sleep(0)
-        yield bytes(piece + CLOSING)
+        found = filter(None, map(self._state.ledger.nodes.get, names))
+        return join_in_pieces(OPENING, (encode_node(self._state.vendor, node) for node in found if node.known), CLOSING)
 
-    async def watch(self, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
-        """Write one JSON line per node (ADDED), then one line per change, without end.
+    async def watch(self, serving: Serving, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
+        """Write one JSON line per node (ADDED), then one line per change, until serving ends.
 
-        A slow reader gets fewer lines, not a longer queue: a node that changed twice is sent once.
+        A slow reader gets fewer lines, not a longer queue: a node that changed twice is sent once. While nothing
+        changes, an empty piece comes from time to time, so that the sender finds out whether the reader is gone.
         """
         position = self._state.changes.position
         known: set[str] = set()
         changed = set(self._names())
-        while True:
+        while not serving.stopping.is_set():
             for name in sorted(changed):
                 if (node_name is None or name == node_name) and (line := self._line(name, known)):
                     yield line
                     await asyncio.sleep(0)
-            while self._state.changes.position == position:
-                self._wake.clear()
-                await self._wake.wait()
+            if not await serving.wait_for(self._wait_past(position), _GONE_AFTER_S):
+                changed.clear()
+                yield b""
+                continue
             await asyncio.sleep(WATCH_PAUSE_S)
             news = self._state.changes.since(position)
             position = self._state.changes.position
             changed = set(self._names()) | known if news is None else news
+
+    async def _wait_past(self, position: int) -> None:
+        while self._state.changes.position == position:
+            self._wake.clear()
+            await self._wake.wait()
 
     def _line(self, name: str, known: set[str]) -> bytes | None:
         """The line of a node that changed; None if the reader does not know the node and it is gone."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Protocol
 
 from gcushare.core.errors import GcushareError, RetryableError
@@ -113,6 +113,18 @@ class Serving:
         if self.leadership.is_catching_up:
             return NotReady("this replica was elected and reads what the leader before it did; try again in a moment")
         return NotLeader(self.leadership.holder)
+
+    async def wait_for(self, change: Coroutine[None, None, None], timeout_s: float) -> bool:
+        """Wait for a change, the end of serving or the timeout; returns whether the change came."""
+        changed = asyncio.create_task(change, name="wait for a change")
+        stopped = asyncio.create_task(self.stopping.wait(), name="wait for the end of serving")
+        try:
+            await asyncio.wait((changed, stopped), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            return changed.done()
+        finally:
+            for task in (changed, stopped):
+                task.cancel()
+            await asyncio.wait((changed, stopped))
 
     def require_synced(self) -> None:
         """Check that a request to read may be answered; replicas that do not lead answer it as well.

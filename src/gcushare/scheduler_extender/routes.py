@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -28,9 +27,6 @@ from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 _JSON = CIMultiDict({"Content-Type": "application/json"})
 _MAX_WATCHERS = 64
 """Readers that may watch inspect at once; each has a connection and a set of names."""
-
-_GONE_AFTER_S = 5.0
-"""How often the connection of a quiet reader is checked."""
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -136,54 +132,37 @@ class VendorRoutes:
         if _is_on(request, "pretty"):
             whole = b"".join([piece async for piece in pieces])
             return web.Response(body=indent(whole), headers=_JSON)
-        return await _stream(request, pieces)
+        return await send_pieces(request, pieces, _JSON)
 
     async def _watch(self, request: web.Request, node: str | None) -> web.StreamResponse:
         if self._watchers >= _MAX_WATCHERS:
             raise RetryableError(f"{_MAX_WATCHERS} readers follow inspect already; try again later")
         self._watchers += 1
         try:
-            return await _stream(
-                request, _while_read(request, self._serving.stopping, self._services.inspects.watch(node))
-            )
+            return await send_pieces(request, self._services.inspects.watch(self._serving, node), _JSON)
         finally:
             self._watchers -= 1
 
 
-async def _stream(request: web.Request, pieces: AsyncGenerator[bytes, None]) -> web.StreamResponse:
-    """Send pieces as they come."""
-    response = web.StreamResponse(headers=_JSON)
-    async with aclosing(pieces):
-        await response.prepare(request)
-        async for piece in pieces:
-            await response.write(piece)
-        await response.write_eof()
+async def send_pieces(
+    request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str], *, packed: bool = False
+) -> web.StreamResponse:
+    """Send pieces as they come, ``packed`` by gzip if asked, until there are no more or the reader disconnects."""
+    response = web.StreamResponse(headers=headers)
+    if packed:
+        response.enable_compression(web.ContentCoding.gzip)
+    await response.prepare(request)
+    if request.method != "GET":
+        return response
+    with suppress(ConnectionError):  # A reader that disconnects is not an error.
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if request.transport is None or request.transport.is_closing():
+                    return response
+                if piece:
+                    await response.write(piece)
+            await response.write_eof()
     return response
-
-
-async def _while_read(
-    request: web.Request, stop: asyncio.Event, pieces: AsyncGenerator[bytes, None]
-) -> AsyncGenerator[bytes, None]:
-    """Pass pieces on until ``stop`` is set or the reader is gone. Without changes no write would show that it is."""
-    stopped = asyncio.create_task(stop.wait(), name="wait for the shutdown")
-    coming = asyncio.create_task(_next(pieces), name="next change for inspect")
-    try:
-        while not stopped.done() and request.transport is not None and not request.transport.is_closing():
-            await asyncio.wait((coming, stopped), timeout=_GONE_AFTER_S, return_when=asyncio.FIRST_COMPLETED)
-            if coming.done():
-                if (piece := coming.result()) is None:
-                    return
-                yield piece
-                coming = asyncio.create_task(_next(pieces), name="next change for inspect")
-    finally:
-        for task in (stopped, coming):
-            task.cancel()
-        await asyncio.wait((stopped, coming))
-        await pieces.aclose()
-
-
-async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes | None:
-    return await anext(pieces, None)
 
 
 def _is_on(request: web.Request, name: str) -> bool:

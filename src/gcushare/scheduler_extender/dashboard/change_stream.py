@@ -14,6 +14,8 @@ from gcushare.core.errors import GcushareError, RetryableError
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS
 from gcushare.scheduler_extender.dashboard.feed import Feed, Mark, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
+from gcushare.scheduler_extender.leadership import Serving
+from gcushare.scheduler_extender.routes import send_pieces
 
 PAUSE_S = 0.2
 """Changes within this time are sent together: five updates a second are what people can follow."""
@@ -32,14 +34,12 @@ _encoder = msgspec.json.Encoder()
 
 
 class Streams:
-    """The readers that follow changes. ``replica`` says who answers, ``stopping`` ends every stream."""
+    """The readers that follow changes. ``replica`` says who answers; the end of serving ends every stream."""
 
-    def __init__(
-        self, feed: Feed, replica: Callable[[], ReplicaDocument], stopping: asyncio.Event, *, limit: int
-    ) -> None:
+    def __init__(self, feed: Feed, replica: Callable[[], ReplicaDocument], serving: Serving, *, limit: int) -> None:
         self._feed = feed
         self._replica = replica
-        self._stopping = stopping
+        self._serving = serving
         self._limit = limit
         self._readers = 0
 
@@ -54,25 +54,14 @@ class Streams:
         mark = parse_mark(request.headers.get("Last-Event-ID", "") or request.query.get("since", ""))
         self._readers += 1
         try:
-            response = web.StreamResponse(headers=_HEADERS)
-            await response.prepare(request)
-            if request.method != "GET":
-                return response
-            with suppress(ConnectionError):  # A reader that disconnects is not an error.
-                async with aclosing(self._events(mark, admit)) as events:
-                    async for event in events:
-                        if request.transport is None or request.transport.is_closing():
-                            return response
-                        await response.write(event)
-                    await response.write_eof()
-            return response
+            return await send_pieces(request, self._events(mark, admit), _HEADERS)
         finally:
             self._readers -= 1
 
     async def _events(self, mark: Mark | None, admit: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes, None]:
         sent, sent_at = self._replica(), time.monotonic()
         yield _event("replica", _encoder.encode(sent))
-        while not self._stopping.is_set():
+        while not self._serving.stopping.is_set():
             changes = None if mark is None else self._feed.changes(mark)
             end = self._feed.mark
             if changes is None:
@@ -83,7 +72,9 @@ class Streams:
                     async for piece in pieces:
                         yield piece
             mark = end
-            await self._wait(mark)
+            if await self._serving.wait_for(self._feed.wait_past(mark), BEAT_S + PAUSE_S):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._serving.stopping.wait(), PAUSE_S)  # Other changes join this one.
             if (refusal := await _find_refusal(admit)) is not None:
                 yield _event("refused", _encoder.encode({"error": refusal}))
                 return
@@ -91,19 +82,6 @@ class Streams:
             if (now.leads, now.holder) != (sent.leads, sent.holder) or time.monotonic() >= sent_at + BEAT_S:
                 sent, sent_at = now, time.monotonic()
                 yield _event("replica", _encoder.encode(sent))
-
-    async def _wait(self, mark: Mark) -> None:
-        """Return after a change and a pause in which others join it, after a beat, or when serving ends."""
-        stopped = asyncio.create_task(self._stopping.wait(), name="wait for the end of serving")
-        changed = asyncio.create_task(self._feed.wait_past(mark), name="wait for the next change of the page")
-        try:
-            await asyncio.wait((stopped, changed), timeout=BEAT_S + PAUSE_S, return_when=asyncio.FIRST_COMPLETED)
-            if changed.done():
-                await asyncio.wait((stopped,), timeout=PAUSE_S)
-        finally:
-            for task in (stopped, changed):
-                task.cancel()
-            await asyncio.wait((stopped, changed))
 
 
 async def _marked(changes: Iterator[bytes], end: Mark) -> AsyncGenerator[bytes, None]:

@@ -17,6 +17,7 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.core.fit_index import NameLog
 from gcushare.core.nodes import NodeState
+from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES, join_in_pieces
 from gcushare.scheduler_extender.dashboard.feed_documents import (
     NO_NODE_METADATA,
     NO_POD_METADATA,
@@ -29,9 +30,6 @@ from gcushare.scheduler_extender.dashboard.feed_documents import (
 )
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-
-SLICE_BYTES = 64 * 1024
-"""Encode so much before other tasks get a turn."""
 
 _NODE, _POD = "n", "p"
 _encoder = msgspec.json.Encoder()
@@ -102,21 +100,13 @@ class Feed:
             "replica": replica,
             "vendors": [vendor_document(state.vendor) for state in self._states.values()],
         }
-        piece = bytearray(_encoder.encode(head)[:-1])
+        opening = _encoder.encode(head)[:-1]
         for field, keys in (("nodes", self._node_keys()), ("waiting", self._pod_keys())):
-            piece += b',"%b":[' % field.encode()
-            separator = b""
-            for key in keys:
-                if (encoded := self._encode(key)) is None:
-                    continue
-                piece += separator + encoded
-                separator = b","
-                if len(piece) >= SLICE_BYTES:
-                    yield bytes(piece)
-                    piece.clear()
-                    await asyncio.sleep(0)
-            piece += b"]"
-        yield bytes(piece + b"}\n")
+            items = filter(None, map(self._encode, keys))
+            async for piece in join_in_pieces(b'%b,"%b":[' % (opening, field.encode()), items, b"]"):
+                yield piece
+            opening = b""
+        yield b"}\n"
 
     def changes(self, mark: Mark) -> Iterator[bytes] | None:
         """Describe the changes after a mark, in documents of bounded size; None if the log begins later."""
@@ -137,7 +127,7 @@ class Feed:
                 encoded = _encoder.encode(name)
                 parts["gone" if kind == _NODE else "left"].append(encoded)
             size += len(encoded)
-            if size >= SLICE_BYTES:
+            if size >= PIECE_BYTES:
                 yield _join(parts)
                 parts = {field: [] for field in parts}
                 size = 0

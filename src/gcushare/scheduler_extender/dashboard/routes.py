@@ -19,6 +19,7 @@ from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
 from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
+from gcushare.scheduler_extender.routes import send_pieces
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import encode_explanation
 
@@ -74,7 +75,7 @@ class _Pages:
         self._watch_age_s = watch_age_s
         self._explains = explains
         self._assets = load_assets()
-        self._streams = Streams(feed, self._replica, serving.stopping, limit=readers)
+        self._streams = Streams(feed, self._replica, serving, limit=readers)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -110,14 +111,8 @@ class _Pages:
         return self._assets.file(request)
 
     async def _cluster(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**_NEVER_KEPT, "Vary": "Accept-Encoding"})
-        if accepts_gzip(request):
-            response.enable_compression(web.ContentCoding.gzip)
-        await response.prepare(request)
-        async for piece in self._feed.snapshot(self._replica()):
-            await response.write(piece)
-        await response.write_eof()
-        return response
+        headers = {**_NEVER_KEPT, "Vary": "Accept-Encoding"}
+        return await send_pieces(request, self._feed.snapshot(self._replica()), headers, packed=accepts_gzip(request))
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         return await self._streams.serve(request, lambda: self._admit(request))

@@ -85,7 +85,7 @@ class ExplainService:
             (state.claiming.get(uid) for uid in uids),
             (each for each in held if (each.pod.namespace, each.pod.name) == (namespace, name)),
         )
-        return next(filter(None, found), None)
+        return next((each for each in found if each is not None), None)
 
     def waits(self, request: SchedulingRequest) -> bool:
         """Whether a pod that was refused still exists and has no cards."""

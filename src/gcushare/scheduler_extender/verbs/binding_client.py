@@ -15,6 +15,7 @@ import enum
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused, RetryableError
 from gcushare.core.log_fields import fields
@@ -286,29 +287,33 @@ class BindingClient:
             for key, unconfirmed in self._unconfirmed.items()
             if unconfirmed.attempt.pod.uid not in busy and now_s - unconfirmed.since_s >= older_than_s
         ]
-        for start in range(0, len(due), _READS_AT_ONCE):
-            some = due[start : start + _READS_AT_ONCE]
-            await asyncio.gather(*(self._confirm_one(key, unconfirmed, busy) for key, unconfirmed in some))
         ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.pod.uid not in busy]
-        for start in range(0, len(ahead), _READS_AT_ONCE):
-            await asyncio.gather(*(self._read_again(read) for read in ahead[start : start + _READS_AT_ONCE]))
+        reads = [partial(self._confirm_one, key, unconfirmed, busy) for key, unconfirmed in due]
+        reads += [partial(self._read_again, read) for read in ahead]
+        for start in range(0, len(reads), _READS_AT_ONCE):
+            await asyncio.gather(*(read() for read in reads[start : start + _READS_AT_ONCE]))
+
+    async def _read_now(self, ref: PodRef) -> Pod | None:
+        """Read a pod outside of a bind; None if it is gone, whether or not another pod has its name."""
+        try:
+            pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
+        except NotFoundError:
+            return None
+        return pod if pod.metadata.uid == ref.uid else None
 
     async def _confirm_one(self, key: str, unconfirmed: Unconfirmed, busy: Collection[str]) -> None:
         ref, ledger = unconfirmed.attempt.pod, self._state.ledger
-        pod: Pod | None = None
         try:
-            pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
-            found = evaluate(pod, ref.uid, unconfirmed.node)
-        except NotFoundError:
-            found = Found.GONE
+            pod = await self._read_now(ref)
         except GcushareError as error:
             logger.warning("reservation stays unconfirmed %s", fields(pod=ref, reason=error))
             return
         if ref.uid in busy or self._unconfirmed.get(key) is not unconfirmed or not ledger.is_reserved(key):
             return  # A new bind or the watch settled it while the pod was read.
+        found = Found.GONE if pod is None else evaluate(pod, ref.uid, unconfirmed.node)
         logger.info("reservation resolved %s", fields(pod=ref, node=unconfirmed.node, found=found.value))
         del self._unconfirmed[key]
-        if pod is None or pod.metadata.uid != ref.uid:
+        if pod is None:
             self._state.on_pod_delete(ref.uid)
         elif pod.is_bound:
             self._state.on_pod_read(pod, self._monotonic())
@@ -317,17 +322,14 @@ class BindingClient:
     async def _read_again(self, read: ReadAhead) -> None:
         """Read a pod again that was read before and that the watch does not confirm."""
         ref, state = read.pod, self._state
-        pod: Pod | None = None
         try:
-            pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
-        except NotFoundError:
-            pass  # Handled below, like a new pod of that name.
+            pod = await self._read_now(ref)
         except GcushareError as error:
             logger.warning("pod ahead of the watch cannot be read %s", fields(pod=ref, reason=error))
             return
         if not state.ahead.holds(read):
             return  # The watch brought it during the read.
-        if pod is None or pod.metadata.uid != ref.uid:
+        if pod is None:
             state.on_pod_delete(ref.uid)
         elif pod.is_bound and pod.metadata.resource_version != read.watched:
             state.on_pod_read(pod, self._monotonic())

@@ -55,21 +55,17 @@ class Leadership(Protocol):
     @property
     def is_leader(self) -> bool:
         """Whether this replica leads; no other replica can be serving then."""
-        ...
 
     @property
     def is_catching_up(self) -> bool:
         """Whether this replica is elected, but still reads what the leader before it did."""
-        ...
 
     @property
     def holder(self) -> str:
         """The name of the replica that serves, as far as is known; empty if none does."""
-        ...
 
     def holds(self, margin_s: float) -> bool:
         """Whether this replica leads, and no other can begin to within ``margin_s`` seconds."""
-        ...
 
 
 class AlwaysLeader:
@@ -142,7 +138,6 @@ class WatchCache(Protocol):
     @property
     def age_s(self) -> float | None:
         """Seconds since the API server last proved it current; None before the first proof."""
-        ...
 
     async def catch_up(self) -> None:
         """Return once it contains all that was on the server at the time of the call.
@@ -150,7 +145,6 @@ class WatchCache(Protocol):
         Raises:
             GcushareError: the API server cannot tell.
         """
-        ...
 
 
 class ReplicaLeadership:
@@ -191,21 +185,17 @@ class ReplicaLeadership:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica serves."""
         return self._is_current and self._elector.is_leader
 
     @property
     def holder(self) -> str:
-        """The replica that holds the Lease, as far as is known."""
         return self._elector.holder
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether this replica is elected, but its watch caches are not current yet."""
         return not self._is_current and self._elector.is_leader
 
     def holds(self, margin_s: float) -> bool:
-        """Whether this replica serves and no other can begin to within ``margin_s``."""
         return self._is_current and self._elector.holds(margin_s)
 
     async def run(self) -> None:

@@ -166,7 +166,6 @@ class ReplicaCollector(Collector):
         self._recorded = recorded
 
     def collect(self) -> Iterable[Metric]:
-        """Compute the figures."""
         leading = Gauge("gcushare_leader", "1 if this replica serves the scheduler.")
         leading.add_metric((), int(self._answers()))
         is_open = Gauge(

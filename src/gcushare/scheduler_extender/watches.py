@@ -22,11 +22,9 @@ class NodeObserver(Protocol):
 
     def on_node_update(self, node: Node) -> None:
         """Update a node that was added or changed."""
-        ...
 
     def on_node_delete(self, name: str) -> None:
         """Remove a node that is gone."""
-        ...
 
 
 class PodObserver(Protocol):
@@ -34,15 +32,12 @@ class PodObserver(Protocol):
 
     def on_pod_update(self, pod: Pod) -> None:
         """Update a pod that was added or changed."""
-        ...
 
     def on_pod_delete(self, uid: str) -> None:
         """Remove a pod that is gone."""
-        ...
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod but ``uids``, which are all that existed at ``version``."""
-        ...
 
 
 class NodeHandler:
@@ -53,17 +48,14 @@ class NodeHandler:
         self._uid_of: dict[str, str] = {}
 
     def applied(self, obj: Node) -> None:
-        """A node was added or changed."""
         self._uid_of[obj.metadata.name] = obj.metadata.uid
         for state in self._states:
             state.on_node_update(obj)
 
     def deleted(self, obj: Node) -> None:
-        """A node was deleted."""
         self._delete(obj.metadata.name)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """A list is complete: no other nodes exist."""
         for name in [name for name, uid in self._uid_of.items() if uid not in uids]:
             self._delete(name)
 
@@ -80,17 +72,14 @@ class PodHandler:
         self._states = states
 
     def applied(self, obj: Pod) -> None:
-        """A pod was added or changed."""
         for state in self._states:
             state.on_pod_update(obj)
 
     def deleted(self, obj: Pod) -> None:
-        """A pod was deleted."""
         for state in self._states:
             state.on_pod_delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """A list is complete: no other pods exist."""
         for state in self._states:
             state.on_pod_resync(uids, version)
 
@@ -102,17 +91,14 @@ class ClaimHandler:
         self._states = states
 
     def applied(self, obj: ResourceClaim) -> None:
-        """A claim was added or changed."""
         for state in self._states:
             state.count_claims(state.claims.update(obj))
 
     def deleted(self, obj: ResourceClaim) -> None:
-        """A claim was deleted."""
         for state in self._states:
             state.count_claims(state.claims.remove(obj.metadata.uid))
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """A list is complete: no other claims exist."""
         for state in self._states:
             state.count_claims(state.claims.retain(uids))
 

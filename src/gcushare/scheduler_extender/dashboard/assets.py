@@ -89,7 +89,6 @@ class Assets:
         self._files = {name: _pack(name, content) for name, content in {**files, PAGE: page}.items()}
 
     def page(self, request: web.Request) -> web.Response:
-        """Answer with the page."""
         return self._files[PAGE].answer(request, _ASK_AGAIN)
 
     def file(self, request: web.Request) -> web.Response:

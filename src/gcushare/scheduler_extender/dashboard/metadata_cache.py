@@ -40,7 +40,6 @@ class MetadataCache:
     # Nodes
 
     def on_node_update(self, node: Node) -> None:
-        """Update a node."""
         name = node.metadata.name
         holders = [state for state in self._states if name in state.ledger.nodes]
         if not holders:
@@ -65,7 +64,6 @@ class MetadataCache:
     # Pods
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Update a pod."""
         uid = pod.metadata.uid
         waiting = self._find_waiting(uid)
         holders = [state for state in self._states if uid in state.bound]
@@ -116,7 +114,6 @@ class MetadataCache:
             self._touch_pod(uid)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
-        """Remove every pod but ``uids``."""
         for uid in self.pods.keys() - uids:
             self.on_pod_delete(uid)
 

@@ -87,11 +87,9 @@ class Reviews(Protocol):
 
     async def review_token(self, token: str) -> TokenReview:
         """Say whose token it is."""
-        ...
 
     async def review_access(self, user: UserInfo) -> AccessReview:
         """Say whether a user may read the page."""
-        ...
 
 
 class KubeReviews:
@@ -101,11 +99,9 @@ class KubeReviews:
         self._client = client
 
     async def review_token(self, token: str) -> TokenReview:
-        """POST a TokenReview."""
         return await self._client.create(TOKEN_REVIEWS, token_review(token), timeout_s=_REVIEW_S)
 
     async def review_access(self, user: UserInfo) -> AccessReview:
-        """POST a SubjectAccessReview."""
         return await self._client.create(ACCESS_REVIEWS, access_review(user), timeout_s=_REVIEW_S)
 
 

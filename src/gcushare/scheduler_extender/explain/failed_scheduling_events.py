@@ -41,7 +41,6 @@ class Events(Protocol):
 
     def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
         """Queue an event, and return at once."""
-        ...
 
 
 @dataclass(slots=True)

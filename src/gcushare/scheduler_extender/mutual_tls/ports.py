@@ -56,11 +56,9 @@ class FirstPort:
         self._problem = ""
 
     def on_node_update(self, node: Node) -> None:
-        """Add a node."""
         self._nodes.add(node.metadata.name)
 
     def on_node_delete(self, name: str) -> None:
-        """Remove a node that is gone."""
         self._nodes.discard(name)
 
     def guard(self, verbs: Sequence[Verb]) -> list[Verb]:

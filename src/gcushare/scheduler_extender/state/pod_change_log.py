@@ -29,7 +29,6 @@ class PodChangeLog:
         """By uid: the phase, and the annotations of the record as JSON."""
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Log how a pod differs from its last state."""
         if not logger.isEnabledFor(logging.DEBUG):
             return
         uid, annotations = pod.metadata.uid, sorted(pod.metadata.annotations.items())
@@ -53,9 +52,7 @@ class PodChangeLog:
             )
 
     def on_pod_delete(self, uid: str) -> None:
-        """Forget a pod."""
         self._last.pop(uid, None)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
-        """Forget every other pod."""
         self._last = {uid: last for uid, last in self._last.items() if uid in uids}

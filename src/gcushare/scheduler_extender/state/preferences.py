@@ -142,15 +142,12 @@ class SpareObserver:
         self._spare = spare
 
     def on_node_update(self, node: Node) -> None:
-        """Update a node."""
         self._spare.offer(node.metadata.name, node_amounts(node))
 
     def on_node_delete(self, name: str) -> None:
-        """Remove a node."""
         self._spare.offer(name, None)
 
     def on_pod_update(self, pod: Pod) -> None:
-        """Update a pod."""
         if pod.spec.node_name and not is_finished(pod):
             owners = {owner.kind for owner in pod.metadata.owner_references}
             comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE) or not _was_accepted(pod)
@@ -159,11 +156,9 @@ class SpareObserver:
             self._spare.give_back(pod.metadata.uid)
 
     def on_pod_delete(self, uid: str) -> None:
-        """Remove a pod."""
         self._spare.give_back(uid)
 
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
-        """Remove every pod but ``uids``."""
         for uid in self._spare.pods - uids:
             self._spare.give_back(uid)
 

@@ -48,11 +48,9 @@ class PodApi(Protocol):
         timeout_s: float | None = None,
     ) -> None:
         """Bind a pod and write its record, both or neither; neither if the pod is not at ``resource_version``."""
-        ...
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
         """Read a pod's newest state."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

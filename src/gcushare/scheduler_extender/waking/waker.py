@@ -75,7 +75,6 @@ class WakeApi(Protocol):
 
     async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str], *, timeout_s: float) -> object:
         """Set annotations of exactly this pod; kube-scheduler tries it again if a value changes."""
-        ...
 
 
 @dataclass(slots=True)

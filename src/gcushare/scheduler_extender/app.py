@@ -43,7 +43,6 @@ from gcushare.scheduler_extender.leadership import (
     Leadership,
     ReplicaLeadership,
     Serving,
-    WatchCache,
 )
 from gcushare.scheduler_extender.maintenance import (
     confirm_periodically,
@@ -64,7 +63,7 @@ from gcushare.scheduler_extender.state.scheduling_request import Policies, Sched
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.binding_client import BindTimes
-from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
+from gcushare.scheduler_extender.verbs.dispatch import Services
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import RequestMetrics
@@ -162,19 +161,17 @@ class Extender:
         self._api = client
         self.services = [self._make_services(state) for state in self.states]
         self._registry = make_registry(NAME, __version__)
-        self._metrics = RequestMetrics(self._registry, [each.vendor_name for each in self.services])
+        metrics = RequestMetrics(self._registry, [each.vendor_name for each in self.services])
+        self._drifts = [(state, metrics.drifts[state.vendor.name]) for state in self.states]
         self._heartbeat = Heartbeat("recount", settings.follow.recount_interval + _LIVE_GRACE_S, monotonic)
         self._vendor_routes = [
             VendorRoutes(
-                each,
-                Dispatcher([each, *(other for other in self.services if other is not each)], client),
-                self.serving,
-                self._metrics,
+                [each, *(other for other in self.services if other is not each)], client, self.serving, metrics
             )
             for each in self.services
         ]
-        served = placement.vendor
-        self._unserved = [UnservedVendor(vendor, served) for vendor in VENDORS if vendor not in served]
+        unserved = [vendor for vendor in VENDORS if vendor not in placement.vendor]
+        self._unserved = [UnservedVendor(vendor, placement.vendor) for vendor in unserved]
         self._servers: list[RunningServer] = []
         self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
@@ -200,7 +197,12 @@ class Extender:
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
-        app.add_routes(self._make_health().routes())
+        health = Health()
+        health.add_live("recount", self._heartbeat.check)
+        health.add_ready("caches", self._check_synced)
+        health.add_ready("leader", self._check_leader)
+        health.add_ready("verbs", self.verbs.find_obstacle)
+        app.add_routes(health.routes())
         explains = {each.vendor_name: each.explains for each in self.services}
         app.add_routes(self.dashboard.routes(self.serving, self.watches.age_s, explains))
         self._registry.register(VendorCollector(self.services))
@@ -237,8 +239,7 @@ class Extender:
         tasks.start("watch claims", self.watches.watch_claims())
         tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
-        counted = [(state, self._metrics.drifts[state.vendor.name]) for state in self.states]
-        tasks.start("recount", recount_periodically(counted, follow.recount_interval, self._heartbeat))
+        tasks.start("recount", recount_periodically(self._drifts, follow.recount_interval, self._heartbeat))
         tasks.start("learn typical requests", learn_periodically(self.states, follow.recount_interval))
         for state in self.states:
             tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
@@ -278,14 +279,6 @@ class Extender:
     async def _stop_watchers(self, _: web.Application) -> None:
         self.serving.stopping.set()
 
-    def _make_health(self) -> Health:
-        health = Health()
-        health.add_live("recount", self._heartbeat.check)
-        health.add_ready("caches", self._check_synced)
-        health.add_ready("leader", self._check_leader)
-        health.add_ready("verbs", self.verbs.find_obstacle)
-        return health
-
     async def _check_synced(self) -> str | None:
         return None if self.serving.is_synced else "nodes and pods are not read yet"
 
@@ -304,16 +297,12 @@ class Extender:
         election = self._settings.election
         if not election.leader_elect:
             return AlwaysLeader()
-        namespace = election.lease_namespace or client.config.namespace
-        lease = ApiLease(client, namespace, election.lease_name)
-        caches: dict[str, WatchCache] = {"nodes": self.watches.nodes, "pods": self.watches.pods}
-        stale_s = STALE_SHARE * self._settings.follow.watch_stall
         return ReplicaLeadership(
-            lease,
+            ApiLease(client, election.lease_namespace or client.config.namespace, election.lease_name),
             self._identity,
-            caches,
+            {"nodes": self.watches.nodes, "pods": self.watches.pods},
             times=election.times(),
-            stale_s=stale_s,
+            stale_s=STALE_SHARE * self._settings.follow.watch_stall,
             clock=self._clock,
             rng=self._rng,
         )
@@ -331,14 +320,7 @@ class Extender:
         return Services(
             state=state,
             filters=FilterService(state, named=named, refusals=on_refused, offers=wakes.on_offered),
-            binds=BindService(
-                state,
-                self._api,
-                self.leadership,
-                times=BindTimes(),
-                now_ns=self._now_ns,
-                monotonic=self._clock.monotonic,
-            ),
+            binds=BindService(state, self._api, self.leadership, now_ns=self._now_ns, monotonic=self._clock.monotonic),
             inspects=InspectService(state),
             preempts=PreemptService(state),
             explains=explains,

@@ -16,6 +16,7 @@ from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
+from gcushare.scheduler_extender.verbs.pod_lookup import PodApi
 from gcushare.scheduler_extender.verbs.request_metrics import VERB_NAMES, Answer, RequestMetrics, reason_of, result_of
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
@@ -33,15 +34,15 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class VendorRoutes:
-    """The endpoints under one vendor's prefix."""
+    """The endpoints under one vendor's prefix. ``services``: those of that vendor first, then the others."""
 
-    def __init__(self, services: Services, dispatcher: Dispatcher, serving: Serving, metrics: RequestMetrics) -> None:
-        self._services = services
-        self._dispatcher = dispatcher
+    def __init__(self, services: Sequence[Services], api: PodApi, serving: Serving, metrics: RequestMetrics) -> None:
+        self._services = services[0]
+        self._dispatcher = dispatcher = Dispatcher(services, api)
         self._serving = serving
         self._metrics = metrics
         self._watchers = 0
-        prefix = services.state.vendor.url_prefix
+        prefix = self._services.state.vendor.url_prefix
         self.verbs = (
             Verb(f"{prefix}/filter", partial(self._answer, "filter", dispatcher.filter), self._largest_filter),
             Verb(

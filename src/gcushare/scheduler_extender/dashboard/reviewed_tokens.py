@@ -119,7 +119,13 @@ class TokenGuard:
             answer = (await self._reviews.review_access(found.user)).status
         except GcushareError as error:
             logger.warning("token cannot be reviewed %s", fields(reason=error))
-            raise RetryableError(_why_not_asked(error)) from error
+            text = f"the API server cannot be asked about the token now: {error}"
+            if isinstance(error, ForbiddenError):
+                text = (
+                    "the extender may not ask the API server about tokens: bind its service account to the "
+                    "ClusterRole system:auth-delegator"
+                )
+            raise RetryableError(text) from error
         name = found.user.username
         if not answer.allowed:
             return self._refusal(
@@ -163,12 +169,3 @@ def _bearer(request: web.Request) -> str | None:
 
 def _unauthorized(text: str) -> web.HTTPUnauthorized:
     return web.HTTPUnauthorized(text=text, headers={"WWW-Authenticate": 'Bearer realm="gcushare"'})
-
-
-def _why_not_asked(error: GcushareError) -> str:
-    if isinstance(error, ForbiddenError):
-        return (
-            "the extender may not ask the API server about tokens: bind its service account to the ClusterRole "
-            "system:auth-delegator"
-        )
-    return f"the API server cannot be asked about the token now: {error}"

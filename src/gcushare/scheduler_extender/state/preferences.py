@@ -150,7 +150,10 @@ class SpareObserver:
     def on_pod_update(self, pod: Pod) -> None:
         if pod.spec.node_name and not is_finished(pod):
             owners = {owner.kind for owner in pod.metadata.owner_references}
-            comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE) or not _was_accepted(pod)
+            # A binding and the node's kubelet set this condition, an author cannot. Source: kube-apiserver,
+            # ``assignPod`` of pkg/registry/core/pod/storage; kubelet, ``generateAPIPodStatus``.
+            was_accepted = any(each.type == "PodScheduled" and each.status == "True" for each in pod.status.conditions)
+            comes_with_node = not owners.isdisjoint(_ON_EVERY_NODE) or not was_accepted
             self._spare.take(pod.metadata.uid, Taken(pod.spec.node_name, pod_amounts(pod), comes_with_node))
         else:
             self._spare.give_back(pod.metadata.uid)
@@ -161,11 +164,3 @@ class SpareObserver:
     def on_pod_resync(self, uids: frozenset[str], version: str) -> None:
         for uid in self._spare.pods - uids:
             self._spare.give_back(uid)
-
-
-def _was_accepted(pod: Pod) -> bool:
-    """Whether a binding or the node's kubelet set the condition PodScheduled; both do, an author cannot.
-
-    Source: kube-apiserver, ``assignPod`` of pkg/registry/core/pod/storage; kubelet, ``generateAPIPodStatus``.
-    """
-    return any(each.type == "PodScheduled" and each.status == "True" for each in pod.status.conditions)

@@ -121,7 +121,12 @@ class BindService:
             if is_allocated or node in (state.let_through.get(uid) or ()):
                 attempt = await self._send_without_cards(arguments, deadline_s)
             else:
-                attempt = await self._send_with_cards(arguments, deadline_s)
+                request = await self._find_request(arguments, deadline_s)
+                earlier = self.sender.unconfirmed(uid)
+                if earlier is not None and earlier.node != node:
+                    await self.sender.check_unbound(earlier, deadline_s)
+                attempt, is_doubtful = self._prepare(arguments, request)
+                await self.sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         except GcushareError as error:
             logger.warning(
                 "not bound %s",
@@ -151,15 +156,6 @@ class BindService:
                 ms=ms,
             ),
         )
-
-    async def _send_with_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
-        request = await self._find_request(arguments, deadline_s)
-        earlier = self.sender.unconfirmed(arguments.pod.uid)
-        if earlier is not None and earlier.node != arguments.node:
-            await self.sender.check_unbound(earlier, deadline_s)
-        attempt, is_doubtful = self._prepare(arguments, request)
-        await self.sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
-        return attempt
 
     async def _send_without_cards(self, arguments: BindArguments, deadline_s: float) -> Attempt:
         """Bind a pod without a record: kube-scheduler has allocated its claim, or it asks for 0 of our resources."""

@@ -105,12 +105,12 @@ class Dispatcher:
         """
         arguments = self._decode(body)
         known = self._pods.find(arguments.pod, arguments.written)
-        return self._prioritize_unknown(arguments) if known is None else self._prioritize(arguments, known)
+        if known is None:
+            return self._prioritize_unknown(arguments)
+        return self._of(known).filters.prioritize(arguments, known.request)
 
     async def _prioritize_unknown(self, arguments: FilterArguments) -> Answer:
-        return self._prioritize(arguments, await self._pods.read(arguments.pod))
-
-    def _prioritize(self, arguments: FilterArguments, known: Known) -> Answer:
+        known = await self._pods.read(arguments.pod)
         return self._of(known).filters.prioritize(arguments, known.request)
 
     async def preempt(self, body: bytes) -> Answer:

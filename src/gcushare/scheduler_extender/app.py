@@ -178,7 +178,7 @@ class Extender:
 
     async def run(self, shutdown: Shutdown) -> None:
         """Watch, take part in the election and serve until the shutdown; then drain requests, binds and events."""
-        with self.verbs:
+        with self.verbs.folder:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
                 self.server = await self._serve(self.make_application(), self._settings.serve)
                 self._servers.append(self.server)
@@ -300,7 +300,7 @@ class Extender:
         return ReplicaLeadership(
             ApiLease(client, election.lease_namespace or client.config.namespace, election.lease_name),
             self._identity,
-            {"nodes": self.watches.nodes, "pods": self.watches.pods},
+            self.watches.caches,
             times=election.times(),
             stale_s=STALE_SHARE * self._settings.follow.watch_stall,
             clock=self._clock,

@@ -165,10 +165,9 @@ class ReplicaCollector(Collector):
         self._watches = watches
         self._recorded = recorded
 
-    def collect(self) -> Iterable[Metric]:
-        leading = Gauge("gcushare_leader", "1 if this replica serves the scheduler.")
-        leading.add_metric((), int(self._answers()))
-        is_open = Gauge(
+    def collect(self) -> Iterator[Metric]:
+        yield Gauge("gcushare_leader", "1 if this replica serves the scheduler.", value=float(self._answers()))
+        yield Gauge(
             "gcushare_extender_open_verbs",
             "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
             value=float(self._first_port.is_open),
@@ -178,23 +177,22 @@ class ReplicaCollector(Collector):
             "Time since the API server last proved the watch cache current; NaN before the first list.",
             labels=("resource",),
         )
-        counters = {
-            name: Counter(f"gcushare_watch_{name}", text, labels=("resource",))
-            for name, text in (
-                ("lists", "Full lists read."),
-                ("streams", "Watch streams opened."),
-                ("events", "Watch events received."),
-                ("failures", "Lists and streams that broke."),
-                ("undecodable", "Objects left out because they could not be read."),
-            )
-        }
-        for resource, watch in (("nodes", self._watches.nodes), ("pods", self._watches.pods)):
+        watches = self._watches.caches
+        for resource, watch in watches.items():
             age.add_metric((resource,), math.nan if watch.age_s is None else watch.age_s)
-            seen = watch.counters
-            values = (seen.lists, seen.watches, seen.events, seen.failures, seen.undecodable)
-            for family, value in zip(counters.values(), values, strict=True):
-                family.add_metric((resource,), value)
+        yield age
+        for name, counter, text in (
+            ("lists", "lists", "Full lists read."),
+            ("streams", "watches", "Watch streams opened."),
+            ("events", "events", "Watch events received."),
+            ("failures", "failures", "Lists and streams that broke."),
+            ("undecodable", "undecodable", "Objects left out because they could not be read."),
+        ):
+            family = Counter(f"gcushare_watch_{name}", text, labels=("resource",))
+            for resource, watch in watches.items():
+                family.add_metric((resource,), getattr(watch.counters, counter))
+            yield family
         events = Counter("gcushare_events", "Events by outcome.", labels=("outcome",))
         for outcome in ("posted", "merged", "dropped", "failed"):
             events.add_metric((outcome,), getattr(self._recorded, outcome))
-        return [leading, is_open, events, age, *counters.values()]
+        yield events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gcushare.kube.client import KubeClient
@@ -125,6 +125,8 @@ class Watches:
             client, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read, settings=how, clock=clock, rng=rng
         )
         self._serves_claims = serves_claims
+        self.caches: Mapping[str, Reflector[Node] | Reflector[Pod]] = {"nodes": self.nodes, "pods": self.pods}
+        """What every answer depends on, by name."""
 
     def age_s(self) -> float | None:
         """Seconds since both caches of nodes and pods were proven current; None before the first proof."""

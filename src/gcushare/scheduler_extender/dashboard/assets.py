@@ -86,7 +86,11 @@ class Assets:
             digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
         self.version = digest.hexdigest()[:16]
         page = files[PAGE].replace(b'="static/', b'="static/%b/' % self.version.encode())
-        self._files = {name: _pack(name, content) for name, content in {**files, PAGE: page}.items()}
+        self._files: dict[str, Asset] = {}
+        for name, content in {**files, PAGE: page}.items():
+            packed = gzip.compress(content, 9, mtime=0)  # Without a time, equal contents give equal bytes.
+            tag = hashlib.sha256(content).hexdigest()[:24]
+            self._files[name] = Asset(_TYPES[name[name.rfind(".") :]], content, packed, tag)
 
     def page(self, request: web.Request) -> web.Response:
         return self._files[PAGE].answer(request, _ASK_AGAIN)
@@ -116,9 +120,3 @@ def accepts_gzip(request: web.Request) -> bool:
         if coding == "gzip":
             return weight not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
     return False
-
-
-def _pack(name: str, content: bytes) -> Asset:
-    suffix = name[name.rfind(".") :]
-    # Without a time of its own, equal contents give equal bytes.
-    return Asset(_TYPES[suffix], content, gzip.compress(content, 9, mtime=0), hashlib.sha256(content).hexdigest()[:24])

@@ -69,10 +69,7 @@ class TokenGuard:
             ForbiddenError: its owner may not.
             RetryableError: unknown at the moment.
         """
-        token = _bearer(request)
-        if token is None:
-            raise _unauthorized("a token of the cluster is needed: Authorization: Bearer <token>")
-        verdict = await self._check(token, request.remote)
+        verdict = await self._check(_read_token(request), request.remote)
         if not verdict.known:
             raise _unauthorized(verdict.problem)
         if verdict.problem:
@@ -157,11 +154,11 @@ class TokenGuard:
         return verdict
 
 
-def _bearer(request: web.Request) -> str | None:
+def _read_token(request: web.Request) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
-        return None
+        raise _unauthorized("a token of the cluster is needed: Authorization: Bearer <token>")
     if len(token) > _MAX_TOKEN_CHARS or not token.isascii():
         raise _unauthorized(f"the bearer token is not valid: accepted are at most {_MAX_TOKEN_CHARS} ASCII characters")
     return token

@@ -39,7 +39,6 @@ class TokenStatus(_Review, frozen=True):
 
     authenticated: bool = False
     user: UserInfo = UserInfo()
-    error: str = ""
 
 
 class TokenReview(_Review, frozen=True):
@@ -52,7 +51,6 @@ class AccessStatus(_Review, frozen=True):
     """Whether something is allowed."""
 
     allowed: bool = False
-    reason: str = ""
 
 
 class AccessReview(_Review, frozen=True):

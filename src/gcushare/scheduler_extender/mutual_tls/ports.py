@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -104,15 +104,14 @@ class FirstPort:
 
 
 class VerbsPort:
-    """The scheduler's own port, if the settings ask for one, and whether the first port answers the scheduler too.
-
-    A context manager: on exit it removes the files of the certificates.
-    """
+    """The scheduler's own port, if the settings ask for one, and whether the first port answers the scheduler too."""
 
     def __init__(self, settings: VerbsSettings, serve: ServeSettings, client: KubeClient) -> None:
         self._settings = settings
         self._serve = serve
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.is_wanted = settings.verbs.needs_certificates
+        self.folder: AbstractContextManager[object] = nullcontext()
+        """Holds the files of the certificates until it is left."""
         self.keeper: CertificateKeeper | None = None
         """Keeps the certificates, if they are in a Secret; it knows when those of both sides end."""
         if self.is_wanted and settings.verbs_secret is not None:
@@ -120,24 +119,11 @@ class VerbsPort:
             from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
             from gcushare.scheduler_extender.mutual_tls.issuing import Terms
 
-            self._folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
+            self.folder = folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
             terms = Terms(settings.verbs_server_name, timedelta(days=settings.verbs_certificate_days))
-            self.keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(self._folder.name))
+            self.keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(folder.name))
         self.first_port = FirstPort(settings.verbs, client)
         self.server: RunningServer | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    @property
-    def is_wanted(self) -> bool:
-        return self._settings.verbs.needs_certificates
 
     async def find_obstacle(self) -> str | None:
         """Why the scheduler cannot call yet, for readiness; None if it can."""

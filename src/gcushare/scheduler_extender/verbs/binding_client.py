@@ -15,7 +15,6 @@ import enum
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
 
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Refused, RetryableError
 from gcushare.core.log_fields import fields
@@ -287,11 +286,12 @@ class BindingClient:
             for key, unconfirmed in self._unconfirmed.items()
             if unconfirmed.attempt.pod.uid not in busy and now_s - unconfirmed.since_s >= older_than_s
         ]
+        for start in range(0, len(due), _READS_AT_ONCE):
+            some = due[start : start + _READS_AT_ONCE]
+            await asyncio.gather(*(self._confirm_one(key, unconfirmed, busy) for key, unconfirmed in some))
         ahead = [read for read in self._state.ahead.due(now_s, older_than_s) if read.pod.uid not in busy]
-        reads = [partial(self._confirm_one, key, unconfirmed, busy) for key, unconfirmed in due]
-        reads += [partial(self._read_again, read) for read in ahead]
-        for start in range(0, len(reads), _READS_AT_ONCE):
-            await asyncio.gather(*(read() for read in reads[start : start + _READS_AT_ONCE]))
+        for start in range(0, len(ahead), _READS_AT_ONCE):
+            await asyncio.gather(*(self._read_again(read) for read in ahead[start : start + _READS_AT_ONCE]))
 
     async def _read_now(self, ref: PodRef) -> Pod | None:
         """Read a pod outside of a bind; None if it is gone, whether or not another pod has its name."""

@@ -29,8 +29,8 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
-FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps"}
-FOREIGN_FLAGS |= {"all", "minutes", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
+FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes"}
+FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
 """Flags that the documents show of kubectl, helm, docker, Kubernetes' programs, vLLM, older programs and make."""
 
 VARIABLE = re.compile(r"\b(?:ENFLAME|NVIDIA|ALIYUN|GCUSHARE)_[A-Z_]+\b(?!_)")

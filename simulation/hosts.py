@@ -112,6 +112,7 @@ class HostManager:
             cluster=_HostState(world, client, self.name),
             hold_lease=partial(hold_lease, lease, f"{self.name}.{self.starts}", clock=clock, rng=rng),
             clock=clock,
+            interval_s=10.0,
             check_extender=extender_answers,
         )
         try:

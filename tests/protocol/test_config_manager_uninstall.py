@@ -45,6 +45,7 @@ def config_manager(client: KubeClient, host: Host) -> Reconciler:
         cluster=state,
         hold_lease=partial(turn, client, "cp-1"),
         clock=host.clock,
+        interval_s=10.0,
     )
 
 

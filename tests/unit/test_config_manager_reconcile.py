@@ -94,7 +94,7 @@ class Node:
 
 def reconciler(host: Host, cluster: Cluster, name: str = "cp-1") -> Reconciler:
     node = Node(cluster, name)
-    return Reconciler(manager=host.manager, cluster=node, hold_lease=node.hold, clock=host.clock)
+    return Reconciler(manager=host.manager, cluster=node, hold_lease=node.hold, clock=host.clock, interval_s=10.0)
 
 
 async def test_the_first_round_applies_and_the_next_ones_do_nothing(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ class Node:
             cluster=self,
             hold_lease=partial(hold_lease, self.access, self.name, clock=clock, rng=random.Random(self.name)),
             clock=clock,
+            interval_s=10.0,
         )
 
     def _before(self, _count: int, path: str) -> None:

@@ -73,7 +73,7 @@ class Reconciler:
     hold_lease: Callable[[], AbstractAsyncContextManager[Tenure]]
     """``rollout_lease.hold_lease`` with its arguments; the tests have one without an API server."""
     clock: Clock
-    interval_s: float = 10.0
+    interval_s: float
     """Between two rounds, in seconds. A round without a change reads some files and sends two GETs."""
     beat: Callable[[], None] = lambda: None
     check_extender: Callable[[ExtenderEntry], Awaitable[None]] = check_extender

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -12,6 +13,8 @@ from gcushare.core.nodes import CardMode
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.wire.documents.plugin_status import CardStatus, PluginStatus, PodOnNode, UseStatus
+
+Amount = TypeVar("Amount", int, float)
 
 DOCUMENT_VERSION = 1
 """Of ``-o json``: fields are only added; anything else is a new version."""
@@ -146,6 +149,7 @@ def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) 
     kept = split_over_cards(pod.units, cards).get(card.index, 0) if cards else 0
     has_whole = pod.whole and card.index in cards
     over = (pod.over_use or {}).get(card.index)
+    sampled = [each.utilization_percent for each in processes if each.utilization_percent is not None]
     return HolderView(
         pod=pod.pod,
         uid=pod.uid,
@@ -158,25 +162,17 @@ def _holder(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) 
             if card.index in counts
         },
         processes=tuple(processes),
-        used_bytes=_used(pod, card, processes),
+        used_bytes=_reported(pod.used_by_card, card, [each.bytes for each in processes]),
         over_since=over.since if over is not None else "",
-        utilization_percent=_utilization(pod, card, processes),
+        utilization_percent=_reported(pod.utilization_by_card, card, sampled),
     )
 
 
-def _used(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> int | None:
-    """Return the reported use, else the sum of the pod's known processes; None without any, for they may be hidden."""
-    if pod.used_by_card is not None:
-        return pod.used_by_card.get(card.index)
-    return sum(process.bytes for process in processes) if processes else None
-
-
-def _utilization(pod: PodOnNode, card: CardStatus, processes: Sequence[ProcessView]) -> float | None:
-    """The percents that the plugin reports, else the sum over the pod's processes that were found."""
-    if pod.utilization_by_card is not None:
-        return pod.utilization_by_card.get(card.index)
-    sampled = [each.utilization_percent for each in processes if each.utilization_percent is not None]
-    return sum(sampled) if sampled else None
+def _reported(by_card: Mapping[int, Amount] | None, card: CardStatus, amounts: Sequence[Amount]) -> Amount | None:
+    """Return what the plugin reports, else the sum over the known processes; None without any: they may be hidden."""
+    if by_card is not None:
+        return by_card.get(card.index)
+    return sum(amounts) if amounts else None
 
 
 def _state(pod: PodOnNode) -> HolderState:

@@ -35,7 +35,7 @@ endpoint error file files
 for_s found from gates generation hint identity leader leading lease left_s level limit limit_s
 look_every_s method missing ms name names node nodes objects observed peer pid pod pods problem purpose reason
 recorded relist resource rest_s retry_in_s retry_s secret selection size slice slices slow source state status step
-target task tasks template uid unit units url uuid vendor version waited_s whole wrong
+steps target task tasks template uid unit units url uuid vendor version waited_s whole wrong
 """
 FACTS = frozenset(_FACT_NAMES.split())
 """Facts of log lines that are kept."""

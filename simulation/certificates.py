@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gcushare.kube.client import KubeClient
+from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName
 from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, EXTENDER, SERVER_CERT, SERVER_KEY
 from simulation.people import ADMIN
 from simulation.program import CONFIG, ProcessClock, Program

@@ -180,7 +180,7 @@ async def test_the_line_for_masters_of_gpushares_instructions_edits_the_unit(tmp
         (("aply",), 2, "unknown command 'aply': expected one of plan, apply"),
         (("apply", "--manifest=/a", "--unit=/b"), 2, "exclude each other"),
         (("apply", "--tls-cert=/a"), 2, "tls-cert and tls-key belong together"),
-        (("apply", "--extender-service=x"), 2, "must be namespace/name"),
+        (("apply", "--extender-service=x"), 2, "'x' is not a namespace and a name"),
         (("apply", "--weight=0"), 2, "too small"),
     ],
 )

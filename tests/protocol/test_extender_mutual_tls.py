@@ -31,8 +31,9 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
+from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName, Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import (
     CA,

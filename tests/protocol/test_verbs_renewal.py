@@ -19,9 +19,9 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.request_gate import body_of
 from gcushare.runtime.http.server import RunningServer, start_server
+from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import SECRETS, CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.protocol.extender_rig import until

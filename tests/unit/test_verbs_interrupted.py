@@ -22,8 +22,8 @@ from gcushare.core.errors import ConflictError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource
+from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper, SwappedFolder
-from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT
 from tests.unit.cut_off import CutOff, Ended
 from tests.unit.test_verbs_issuing import YEAR, Data, check_handshake

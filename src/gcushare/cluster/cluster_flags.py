@@ -9,7 +9,7 @@ from pathlib import Path
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
-from gcushare.runtime.settings.parsers import is_http_address, optional_file, optional_text
+from gcushare.runtime.settings.parsers import ObjectName, is_http_address, optional_file, optional_text
 from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
 
 PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's"
@@ -143,9 +143,9 @@ class WhereSettings:
         default=None,
         help="Examine this node, its plugin and its pods only; scheduler and extender are examined all the same.",
     )
-    extender_service: str = setting(
-        parsers.text("NAMESPACE/NAME", accepted="NAMESPACE/NAME"),
-        default=f"{NAMESPACE}/{EXTENDER}",
+    extender_service: ObjectName = setting(
+        parsers.object_name("NAMESPACE/NAME"),
+        default=ObjectName(NAMESPACE, EXTENDER),
         env="GCUSHARE_EXTENDER_SERVICE_NAME",
         help="The extender's Service: its address is what the scheduler must call.",
     )
@@ -155,18 +155,6 @@ class WhereSettings:
         help="The configuration that kube-scheduler reads, where it lies on this machine: on a control-plane node "
         "/etc/kubernetes/gcushare/scheduler-extender-config-v1.23+.yaml. The API server does not know its contents.",
     )
-
-    def find_conflicts(self) -> Iterator[str]:
-        """Check that the Service is NAMESPACE/NAME."""
-        namespace, _, name = self.extender_service.partition("/")
-        if not namespace or not name or "/" in name:
-            yield f"extender-service {self.extender_service!r} must be NAMESPACE/NAME"
-
-    @property
-    def service(self) -> tuple[str, str]:
-        """The namespace and the name of the extender's Service."""
-        namespace, _, name = self.extender_service.partition("/")
-        return namespace, name
 
     def read_scheduler_config(self) -> str | None:
         """Read the scheduler's configuration that lies on this machine; None if none is named.

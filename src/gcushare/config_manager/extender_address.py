@@ -31,11 +31,11 @@ async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> 
         return _build_entry(options, options.extender_url)
     if client is None:
         raise ConfigError("the extender's address is not known: give --extender-url, or a way to the API server")
-    namespace, _, name = options.extender_service.partition("/")
-    spec = (await client.get(SERVICES, name, namespace=namespace)).spec
+    service = options.extender_service
+    spec = (await client.get(SERVICES, service.name, namespace=service.namespace)).spec
     if spec.cluster_ip in ("", "None") or not spec.ports:
         raise ConfigError(
-            f"Service {namespace}/{name} has clusterIP {spec.cluster_ip!r} and {len(spec.ports)} ports: "
+            f"Service {service} has clusterIP {spec.cluster_ip!r} and {len(spec.ports)} ports: "
             "kube-scheduler needs an address, so it must not be headless; or give one with --extender-url"
         )
     scheme = "http" if options.tls_ca is None else "https"

@@ -11,7 +11,7 @@ from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
-from gcushare.runtime.settings.parsers import optional_file, optional_text
+from gcushare.runtime.settings.parsers import ObjectName, optional_file, optional_text
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
@@ -105,9 +105,9 @@ class ExtenderOptions:
         env="GCUSHARE_SCHEDULER_EXTENDER_URL",  # GCUSHARE_EXTENDER_URL is for people, such as a forwarded port
         help=f"How kube-scheduler reaches the extender, such as http://10.96.1.37:{EXTENDER_PORT}.",
     )
-    extender_service: str = setting(
-        parsers.text("NAMESPACE/NAME", accepted="namespace/name of a Service"),
-        default=f"{NAMESPACE}/{EXTENDER}",
+    extender_service: ObjectName = setting(
+        parsers.object_name("namespace/name of a Service"),
+        default=ObjectName(NAMESPACE, EXTENDER),
         env="GCUSHARE_EXTENDER_SERVICE_NAME",
         help="The Service whose ClusterIP and port are used if no URL is given; changes are followed.",
     )
@@ -172,9 +172,7 @@ class ExtenderOptions:
     )
 
     def find_conflicts(self) -> Iterator[str]:
-        """Refuse a Service without a namespace, a certificate without its key or the reverse, and both without a CA."""
-        if self.extender_service.count("/") != 1 or "" in self.extender_service.split("/"):
-            yield f"extender-service {self.extender_service!r} must be namespace/name"
+        """Refuse a certificate without its key or the reverse, and both without a CA."""
         if (self.tls_cert is None) != (self.tls_key is None):
             yield "tls-cert and tls-key belong together: set both, or neither"
         if self.tls_ca is None and self.tls_cert is not None:
@@ -188,10 +186,7 @@ class ExtenderOptions:
     @property
     def server_name(self) -> str:
         """The name in the extender's certificate: its Service's, unless another is given."""
-        if self.tls_server_name is not None:
-            return self.tls_server_name
-        namespace, _, name = self.extender_service.partition("/")
-        return f"{name}.{namespace}.svc"
+        return self.tls_server_name or f"{self.extender_service.name}.{self.extender_service.namespace}.svc"
 
 
 @settings

@@ -63,7 +63,7 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         GcushareError: the API server does not answer at all, or the node asked for does not exist.
     """
     scheduler_config = where.read_scheduler_config()
-    namespace, _ = where.service
+    namespace = where.extender_service.namespace
     version = await reader.learn_rights(needed_rights(namespace))
     server_version = ""
     with contextlib.suppress(RemoteContractError):
@@ -161,7 +161,7 @@ async def _ask_plugins(reader: Reader, pods: Sequence[SeenPod]) -> tuple[PluginF
 
 async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[SeenPod]) -> ExtenderFacts:
     reader.progress("asking the scheduler extender")
-    namespace, name = where.service
+    namespace, name = where.extender_service.namespace, where.extender_service.name
     service = await reader.get_if_allowed(Area.SERVICE, SERVICES, namespace, name)
     may_ask_service = service is not None and reader.may_read(Area.EXTENDER)
     problem = ""
@@ -186,7 +186,7 @@ async def _read_extender(reader: Reader, where: WhereSettings, pods: Sequence[Se
     return ExtenderFacts(
         replicas=tuple(replicas),
         service=service,
-        service_name=where.extender_service,
+        service_name=str(where.extender_service),
         service_problem=problem,
         lease=lease,
     )

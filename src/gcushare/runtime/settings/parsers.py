@@ -67,6 +67,29 @@ def text(metavar: str = "TEXT", *, accepted: str = ANY_TEXT) -> Parser[str]:
     return Parser(metavar, accepted, parse)
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """An object of a namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def object_name(accepted: str) -> Parser[ObjectName]:
+    """Read ``namespace/name``."""
+
+    def parse(raw: str) -> ObjectName:
+        namespace, slash, name = raw.partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            raise ValueError("not a namespace and a name")
+        return ObjectName(namespace, name)
+
+    return Parser("NAMESPACE/NAME", accepted, parse, str)
+
+
 def integer(low: int, high: int, metavar: str = "N") -> Parser[int]:
     """Read a whole number between ``low`` and ``high``, both included."""
 

@@ -24,8 +24,8 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.runtime.http.tls import CertificateEnd, Purpose, TlsFiles
+from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
-from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName
 from gcushare.wire.certificates import first_end
 from gcushare.wire.contracts import CA, CLIENT_CERT, SERVER_CERT, SERVER_KEY
 

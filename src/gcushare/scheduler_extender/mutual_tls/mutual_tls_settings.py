@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
-from gcushare.runtime.settings.parsers import Parser
+from gcushare.runtime.settings.parsers import ObjectName, object_name
 from gcushare.wire.contracts import EXTENDER, NAMESPACE, SCHEDULER_NAME, VERBS_PORT
 
 
@@ -27,27 +26,6 @@ class Verbs(enum.Enum):
         return self in (Verbs.TLS, Verbs.BOTH)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectName:
-    """An object of a namespace."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-def _object_name(accepted: str) -> Parser[ObjectName]:
-    def parse(raw: str) -> ObjectName:
-        namespace, slash, name = raw.partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            raise ValueError("not a namespace and a name")
-        return ObjectName(namespace, name)
-
-    return Parser("NAMESPACE/NAME", accepted, parse, str)
-
-
 @settings
 class VerbsSettings:
     """The scheduler's calls."""
@@ -63,7 +41,7 @@ class VerbsSettings:
         parsers.integer(0, 65535, "PORT"), default=VERBS_PORT, help="That port; 0 takes a free one and logs which."
     )
     verbs_secret: ObjectName | None = setting(
-        parsers.optional(_object_name("namespace/name of a Secret"), "the files below are used"),
+        parsers.optional(object_name("namespace/name of a Secret"), "the files below are used"),
         default=None,
         help="An existing Secret that the certificates of both sides are made in, and renewed; may be empty.",
     )
@@ -98,7 +76,7 @@ class VerbsSettings:
         help="The authorities of the scheduler's certificate in PEM.",
     )
     verbs_reports: ObjectName | None = setting(
-        parsers.optional(_object_name("namespace/name of a ConfigMap"), "with verbs tls the first port answers none"),
+        parsers.optional(object_name("namespace/name of a ConfigMap"), "with verbs tls the first port answers none"),
         default=None,
         help="Where config-managers report: with verbs tls the first port answers the scheduler as long as a node has "
         "not moved to mutual TLS.",

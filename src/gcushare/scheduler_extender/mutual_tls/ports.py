@@ -21,9 +21,10 @@ from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.resources import CONFIG_MAPS
 from gcushare.runtime.http.scheduler_fast_path import FastPathHandler, Verb
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
+from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks
-from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import ObjectName, Verbs, VerbsSettings
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT, Calls
 from gcushare.wire.documents.node_report import decode_node_reports
 from gcushare.wire.objects import Node

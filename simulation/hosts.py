@@ -24,7 +24,6 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.election import ApiLease
-from gcushare.runtime.shutdown import Shutdown
 from simulation.disks import MANIFEST, TEXT, Disk, SchedulerOnHost
 from simulation.host_schedule import HOSTS, HostSchedule
 from simulation.loop import SimulatedLoop
@@ -116,7 +115,7 @@ class HostManager:
             check_extender=extender_answers,
         )
         try:
-            await reconciler.run(Shutdown())
+            await reconciler.run()
         except Exception as error:
             if not process.is_alive:
                 return

@@ -15,7 +15,7 @@ from gcushare.config_manager.reconcile import AFTER_FAILURE_S, Mode, Reconciler,
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import Tenure
-from gcushare.runtime.shutdown import Shutdown
+from gcushare.runtime.shutdown import Shutdown, root_tasks
 from gcushare.wire.contracts import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
@@ -293,7 +293,12 @@ async def test_the_shutdown_ends_the_loop_at_once_and_the_next_start_finishes_th
     shutdown = Shutdown()
     stuck = host.clock = StuckClock()
     loop = reconciler(host, cluster)
-    running = asyncio.create_task(loop.run(shutdown))
+
+    async def run() -> None:
+        async with root_tasks(shutdown, drain_s=60) as tasks:
+            tasks.start("the loop", loop.run())
+
+    running = asyncio.create_task(run())
     await asyncio.wait_for(stuck.waiting.wait(), 60)
     shutdown.request("test")
     await asyncio.wait_for(running, 60)
@@ -315,7 +320,7 @@ async def test_a_defect_ends_the_loop_instead_of_being_passed_over(tmp_path: Pat
 
     loop = reconciler(host, Broken())
     with pytest.raises(ZeroDivisionError):
-        await loop.run(Shutdown())
+        await loop.run()
 
 
 SECURE = replace(EXTENDER, url="https://10.96.1.37:32764", tls=ExtenderTls(ca=b"ca", certificate=b"c", key=b"k"))

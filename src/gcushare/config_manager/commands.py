@@ -168,7 +168,7 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
         server = await start_server(app, settings.serve)
         try:
             async with root_tasks(shutdown, drain_s=_DRAIN_S) as tasks:
-                tasks.start("keep the scheduler", reconciler.run(shutdown), drains=True)
+                tasks.start("keep the scheduler", reconciler.run())
         finally:
             await server.stop(_DRAIN_S)
     return DONE

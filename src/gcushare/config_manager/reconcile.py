@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +17,6 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import Tenure
-from gcushare.runtime.shutdown import Shutdown
 from gcushare.wire.contracts import Calls
 
 logger = logging.getLogger(__name__)
@@ -82,12 +80,12 @@ class Reconciler:
     _state: tuple[State, str] | None = None
     _last_problem: str = ""
 
-    async def run(self, shutdown: Shutdown) -> None:
-        """Run rounds until the shutdown is requested; the next start finishes a change that it interrupts."""
-        while not shutdown.is_requested:
-            await _until(shutdown, self.round())
+    async def run(self) -> None:
+        """Run rounds until it is cancelled; the next start finishes a change that this interrupts."""
+        while True:
+            await self.round()
             self.beat()
-            await _until(shutdown, self.clock.sleep(self.interval_s))
+            await self.clock.sleep(self.interval_s)
 
     async def check(self) -> str | None:
         """Say for readiness why the scheduler is not in the desired state; None if it is."""
@@ -166,17 +164,3 @@ class Reconciler:
         elif not reason and self._last_problem:
             logger.info("scheduler as wanted again %s", fields(state=state.value))
         self._last_problem = reason
-
-
-async def _until(shutdown: Shutdown, work: Coroutine[object, object, None]) -> None:
-    """Do ``work``, and cancel it at the shutdown."""
-    task = asyncio.create_task(work, name="scheduler round")
-    stop = asyncio.create_task(shutdown.wait(), name="wait for the shutdown")
-    try:
-        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        task.cancel()
-        stop.cancel()
-        await asyncio.wait((task, stop))
-    if not task.cancelled():
-        task.result()

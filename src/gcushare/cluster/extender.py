@@ -28,7 +28,11 @@ QUICK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Extender:
-    """The extender as one vendor's pods see it. ``endpoints`` are tried in turn until one answers."""
+    """The extender as one vendor's pods see it. ``endpoints`` are tried in turn until one answers.
+
+    Its methods raise ``GcushareError`` if it does not answer, or not with its document, and ``Refused`` if it serves
+    other vendors; the message names them and the flag that adds this one.
+    """
 
     vendor: Vendor
     text: str
@@ -36,23 +40,12 @@ class Extender:
     timeout_s: float | None = None
 
     async def inspect(self, node: str | None) -> list[NodePart]:
-        """Fetch who uses what, everywhere or on one node.
-
-        Raises:
-            Refused: it serves other vendors; the message names them and the flag that adds this one.
-            GcushareError: it does not answer, or not with its document.
-        """
+        """Fetch who uses what, everywhere or on one node."""
         path = "/inspect" if node is None else f"/inspect/{quote(node, safe='')}"
         return decode_document(await self._get(path))
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
-        """Fetch why a pod has no card, or which it has.
-
-        Raises:
-            NotFoundError: no such pod asks for cards.
-            Refused: as ``inspect``.
-            GcushareError: it does not answer, or not with its document.
-        """
+        """Fetch why a pod has no card, or which it has; ``NotFoundError`` if no such pod asks for cards."""
         body = await self._get(f"/explain/{quote(namespace, safe='')}/{quote(name, safe='')}")
         return EXPLANATION.read(body)
 

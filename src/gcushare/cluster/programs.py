@@ -43,11 +43,9 @@ class Mount(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     mount_path: str = ""
 
 
-class _ConfigMapSource(msgspec.Struct, frozen=True, gc=False):
+class _VolumeSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
-
-
-class _SecretSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Of a ConfigMap."""
     secret_name: str = ""
 
 
@@ -55,8 +53,8 @@ class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A volume that comes from an object of the API server."""
 
     name: str = ""
-    config_map: _ConfigMapSource | None = None
-    secret: _SecretSource | None = None
+    config_map: _VolumeSource | None = None
+    secret: _VolumeSource | None = None
 
 
 class Variable(msgspec.Struct, frozen=True, gc=False):

@@ -118,6 +118,9 @@ class Reader:
     ``problems`` are objects that could not be decoded, one line each; ``unread`` are parts of an examination that could
     not be read; ``clocks`` are those of programs that answered; ``ahead_s`` is the API server's clock against ours,
     once ``learn_rights`` has asked.
+
+    Methods that list or ask raise ``GcushareError`` if the API server or the program does not answer, or the caller may
+    not ask. Those that name an ``Area`` never raise it.
     """
 
     client: KubeClient
@@ -134,22 +137,13 @@ class Reader:
     # Objects
 
     async def list_nodes(self, scope: Scope) -> list[Node]:
-        """List the nodes of the scope.
-
-        Raises:
-            NotFoundError: the one node that was named does not exist.
-            GcushareError: they cannot be listed.
-        """
+        """List the nodes of the scope; ``NotFoundError`` if the one node that was named does not exist."""
         if scope.node is not None:
             return [await self.client.get(NODES, scope.node)]
         return await self.list_objects(NODES, NODE.read, selector=scope.selectors()[0])
 
     async def list_pods(self, vendor: Vendor, scope: Scope) -> list[Pod]:
-        """List the unfinished pods of the scope that ask for cards of this vendor.
-
-        Raises:
-            GcushareError: they cannot be listed.
-        """
+        """List the unfinished pods of the scope that ask for cards of this vendor."""
         return await self.list_objects(PODS, POD.read, selector=scope.selectors()[1], texts=asking_texts(vendor))
 
     async def list_objects(
@@ -164,9 +158,6 @@ class Reader:
         """List a collection, each object once; those without any of ``texts`` in their JSON are not even decoded.
 
         Objects that ``decode`` refuses with ``RemoteContractError`` go to ``problems``, by default the reader's own.
-
-        Raises:
-            GcushareError: the collection cannot be listed.
         """
         try:
             found, unreadable = await self._list(resource, decode, selector, texts, PAGE_SIZE)
@@ -225,11 +216,7 @@ class Reader:
     # Rights
 
     async def learn_rights(self, rights: Sequence[Right]) -> bytes:
-        """Learn the server's time and which rights the caller lacks; returns the body of /version.
-
-        Raises:
-            GcushareError: the API server does not answer.
-        """
+        """Learn the server's time and which rights the caller lacks; returns the body of /version."""
         self.progress("asking the API server")
         hello = await self.ask(Endpoint(self.client, "", "version"), "/version")
         self.ahead_s, self.within_s = hello.ahead_s or 0.0, hello.within_s
@@ -275,9 +262,6 @@ class Reader:
         """List the device plugins and claims drivers that run, on one node or on all, by name.
 
         Without a selector they are known by the command or image that they run, plugins by their pods' names too.
-
-        Raises:
-            GcushareError: the pods cannot be listed.
         """
         fields = f"spec.nodeName={node}" if node is not None else ""
         selector = Selector(place.plugin_namespace, fields, place.plugin_selector or "")
@@ -315,11 +299,7 @@ class Reader:
         return list(zip(pods, answers, strict=True))
 
     async def ask(self, endpoint: Endpoint, path: str, *, timeout_s: float | None = ANSWER_S) -> Dated:
-        """Ask a program over HTTP, also for its time; ``timeout_s`` None leaves the client's own deadline.
-
-        Raises:
-            GcushareError: the program or the API server does not answer, or the caller may not ask.
-        """
+        """Ask a program over HTTP, also for its time; ``timeout_s`` None leaves the client's own deadline."""
         async with self._slots:
             sent, began = self.clock.now(), self.clock.monotonic()
             url, resource = f"{endpoint.prefix}{path}", endpoint.resource or "address"

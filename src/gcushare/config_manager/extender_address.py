@@ -45,11 +45,7 @@ async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> 
 
 
 def _build_entry(options: ExtenderOptions, url: str) -> ExtenderEntry:
-    """Build the entry. The TLS files are read each time, so that the next round uses a renewed certificate.
-
-    Raises:
-        ConfigError: a TLS file cannot be read, or the options contradict each other.
-    """
+    """Build the entry. The TLS files are read each time, so that the next round uses a renewed certificate."""
     if options.tls_ca is None:
         return ExtenderEntry(url=url, options=options)
     tls = ExtenderTls(

@@ -63,11 +63,7 @@ class SchedulerProbe(Protocol):
     """Polls the scheduler of this node; the tests and the simulation have doubles."""
 
     async def poll(self, endpoint: HealthEndpoint) -> PollResult:
-        """Poll once.
-
-        Raises:
-            SchedulerUnknownError: it is not known now which scheduler runs.
-        """
+        """Poll once. Raises ``SchedulerUnknownError`` if it is not known now which scheduler runs."""
 
 
 async def wait_for_scheduler(
@@ -123,9 +119,7 @@ def _find_problem(result: PollResult, awaited: AwaitScheduler, before: str) -> s
 FindScheduler: TypeAlias = Callable[[HealthEndpoint], Awaitable[Running | None]]
 """Finds the kube-scheduler that serves an address on this node; None if none runs or this source does not show it.
 
-Raises:
-    SchedulerUnknownError: the source does not answer now.
-"""
+Raises ``SchedulerUnknownError`` if the source does not answer now."""
 
 
 class HostProbe:

@@ -51,11 +51,7 @@ class ConfigDocument:
 
 
 def existing_config(flags: SequenceType[Flag]) -> Flag | None:
-    """Find the flag that names the admin's own configuration; a policy outranks ``--config``.
-
-    Raises:
-        Refused: the policy is in a ConfigMap, out of reach of an edit on this node.
-    """
+    """Find the flag that names the admin's own configuration. Raises as ``policy_flag``, whose policy outranks it."""
     return policy_flag(flags) or effective(flags, CONFIG)
 
 

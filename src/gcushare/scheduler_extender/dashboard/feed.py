@@ -1,4 +1,4 @@
-"""The page's data as bytes: a snapshot in pieces, and the changes since a position. Each document is encoded once.
+"""The page's data as bytes: a snapshot in pieces, and a stream of changes. Each document is encoded once.
 
 A reader remembers its position in one bounded log of names, so there is no queue per reader. A node that changed ten
 times is sent once. A reader that fell too far behind must read the snapshot again.
@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -24,12 +27,19 @@ from gcushare.scheduler_extender.dashboard.feed_documents import (
     SNAPSHOT_VERSION,
     NodeContext,
     ReplicaDocument,
+    VendorDocument,
     node_document,
-    vendor_document,
     waiting_document,
 )
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
+from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.state.vendor_state import VendorState
+
+PAUSE_S = 0.2
+"""Changes within this time are sent together: five updates a second are what people can follow."""
+
+BEAT_S = 15.0
+"""The longest silence: proxies cut connections that are silent for 30 to 60 seconds."""
 
 _NODE, _POD = "n", "p"
 _encoder = msgspec.json.Encoder()
@@ -63,11 +73,10 @@ class Feed:
         self._encoded: dict[str, bytes] = {}
         self.metadata = MetadataCache(states, self._touch_node, self._touch_pod)
         for state in states:
-            self._listen(state)
+            state.ledger.listen(partial(self._on_ledger_change, state.vendor.name))
 
-    def _listen(self, state: VendorState) -> None:
-        vendor = state.vendor.name
-        state.ledger.listen(lambda node: self._touch_node(vendor, node.name))
+    def _on_ledger_change(self, vendor: str, node: NodeState) -> None:
+        self._touch_node(vendor, node.name)
 
     def _touch_node(self, vendor: str, name: str) -> None:
         self._touch(f"{_NODE}/{vendor}/{name}")
@@ -85,6 +94,46 @@ class Feed:
         """The end of the log."""
         return Mark(self._epoch, self._log.position)
 
+    async def events(
+        self,
+        mark: Mark | None,
+        replica: Callable[[], ReplicaDocument],
+        find_refusal: Callable[[], Awaitable[str | None]],
+        serving: Serving,
+    ) -> AsyncGenerator[bytes, None]:
+        """Write the changes after a mark as server-sent events, until serving ends or the reader is refused.
+
+        ``replica`` says who answers: at first, after a change, and as a sign of life.
+        """
+        sent, sent_at = replica(), time.monotonic()
+        yield _event("replica", _encoder.encode(sent))
+        while not serving.stopping.is_set():
+            changes = None if mark is None else self.changes(mark)
+            end = self.mark
+            if changes is None:
+                # The reader's snapshot is of another process, or too old: on this event it reads a new one.
+                yield _event("reset", b"{}", end)
+            else:
+                held: bytes | None = None  # Only the last piece has the mark, so a reader cut before it asks again.
+                for piece in changes:
+                    if held is not None:
+                        yield _event("changes", held)
+                        await asyncio.sleep(0)
+                    held = piece
+                if held is not None:
+                    yield _event("changes", held, end)
+            mark = end
+            if await serving.wait_for(self.wait_past(mark), BEAT_S + PAUSE_S):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(serving.stopping.wait(), PAUSE_S)  # Other changes join this one.
+            if (refusal := await find_refusal()) is not None:
+                yield _event("refused", _encoder.encode({"error": refusal}))
+                return
+            now = replica()
+            if (now.leads, now.holder) != (sent.leads, sent.holder) or time.monotonic() >= sent_at + BEAT_S:
+                sent, sent_at = now, time.monotonic()
+                yield _event("replica", _encoder.encode(sent))
+
     async def wait_past(self, mark: Mark) -> None:
         """Return once something changed after ``mark``."""
         while self._log.position == mark.position:
@@ -98,7 +147,10 @@ class Feed:
             "mark": str(self.mark),
             "program": __version__,
             "replica": replica,
-            "vendors": [vendor_document(state.vendor) for state in self._states.values()],
+            "vendors": [
+                VendorDocument(name, state.vendor.device_word, state.vendor.memory_resource)
+                for name, state in self._states.items()
+            ],
         }
         opening = _encoder.encode(head)[:-1]
         for field, keys in (("nodes", self._node_keys()), ("waiting", self._pod_keys())):
@@ -179,6 +231,11 @@ class Feed:
 def _is_shown(node: NodeState) -> bool:
     """Whether a node is there, or is gone and still named by pods: those are what an admin must see."""
     return node.known or bool(node.assignments)
+
+
+def _event(name: str, data: bytes, mark: Mark | None = None) -> bytes:
+    head = b"" if mark is None else b"id: %b\n" % str(mark).encode()
+    return b"%bevent: %b\ndata: %b\n\n" % (head, name.encode(), data)
 
 
 def _join(parts: dict[str, list[bytes]]) -> bytes:

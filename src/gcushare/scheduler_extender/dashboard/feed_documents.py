@@ -240,11 +240,6 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, metadata: PodMetadata)
     )
 
 
-def vendor_document(vendor: Vendor) -> VendorDocument:
-    """Describe a vendor."""
-    return VendorDocument(vendor.name, vendor.device_word, vendor.memory_resource)
-
-
 def _card(state: CardState) -> CardDocument:
     offered = state.card
     if offered is None:

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import web
 
-from gcushare.core.errors import NotFoundError
+from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
-from gcushare.scheduler_extender.dashboard.change_stream import Streams
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
-from gcushare.scheduler_extender.dashboard.feed import Feed
+from gcushare.scheduler_extender.dashboard.feed import Feed, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
@@ -24,6 +23,13 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import encode_explanation
 
 PREFIX = "/dashboard"
+_EVENTS_HEADERS = {
+    **SECURITY_HEADERS,
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    # An nginx in front of the page would otherwise hold events back until its buffer is full.
+    "X-Accel-Buffering": "no",
+}
 _NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -75,7 +81,8 @@ class _Pages:
         self._watch_age_s = watch_age_s
         self._explains = explains
         self._assets = load_assets()
-        self._streams = Streams(feed, self._replica, serving, limit=readers)
+        self._max_readers = readers
+        self._readers = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -115,7 +122,28 @@ class _Pages:
         return await send_pieces(request, self._feed.snapshot(self._replica()), headers, packed=accepts_gzip(request))
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
-        return await self._streams.serve(request, lambda: self._admit(request))
+        if self._readers >= self._max_readers:
+            raise RetryableError(f"{self._max_readers} readers follow changes already; try again later", delay_s=5.0)
+        mark = parse_mark(request.headers.get("Last-Event-ID", "") or request.query.get("since", ""))
+
+        async def find_refusal() -> str | None:
+            """Review the reader's token again. An unavailable API server ends no stream."""
+            try:
+                await self._admit(request)
+            except web.HTTPUnauthorized as error:
+                return error.text or error.reason
+            except RetryableError:
+                return None
+            except GcushareError as error:
+                return str(error)
+            return None
+
+        self._readers += 1
+        try:
+            events = self._feed.events(mark, self._replica, find_refusal, self._serving)
+            return await send_pieces(request, events, _EVENTS_HEADERS)
+        finally:
+            self._readers -= 1
 
     async def _explain(self, request: web.Request) -> web.Response:
         names = request.match_info

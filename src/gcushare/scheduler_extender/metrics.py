@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from prometheus_client.core import CounterMetricFamily as Counter
@@ -92,19 +92,23 @@ def _figures_of(services: Services) -> Iterator[Metric]:
 
 
 def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
-    figures: Mapping[str, Gauge] = {
-        name: Gauge(f"gcushare_{name}", text, labels=("vendor", "unit"))
-        for name, text in (
-            ("nodes", "Nodes with cards."),
-            ("cards", "Cards."),
-            ("cards_unusable", "Cards that take no new pods: sick or cordoned."),
-            ("units_total", "Memory units of all cards."),
-            ("units_granted", "Units that pods hold."),
-            ("units_free", "Units that new pods may be given."),
-            ("largest_request_units", "The largest request of one card that fits now."),
-            ("pods_holding", "Pods bound to nodes with cards."),
-            ("units_unrecorded", "Units that pods hold without a record of it, as their nodes report them."),
-            ("units_unplaced", "Units of bound pods whose card is not known; kept free on every card."),
+    figures = {
+        figure: Gauge(f"gcushare_{name}", text, labels=("vendor", "unit"))
+        for name, figure, text in (
+            ("nodes", "nodes", "Nodes with cards."),
+            ("cards", "cards", "Cards."),
+            ("cards_unusable", "unusable", "Cards that take no new pods: sick or cordoned."),
+            ("units_total", "total", "Memory units of all cards."),
+            ("units_granted", "granted", "Units that pods hold."),
+            ("units_free", "free", "Units that new pods may be given."),
+            ("largest_request_units", "largest_free", "The largest request of one card that fits now."),
+            ("pods_holding", "pods", "Pods bound to nodes with cards."),
+            (
+                "units_unrecorded",
+                "unrecorded",
+                "Units that pods hold without a record of it, as their nodes report them.",
+            ),
+            ("units_unplaced", "unplaced", "Units of bound pods whose card is not known; kept free on every card."),
         )
     }
     fragmentation = Gauge(
@@ -119,12 +123,8 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
         labels=("vendor", "unit", "use"),
     )
     for unit, totals in sorted(cluster.by_unit().items()):
-        values = (
-            *(totals.nodes, totals.cards, totals.unusable, totals.total, totals.granted, totals.free),
-            *(totals.largest_free, totals.pods, totals.unrecorded, totals.unplaced),
-        )
-        for family, value in zip(figures.values(), values, strict=True):
-            family.add_metric((vendor, unit), value)
+        for figure, family in figures.items():
+            family.add_metric((vendor, unit), getattr(totals, figure))
         for mode in CardMode:
             modes.add_metric((vendor, unit, mode.value), totals.modes[mode])
         for use in BOTH_MODES:
@@ -138,15 +138,18 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
 
 
 def _nodes_needed(vendor: str, document: NodesNeededDocument | None) -> Iterator[Metric]:
-    for name, text in (
-        ("nodes_needed", "Further nodes of a class that the waiting pods need, beyond the room of present nodes."),
-        ("nodes_wanted", "Nodes of a class that a scaler should keep: more if needed, else those in use."),
-        ("pods_too_large", "Waiting pods that no node of a class can hold, even if it is empty."),
+    for name, figure, text in (
+        (
+            "nodes_needed",
+            "nodes",
+            "Further nodes of a class that the waiting pods need, beyond the room of present nodes.",
+        ),
+        ("nodes_wanted", "wanted", "Nodes of a class that a scaler should keep: more if needed, else those in use."),
+        ("pods_too_large", "too_large", "Waiting pods that no node of a class can hold, even if it is empty."),
     ):
         family = Gauge(f"gcushare_{name}", text, labels=("vendor", "node_class"))
         for each in document.classes if document is not None else ():
-            values = {"nodes_needed": each.nodes, "nodes_wanted": each.wanted, "pods_too_large": each.too_large}
-            family.add_metric((vendor, each.node_class), values[name])
+            family.add_metric((vendor, each.node_class), getattr(each, figure))
         yield family
 
 

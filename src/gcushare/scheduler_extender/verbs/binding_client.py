@@ -175,24 +175,16 @@ class BindingClient:
                         raise
                 await asyncio.sleep(wait_s)
                 wait_s = min(_CAP_WAIT_S, wait_s * 2)
-        except Refused:
-            self._state.ledger.roll_back(attempt.pod.uid)  # The pod was read, or it does not exist.
-            raise
-        except GcushareError:
-            self._leave(attempt, is_sure=is_sure)
-            raise
-        except BaseException:
-            self._leave(attempt, is_sure=False)  # The Binding may have been sent.
+        except BaseException as error:
+            # Refused: the pod was read, or it does not exist.
+            if isinstance(error, Refused) or (is_sure and isinstance(error, GcushareError)):
+                self._state.ledger.roll_back(attempt.pod.uid)
+            else:
+                # The Binding may have been sent and may still take effect: the reservation stays until that is known.
+                self._record_unconfirmed(attempt, is_acknowledged=False)
             raise
         self._state.ledger.drop_parked(attempt.pod.uid)  # Bound here, so not to another node.
         self._record_unconfirmed(attempt, is_acknowledged=True)
-
-    def _leave(self, attempt: Attempt, *, is_sure: bool) -> None:
-        """End without success. If the Binding may still take effect, its reservation stays until that is known."""
-        if is_sure:
-            self._state.ledger.roll_back(attempt.pod.uid)
-        else:
-            self._record_unconfirmed(attempt, is_acknowledged=False)
 
     def _record_unconfirmed(self, attempt: Attempt, *, is_acknowledged: bool) -> None:
         uid = attempt.pod.uid
@@ -248,14 +240,11 @@ class BindingClient:
             GcushareError: it cannot be read.
         """
         try:
-            pod = await self._read(ref, deadline_s)
+            pod = await self._api.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
         except NotFoundError as error:
             self._state.on_pod_delete(ref.uid)
             raise _gone(ref) from error
         return pod, evaluate(pod, ref.uid, node)
-
-    async def _read(self, ref: PodRef, deadline_s: float) -> Pod:
-        return await self._api.read_pod(ref.namespace, ref.name, timeout_s=self.patience_s(deadline_s))
 
     def _end(self, ref: PodRef, pod: Pod, found: Found) -> Refused:
         """Update the state for a pod that cannot be bound as asked; returns the error for the scheduler."""
@@ -296,7 +285,7 @@ class BindingClient:
     async def _read_now(self, ref: PodRef) -> Pod | None:
         """Read a pod outside of a bind; None if it is gone, whether or not another pod has its name."""
         try:
-            pod = await self._read(ref, self._monotonic() + self._times.attempt_s)
+            pod = await self._api.read_pod(ref.namespace, ref.name, timeout_s=self._times.attempt_s)
         except NotFoundError:
             return None
         return pod if pod.metadata.uid == ref.uid else None

@@ -341,21 +341,19 @@ class RoomWaker:
                 self._forget(pod.uid)
                 return
             except GcushareError as error:
-                self._on_write_failed(attempt, error)
+                self.counters.failed += 1
+                if (now := self._clock.monotonic()) >= self._warn_at_s:
+                    self._warn_at_s = now + _WARN_EVERY_S
+                    logger.warning(
+                        "room found, but not noted on the pod: tried again later; it takes the right to patch "
+                        "pods/status %s",
+                        fields(pod=ref, node=attempt.node, reason=error),
+                    )
+                if self._attempts.get(pod.uid) is attempt:
+                    self._pause(pod, PodEvent.WRITE_FAILED)
                 return
         self.counters.written += 1
         logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))
         if self._attempts.get(pod.uid) is attempt:
             self._advance(pod, PodEvent.WRITTEN)
             attempt.until_s = self._clock.monotonic() + ANSWER_S
-
-    def _on_write_failed(self, attempt: WakeAttempt, error: GcushareError) -> None:
-        self.counters.failed += 1
-        if (now := self._clock.monotonic()) >= self._warn_at_s:
-            self._warn_at_s = now + _WARN_EVERY_S
-            logger.warning(
-                "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
-                fields(pod=attempt.pod.request.pod, node=attempt.node, reason=error),
-            )
-        if self._attempts.get(attempt.pod.uid) is attempt:
-            self._pause(attempt.pod, PodEvent.WRITE_FAILED)

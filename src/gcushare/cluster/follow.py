@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -144,33 +144,27 @@ def _reflectors(
     }
 
 
+@dataclass(slots=True)
 class _Handler:
     """Updates the snapshot; ``kube.reflector`` says what each call means.
 
     ``remove`` gets what ``key`` reads from an object's metadata. An ``ObjectHead`` is a pod that asks for no card.
     """
 
-    def __init__(
-        self,
-        changed: asyncio.Event,
-        update: Callable[[Any], None],
-        remove: Callable[[str], None],
-        key: Callable[[ObjectMeta], str],
-    ) -> None:
-        self._changed = changed
-        self._update = update
-        self._remove = remove
-        self._key = key
-        self._keys: dict[str, str] = {}
-        """By uid."""
+    changed: asyncio.Event
+    update: Callable[[Any], None]
+    remove: Callable[[str], None]
+    key: Callable[[ObjectMeta], str]
+    _keys: dict[str, str] = field(default_factory=dict)
+    """By uid."""
 
     def applied(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
         if isinstance(obj, ObjectHead):
             self.deleted(obj)
             return
-        self._keys[obj.metadata.uid] = self._key(obj.metadata)
-        self._update(obj)
-        self._changed.set()
+        self._keys[obj.metadata.uid] = self.key(obj.metadata)
+        self.update(obj)
+        self.changed.set()
 
     def deleted(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
         self._drop(self._keys.keys() & {obj.metadata.uid})
@@ -181,5 +175,5 @@ class _Handler:
     def _drop(self, uids: set[str]) -> None:
         gone = {self._keys.pop(uid) for uid in uids}
         for key in gone - set(self._keys.values()) if gone else ():  # another node may have the name by now
-            self._remove(key)
-            self._changed.set()
+            self.remove(key)
+            self.changed.set()

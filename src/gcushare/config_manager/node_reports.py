@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import field
 
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.manager_settings import ExtenderOptions
@@ -21,12 +21,13 @@ from gcushare.wire.documents.node_report import NodeReport, decode_node_reports,
 
 
 class _ConfigMap(msgspec.Struct, frozen=True):
-    data: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _CONFIG_MAPS = Resource("api/v1", "configmaps", _ConfigMap)
 
 
+@dataclass(slots=True)
 class ClusterState:
     """What a node reads and reports through the API server: the desired mode, the extender's address, its own state.
 
@@ -34,17 +35,16 @@ class ClusterState:
     the ConfigMap removes them, so each read of the mode also finds out whether this node's report is still there.
     """
 
-    def __init__(self, client: KubeClient, options: ExtenderOptions, namespace: str, node: str) -> None:
-        self._client = client
-        self._options = options
-        self._namespace = namespace
-        self._node = node
-        self._written: Mapping[str, str] = {}
+    client: KubeClient
+    options: ExtenderOptions
+    namespace: str
+    node: str
+    _written: Mapping[str, str] = field(default_factory=dict)
 
     async def mode(self) -> Mode:
         """Read the mode. Without a ConfigMap, or a mode in it, the admin wants what this program was started for."""
-        data = await _read(self._client, self._namespace)
-        self._written = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self._node}
+        data = await _read(self.client, self.namespace)
+        self._written = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self.node}
         mode = data.get(MODE_KEY, Mode.APPLY.value)
         try:
             return Mode(mode)
@@ -55,15 +55,15 @@ class ClusterState:
             ) from error
 
     async def extender(self) -> ExtenderEntry:
-        return await find_extender(self._client, self._options)
+        return await find_extender(self.client, self.options)
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        data = encode_node_report(self._node, state.value, reason, calls)
+        data = encode_node_report(self.node, state.value, reason, calls)
         if data == self._written:
             return
         # Until the answer arrives, and if none does, the stored report is unknown.
         self._written = {}
-        await _write(self._client, self._namespace, data)
+        await _write(self.client, self.namespace, data)
         self._written = data
 
 

@@ -40,7 +40,11 @@ def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *,
         ConfigError, Refused: the admin's configuration cannot be merged, or this scheduler does not read its format.
     """
     goal = _goal(observed, extender, version, is_proven=not restart)
-    changes = _changes(observed, goal)
+    notes = list(observed.notes)
+    aside = [] if goal.record.is_adopted else _kept_aside(observed, notes)
+    if aside:
+        notes.append(f"the edit by hand is not used: {version} cannot read it")
+    changes = _changes(observed, goal, aside)
     # If the last change of a unit was interrupted, it may not have been restarted. The file does not show that.
     is_restarted = goal.is_switched or (observed.layout.is_unit and (goal.is_config_new or observed.is_unproven))
     steps: tuple[Step, ...] = changes
@@ -56,8 +60,17 @@ def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *,
     # An upgrade past 1.23 leaves the configuration in the other format, and a crash leaves temporary files.
     others = sorted(path for path in observed.layout.own_configs - {goal.target.path} if observed.snapshot[path])
     steps += tuple(RemoveFile(path=each) for each in (*others, *observed.leftovers))
-    notes = _apply_notes(observed, extender, goal, is_changed=bool(changes), restart=restart)
-    return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=notes)
+    if not changes:
+        notes.append("the scheduler's configuration is as it should be, nothing to change")
+    if changes and observed.edited_since:
+        notes.append(f"{observed.layout.target} was edited after gcushare changed it: those edits stay")
+    if changes and observed.base is not None:
+        notes.append(f"{observed.base.path} stays as it is; {goal.target.path} has its contents and the extender")
+    if extender.is_https and extender.tls is None:
+        notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
+    if changes and not restart:
+        notes.append(_restart_note(observed.layout))
+    return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=tuple(notes))
 
 
 def plan_recover(observed: Observed, version: Version, *, restart: bool) -> Plan:
@@ -109,9 +122,6 @@ class _Goal:
     config: FileState
     scheduler_file: bytes
     record: Record
-    notes: tuple[str, ...]
-    kept_aside: tuple[Step, ...]
-    """The step that keeps a copy of an edit that the configuration does not contain."""
     is_config_new: bool
     is_switched: bool
 
@@ -128,10 +138,6 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
     # If an admin's edit left our change complete, the scheduler needs no second restart.
     is_switched = not observed.target.points_at(target)
     scheduler_file = observed.pristine.pointed_at(target).text.encode() if is_switched else state.content
-    notes: list[str] = []
-    kept_aside = _kept_aside(observed, notes) if not is_adopted else []
-    if kept_aside:
-        notes.append(f"the edit by hand is not used: {version} cannot read it")
     before = observed.record
     was = effective(observed.pristine.flags, target.flag)
     written = _with_newest(before.after_sha256 if before else (), state, sha256(scheduler_file))
@@ -152,8 +158,6 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
         config=config,
         scheduler_file=scheduler_file,
         record=record,
-        notes=tuple(notes),
-        kept_aside=tuple(kept_aside),
         is_config_new=present is None or (present.content, present.mode) != (content, mode),
         is_switched=is_switched,
     )
@@ -179,8 +183,8 @@ def _document(observed: Observed, extender: ExtenderEntry, version: Version) -> 
     return merged, False
 
 
-def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
-    """List the necessary writes, the switch last; none if everything is in place."""
+def _changes(observed: Observed, goal: _Goal, aside: list[Step]) -> tuple[Step, ...]:
+    """List the necessary writes, the switch last; none if everything is in place. ``aside`` copies a lost edit."""
     layout = observed.layout
     pristine = replace(observed.target_state, content=observed.pristine.text.encode())
     backup = observed.snapshot[layout.backup]
@@ -188,7 +192,7 @@ def _changes(observed: Observed, goal: _Goal) -> tuple[Step, ...]:
     if observed.record is not None and is_backup_there and not goal.is_config_new and not goal.is_switched:
         return ()
     # The edit is copied before the record is written: with the new record a later run would take the edit for ours.
-    steps: list[Step] = [*goal.kept_aside, _record_step(observed, goal.record)]
+    steps: list[Step] = [*aside, _record_step(observed, goal.record)]
     if goal.is_config_new:
         path = goal.target.path
         steps.append(WriteFile(path=path, state=goal.config, lines=manual_lines.copied_lines(layout, path)))
@@ -229,24 +233,6 @@ def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
         return []
     notes.append(f"{edited.path} was edited by hand after gcushare wrote it: kept as {observed.aside_path}")
     return [WriteFile(path=observed.aside_path, state=state)]
-
-
-def _apply_notes(
-    observed: Observed, extender: ExtenderEntry, goal: _Goal, *, is_changed: bool, restart: bool
-) -> tuple[str, ...]:
-    notes = [*observed.notes, *goal.notes]
-    path = goal.target.path
-    if not is_changed:
-        notes.append("the scheduler's configuration is as it should be, nothing to change")
-    if is_changed and observed.edited_since:
-        notes.append(f"{observed.layout.target} was edited after gcushare changed it: those edits stay")
-    if is_changed and observed.base is not None:
-        notes.append(f"{observed.base.path} stays as it is; {path} has its contents and the extender")
-    if extender.is_https and extender.tls is None:
-        notes.append("the extender's certificate is not verified: no CA was given (--tls-ca)")
-    if is_changed and not restart:
-        notes.append(_restart_note(observed.layout))
-    return tuple(notes)
 
 
 def _restart_note(layout: Layout) -> str:

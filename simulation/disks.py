@@ -211,7 +211,7 @@ class SchedulerOnHost:
         return ""
 
     async def poll(self, endpoint: HealthEndpoint) -> PollResult:
-        """A ``SchedulerProbe``, which asks the API server for the mirror pod."""
+        """A ``PollScheduler``, which asks the API server for the mirror pod."""
         await asyncio.sleep(0.005)
         if (fate := self.weather.fate()) is not Fate.FINE:
             raise SchedulerUnknownError(fate.value)

@@ -89,7 +89,7 @@ class HostManager:
         )
         executor = Executor(
             files=self.disk,
-            probe=self.scheduler,
+            poll=self.scheduler.poll,
             systemd=self.scheduler,
             clock=clock,
             say=lambda _: None,

@@ -15,7 +15,7 @@ import pytest
 from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.extender_address import find_extender
 from gcushare.config_manager.host.launch import HealthEndpoint
-from gcushare.config_manager.host.running_scheduler import HostProbe, Running, SchedulerUnknownError, find_mirror_pod
+from gcushare.config_manager.host.running_scheduler import Running, SchedulerUnknownError, find_mirror_pod, poll_host
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.reconcile import Mode, State
@@ -32,6 +32,7 @@ from gcushare.wire.documents.node_report import NodeReport
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
 
 NAMESPACE = "kube-system"
+NO_API_SERVER = ConfigError("no kubeconfig")
 FAST = LeaseTimes(duration_s=1, renew_deadline_s=0.6, retry_s=0.02)
 ENDPOINT = HealthEndpoint("https", "127.0.0.1", 10259, "/healthz")
 RAW_PODS: Resource[dict[str, Any]] = Resource("api/v1", "pods", dict)
@@ -82,9 +83,10 @@ async def test_a_scheduler_with_a_certificate_is_sent_to_the_port_that_is_its_ow
 
 
 async def test_a_given_address_needs_no_api_server() -> None:
-    assert (await find_extender(None, ExtenderOptions(extender_url="http://10.0.0.1:1"))).url == "http://10.0.0.1:1"
-    with pytest.raises(ConfigError, match="--extender-url"):
-        await find_extender(None, ExtenderOptions())
+    options = ExtenderOptions(extender_url="http://10.0.0.1:1")
+    assert (await find_extender(NO_API_SERVER, options)).url == "http://10.0.0.1:1"
+    with pytest.raises(ConfigError, match="no kubeconfig; or give --extender-url"):
+        await find_extender(NO_API_SERVER, ExtenderOptions())
 
 
 async def test_a_headless_or_missing_service_is_reported(client: KubeClient) -> None:
@@ -99,13 +101,13 @@ async def test_tls_files_are_read_each_time_and_checked(tmp_path: Path) -> None:
     ca = tmp_path / "ca.crt"
     options = ExtenderOptions(extender_url="https://10.0.0.1:1", tls_ca=ca, tls_server_name="x")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        await find_extender(None, options)
+        await find_extender(NO_API_SERVER, options)
     ca.write_text("nonsense")
     with pytest.raises(ConfigError, match="is not PEM"):
-        await find_extender(None, options)
+        await find_extender(NO_API_SERVER, options)
     for content in (b"-----BEGIN A\n", b"-----BEGIN B\n"):
         ca.write_bytes(content)
-        tls = (await find_extender(None, options)).tls
+        tls = (await find_extender(NO_API_SERVER, options)).tls
         assert tls is not None
         assert (tls.ca, tls.server_name) == (content, "x")
 
@@ -215,13 +217,13 @@ async def test_the_scheduler_is_seen_through_its_mirror_pod(client: KubeClient) 
     await client.patch(RAW_PODS, "kube-scheduler-cp-1", patch, namespace=NAMESPACE, subresource="status")
     seen = Running("h1/containerd://1", ("kube-scheduler", "--config=/x"))
     assert await find_mirror_pod(client, "cp-1", ENDPOINT) == seen
-    both = HostProbe(*(partial(find_mirror_pod, client, node) for node in ("none", "cp-1")))
-    assert (await both.poll(ENDPOINT)).running == seen
-    assert (await HostProbe().poll(ENDPOINT)).running is None
+    both = [partial(find_mirror_pod, client, node) for node in ("none", "cp-1")]
+    assert (await poll_host(both, ENDPOINT)).running == seen
+    assert (await poll_host([], ENDPOINT)).running is None
 
 
 async def test_an_api_server_that_fails_says_nothing_of_the_scheduler(server: ApiServer) -> None:
     server.faults.on(Fault(FailBefore(429, "TooManyRequests", "later"), path="/pods/kube-scheduler-cp-1$"))
     async with KubeClient(KubeConfig(server=server.url, source="the test")) as opened:
         with pytest.raises(SchedulerUnknownError, match=r"mirror pod cannot be read: .*later"):
-            await HostProbe(partial(find_mirror_pod, opened, "cp-1")).poll(ENDPOINT)
+            await poll_host([partial(find_mirror_pod, opened, "cp-1")], ENDPOINT)

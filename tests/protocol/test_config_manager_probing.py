@@ -134,7 +134,7 @@ async def waited(seen: Callable[[float], PollResult]) -> float:
     """Wait on a clock of our own; how long it took."""
     clock = ManualClock()
     start = clock.seconds
-    await wait_for_scheduler(Scripted(clock, seen), ENDPOINT, AWAITED, clock, LIMITS, "1")
+    await wait_for_scheduler(Scripted(clock, seen).poll, ENDPOINT, AWAITED, clock, LIMITS, "1")
     return clock.seconds - start
 
 

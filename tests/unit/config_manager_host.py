@@ -319,7 +319,7 @@ class Host:
         is_unit = self.target.endswith(".service")
         executor = Executor(
             files=self.files,
-            probe=self.scheduler,
+            poll=self.scheduler.poll,
             systemd=self.scheduler,
             clock=self.clock,
             say=self.lines.append,

@@ -12,9 +12,6 @@ from gcushare.runtime.settings.declare import setting, settings
 from gcushare.runtime.settings.parsers import ObjectName, is_http_address, optional_file, optional_text
 from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
 
-PLUGINS_BY_THEMSELVES = f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's"
-"""Which pods are device plugins if no selector says so."""
-
 
 class SourceChoice(enum.Enum):
     AUTO = "auto"
@@ -128,7 +125,9 @@ class PluginPodSettings:
         help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
     )
     plugin_selector: str | None = setting(
-        optional_text("LABELS", PLUGINS_BY_THEMSELVES, "a label selector"),
+        optional_text(
+            "LABELS", f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's", "a label selector"
+        ),
         default=None,
         help="Labels of the device plugins' pods.",
     )

@@ -281,7 +281,7 @@ class Reader:
     ) -> list[tuple[SeenPod, T | GcushareError]]:
         """Ask every one of these plugins for a page (``/status``, ``/metrics``), through the proxy of its pod.
 
-        ``read`` decodes an answer and may raise errors of ours, which are an answer like any other.
+        ``read`` decodes an answer. An error that it raises is returned like that of a plugin that does not answer.
         """
         port, tls = (place.plugin_port, place.plugin_tls) if place is not None else (None, None)
         done = 0
@@ -326,12 +326,12 @@ class Reader:
 
 
 async def ask_all(questions: Iterable[Awaitable[T]]) -> list[T | GcushareError]:
-    """Await all of these at once, in order; an error of ours is an answer, so that one failure stops none."""
+    """Await all of these at once, in order; errors are returned, so that one failure stops no other."""
     return await asyncio.gather(*map(error_as_value, questions))
 
 
 async def error_as_value(question: Awaitable[T]) -> T | GcushareError:
-    """Return an error of ours instead of raising it, so that what runs at the same time comes to its end."""
+    """Return a ``GcushareError`` instead of raising it, so that what runs at the same time can end."""
     try:
         return await question
     except GcushareError as error:

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
@@ -18,10 +17,10 @@ from gcushare.config_manager.host.launch import own_flag
 from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import (
     FindScheduler,
-    HostProbe,
     WaitLimits,
     find_mirror_pod,
     find_process,
+    poll_host,
 )
 from gcushare.config_manager.host.systemd_unit import Systemctl, UnitFile
 from gcushare.config_manager.manager import Manager
@@ -50,35 +49,23 @@ _DRAIN_S = 5.0
 _LEAST_SILENCE_S = 900.0
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a command works with; ``client`` is None without a way to the API server, and ``problem`` says why."""
-
-    manager: Manager
-    client: KubeClient | None
-    problem: str
-
-    def require_client(self) -> KubeClient:
-        if self.client is None:
-            raise ConfigError(self.problem)
-        return self.client
-
-
 @asynccontextmanager
-async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> AsyncIterator[Tools]:
-    """Wire the parts together. The API server is not called before it is needed."""
+async def open_manager(
+    place: PlaceSettings, kube: KubeSettings, say: Say
+) -> AsyncIterator[tuple[Manager, KubeClient | ConfigError]]:
+    """Wire the parts together. The API server is not called before it is needed; the error says why it cannot be."""
     async with AsyncExitStack() as stack:
-        client, problem = None, ""
+        client: KubeClient | ConfigError
+        sources: list[FindScheduler] = [partial(find_process, place.host_root / "proc")]
         try:
             client = await stack.enter_async_context(open_cluster(kube, program=CONFIG_MANAGER))
         except ConfigError as error:
-            problem = str(error)
-        sources: list[FindScheduler] = [partial(find_process, place.host_root / "proc")]
-        if client is not None and place.node_name is not None:
+            client = error
+        if isinstance(client, KubeClient) and place.node_name is not None:
             sources.append(partial(find_mirror_pod, client, place.node_name))
         executor = Executor(
             files=HostFiles(place.host_root),
-            probe=HostProbe(*sources),
+            poll=partial(poll_host, sources),
             systemd=Systemctl(),
             clock=SystemClock(),
             say=say,
@@ -90,21 +77,18 @@ async def open_tools(place: PlaceSettings, kube: KubeSettings, say: Say) -> Asyn
             find_version=partial(_find_version, client),
             restart=place.unit is None or place.restart,
         )
-        yield Tools(manager, client, problem)
+        yield manager, client
 
 
 async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
     """Carry out a command for the scheduler of this node: apply, recover, status, or one that shows what apply does."""
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        manager = tools.manager
+    async with open_manager(settings.place, settings.kube, say) as (manager, client):
         if command == "status":
             return await _show_status(manager, say)
         if command == "recover":
             await manager.carry_out(await manager.prepare_recover())
             return DONE
-        if settings.extender.extender_url is None:
-            tools.require_client()
-        prepared = await manager.prepare_apply(await find_extender(tools.client, settings.extender))
+        prepared = await manager.prepare_apply(await find_extender(client, settings.extender))
         if command == "apply":
             await manager.carry_out(prepared)
             return DONE
@@ -125,7 +109,7 @@ async def _show_status(manager: Manager, say: Say) -> int:
     """Print how the scheduler is started and its health; exit code 1 unless it is healthy and uses the extender."""
     prepared = await manager.prepare_recover()
     observed = prepared.observed
-    result = await manager.executor.probe.poll(observed.target.health)
+    result = await manager.executor.poll(observed.target.health)
     own = observed.layout.own_configs
     flag = own_flag(observed.target.flags, own) if observed.target.has_trace(own) else None
     health = result.problem or "healthy"
@@ -145,15 +129,16 @@ async def reconcile(settings: RunSettings, say: Say, shutdown: Shutdown) -> int:
     """Keep this node's scheduler in the desired state until the shutdown."""
     if settings.place.node_name is None:
         raise ConfigError("node-name is not set: give the pod NODE_NAME from spec.nodeName")
-    async with open_tools(settings.place, settings.kube, say) as tools:
-        client = tools.require_client()
+    async with open_manager(settings.place, settings.kube, say) as (manager, client):
+        if isinstance(client, ConfigError):
+            raise client
         # The time makes it differ between restarts of this pod, which must wait for an earlier holder like any other.
         identity = f"{settings.place.node_name}_{socket.gethostname()}_{asyncio.get_running_loop().time():.6f}"
         heart = Heartbeat("reconciler", silence_s(settings.place.wait_timeout))
         state = ClusterState(client, settings.extender, settings.namespace, settings.place.node_name)
         lease = ApiLease(client, settings.namespace, CONFIG_MANAGER)
         reconciler = Reconciler(
-            manager=tools.manager,
+            manager=manager,
             cluster=state,
             hold_lease=partial(hold_lease, lease, identity, beat=heart.beat),
             clock=SystemClock(),
@@ -212,10 +197,10 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
             await clock.sleep(min(pause_s, left_s))
 
 
-async def _find_version(client: KubeClient | None, target: SchedulerFile) -> str | None:
+async def _find_version(client: KubeClient | ConfigError, target: SchedulerFile) -> str | None:
     """Ask the scheduler's own program, which a unit names, else the API server; None if neither can be asked."""
     if not isinstance(target, UnitFile):
-        return None if client is None else await client.version()
+        return await client.version() if isinstance(client, KubeClient) else None
     try:
         process = await asyncio.create_subprocess_exec(
             target.program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL

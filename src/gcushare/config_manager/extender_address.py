@@ -17,7 +17,7 @@ from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT_NAME
 _CHECK_TIMEOUT = ClientTimeout(total=5.0)
 
 
-async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> ExtenderEntry:
+async def find_extender(client: KubeClient | ConfigError, options: ExtenderOptions) -> ExtenderEntry:
     """Complete the options with the Service's ClusterIP and port, unless they have a URL.
 
     It is an address, because kube-scheduler's pod cannot resolve names of the cluster. The port is the Service's first
@@ -29,8 +29,8 @@ async def find_extender(client: KubeClient | None, options: ExtenderOptions) -> 
     """
     if options.extender_url is not None:
         return _build_entry(options, options.extender_url)
-    if client is None:
-        raise ConfigError("the extender's address is not known: give --extender-url, or a way to the API server")
+    if isinstance(client, ConfigError):
+        raise ConfigError(f"the extender's address is not known: {client}; or give --extender-url")
     service = options.extender_service
     spec = (await client.get(SERVICES, service.name, namespace=service.namespace)).spec
     if spec.cluster_ip in ("", "None") or not spec.ports:

@@ -70,7 +70,7 @@ class Manager:
     restart: bool = True
 
     def layout(self) -> Layout:
-        """Find the scheduler's file and the directory of ours. Raises as ``find_manifest`` and ``read_target``."""
+        """Find the scheduler's file and the directory of our files. Raises as ``find_manifest`` and ``read_target``."""
         place, files = self.place, self.executor.files
         target = place.unit or place.manifest or find_manifest(files, f"{place.kubernetes_dir}/manifests")
         layout = Layout(place.files_dir or place.kubernetes_dir, target, is_unit=place.unit is not None)
@@ -80,7 +80,7 @@ class Manager:
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
 
     def calls(self) -> Calls:
-        """Say how the scheduler calls the extender, by its present files.
+        """Determine how the scheduler calls the extender, by its present files.
 
         If they cannot be read it may call without a certificate, so the answer is then ``Calls.OTHER``.
         """
@@ -97,7 +97,7 @@ class Manager:
             return Calls.OTHER
 
     def is_untouched(self) -> bool:
-        """Say whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.
+        """Whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.
 
         Our record is written first and removed last, and a changed file contains our configuration's name.
         """

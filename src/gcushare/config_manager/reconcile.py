@@ -88,7 +88,7 @@ class Reconciler:
             await self.clock.sleep(self.interval_s)
 
     async def check(self) -> str | None:
-        """Say for readiness why the scheduler is not in the desired state; None if it is."""
+        """For readiness: return why the scheduler is not in the desired state, None if it is."""
         if self._state is None:
             return "the scheduler was not checked yet"
         state, reason = self._state

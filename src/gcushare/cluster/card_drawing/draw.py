@@ -40,7 +40,6 @@ from gcushare.cluster.card_drawing.node_view import (
     NodeView,
     granted_bytes,
     unit_of,
-    waiting_pods,
 )
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.nodes import CardMode
@@ -102,7 +101,7 @@ def _node_lines(view: NodeView, width: int, *, is_wide: bool) -> Iterator[Text]:
         yield from frame(title, badge, list(_card_lines(card, pods, paper)), paper.width)
     for left in status.left_out:
         yield from _notes(f"card {left.index} {short_uuid(left.uuid)} is not shared: {left.reason}", "yellow", width)
-    for waiting in waiting_pods(status):
+    for waiting in (pod for pod in status.pods if not pod.cards):
         asked = f"asks for {show_units(waiting.units, unit)} and" if waiting.units else "asks for whole cards and"
         yield from _notes(f"pod {waiting.pod} {asked} has no card yet", "yellow", width)
     for pod in status.unreadable_pods:

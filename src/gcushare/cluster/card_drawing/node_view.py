@@ -111,11 +111,6 @@ def process_ids(status: PluginStatus) -> list[int]:
     return sorted({pid for card in status.cards if card.use is not None for pid in card.use.processes})
 
 
-def waiting_pods(status: PluginStatus) -> tuple[PodOnNode, ...]:
-    """Return the node's pods that have no card yet."""
-    return tuple(pod for pod in status.pods if not pod.cards)
-
-
 def view_status(status: PluginStatus, origin: str, owners: Owners) -> NodeView:
     """Sort a plugin's status by card; ``origin`` is the address of the plugin."""
     return NodeView(origin, status, tuple(_card_pods(card, status.pods, owners) for card in status.cards))

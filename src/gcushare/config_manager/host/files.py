@@ -27,12 +27,10 @@ _ADVICE: dict[int | None, str] = {
 
 
 class HostFileError(ConfigError):
-    """A file of the host cannot be read or written; ``reason`` is the system's error text."""
+    """A file of the host cannot be read or written."""
 
     def __init__(self, action: str, path: str, error: OSError) -> None:
-        self.path = path
-        self.reason = error.strerror or str(error)
-        super().__init__(f"cannot {action} {path!r}: {self.reason}{_ADVICE.get(error.errno, '')}")
+        super().__init__(f"cannot {action} {path!r}: {error.strerror or error}{_ADVICE.get(error.errno, '')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ TAG_LENGTH = 10
 
 
 def is_scheduler(arguments: Sequence[str]) -> bool:
-    """Say whether a command line runs kube-scheduler, as a program of its own or as a part of hyperkube."""
+    """Whether a command line runs kube-scheduler, as a program of its own or as a part of hyperkube."""
     names = [posixpath.basename(argument) for argument in arguments[:2]]
     return names[:1] == ["kube-scheduler"] or names in (["hyperkube", "kube-scheduler"], ["hyperkube", "scheduler"])
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import aiohttp
 import msgspec
@@ -59,15 +59,14 @@ class PollResult:
     problem: str
 
 
-class SchedulerProbe(Protocol):
-    """Polls the scheduler of this node; the tests and the simulation have doubles."""
+PollScheduler: TypeAlias = Callable[[HealthEndpoint], Awaitable[PollResult]]
+"""Polls the scheduler of this node once; the tests and the simulation have doubles.
 
-    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
-        """Poll once. Raises ``SchedulerUnknownError`` if it is not known now which scheduler runs."""
+Raises ``SchedulerUnknownError`` if it is not known now which scheduler runs."""
 
 
 async def wait_for_scheduler(
-    probe: SchedulerProbe,
+    poll: PollScheduler,
     endpoint: HealthEndpoint,
     awaited: AwaitScheduler,
     clock: Clock,
@@ -85,7 +84,7 @@ async def wait_for_scheduler(
     steady: tuple[str, float] | None = None
     while True:
         try:
-            result = await probe.poll(endpoint)
+            result = await poll(endpoint)
         except SchedulerUnknownError as error:
             result = PollResult(None, str(error))
         problem = _find_problem(result, awaited, before)
@@ -104,7 +103,7 @@ async def wait_for_scheduler(
 
 
 def _find_problem(result: PollResult, awaited: AwaitScheduler, before: str) -> str:
-    """Say in what the scheduler differs from ``awaited``; empty if in nothing."""
+    """Describe how the scheduler differs from ``awaited``; empty if it does not."""
     if result.running is None:
         return result.problem
     if awaited.restarted and result.running.instance == before:
@@ -122,18 +121,13 @@ FindScheduler: TypeAlias = Callable[[HealthEndpoint], Awaitable[Running | None]]
 Raises ``SchedulerUnknownError`` if the source does not answer now."""
 
 
-class HostProbe:
-    """Takes the process from the first of ``sources`` that finds it, and asks it over HTTP for its health."""
-
-    def __init__(self, *sources: FindScheduler) -> None:
-        self._sources = sources
-
-    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
-        for find in self._sources:
-            running = await find(endpoint)
-            if running is not None:
-                return PollResult(running, await ask_health(endpoint.url))
-        return PollResult(None, "no kube-scheduler process was found")
+async def poll_host(sources: Sequence[FindScheduler], endpoint: HealthEndpoint) -> PollResult:
+    """Take the process from the first source that finds it, and ask it over HTTP for its health."""
+    for find in sources:
+        running = await find(endpoint)
+        if running is not None:
+            return PollResult(running, await ask_health(endpoint.url))
+    return PollResult(None, "no kube-scheduler process was found")
 
 
 async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
@@ -162,13 +156,9 @@ async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
     return next(iter(serving or found), None)
 
 
-class _State(msgspec.Struct, frozen=True):
-    running: dict[str, str] | None = None
-
-
 class _ContainerStatus(msgspec.Struct, frozen=True):
     container_id: str = field(default="", name="containerID")
-    state: _State = _State()
+    state: dict[str, object] = field(default_factory=dict)
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
@@ -195,7 +185,7 @@ async def find_mirror_pod(client: KubeClient, node: str, _endpoint: HealthEndpoi
         return None
     except GcushareError as error:
         raise SchedulerUnknownError(f"kube-scheduler's mirror pod cannot be read: {error}") from error
-    running = [each for each in pod.status.container_statuses if each.state.running is not None]
+    running = [each for each in pod.status.container_statuses if "running" in each.state]
     commands = [each.command_line for each in pod.spec.containers]
     if not commands or not running:
         return None

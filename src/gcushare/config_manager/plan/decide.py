@@ -74,7 +74,7 @@ def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *,
 
 
 def plan_recover(observed: Observed, version: Version, *, restart: bool) -> Plan:
-    """Plan to restore the scheduler's file and to remove every file of ours."""
+    """Plan to restore the scheduler's file and to remove all of our files."""
     layout = observed.layout
     notes = list(observed.notes)
     steps: list[Step] = []
@@ -226,7 +226,7 @@ def _with_newest(sums: tuple[str, ...], file: FileState | None, newest: str) -> 
 
 
 def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
-    """Keep a copy of a configuration of ours that was edited by hand."""
+    """Keep a copy of our configuration if it was edited by hand."""
     edited = observed.own_edited
     state = observed.snapshot[edited.path] if edited is not None else None
     if edited is None or state is None or observed.aside_path is None:
@@ -236,7 +236,7 @@ def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
 
 
 def _restart_note(layout: Layout) -> str:
-    """Tell an admin who asked for no restart what to do; only a unit can be left without one."""
+    """What an admin who asked for no restart must do; only a unit can be left without one."""
     name = posixpath.basename(layout.target)
     return (
         "systemd keeps a unit as it loaded it, and the scheduler its configuration as it read it: run now "

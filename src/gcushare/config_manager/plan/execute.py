@@ -11,7 +11,7 @@ from gcushare.config_manager.host.files import Files, HostFileError
 from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.running_scheduler import (
     PollResult,
-    SchedulerProbe,
+    PollScheduler,
     SchedulerUnhealthyError,
     WaitLimits,
     wait_for_scheduler,
@@ -65,7 +65,7 @@ class Executor:
     """What a plan needs to be carried out; ``say`` gets each line to print."""
 
     files: Files
-    probe: SchedulerProbe
+    poll: PollScheduler
     systemd: Systemd
     clock: Clock
     say: Callable[[str], None]
@@ -86,10 +86,10 @@ class Executor:
         """
         if not observed.has_trace and any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps):
             # Nothing could separate our change from a problem that was there before it.
-            problem = (await self.probe.poll(observed.pristine.health)).problem
+            problem = (await self.poll(observed.pristine.health)).problem
             if problem:
                 raise Refused(f"kube-scheduler is unhealthy before any change, nothing was changed: {problem}")
-        guard = _Guard(self.files, self.probe, observed, tenure)
+        guard = _Guard(self, observed, tenure)
         try:
             await self._carry_out(observed, plan, guard)
         except (SchedulerUnhealthyError, HostFileError, UnsafePathError, SystemdError) as error:
@@ -102,7 +102,7 @@ class Executor:
         Raises:
             LeaseLostError: ``tenure`` ended, as in ``apply``.
         """
-        await self._carry_out(observed, plan, _Guard(self.files, self.probe, observed, tenure))
+        await self._carry_out(observed, plan, _Guard(self, observed, tenure))
 
     async def _carry_out(self, observed: Observed, plan: Plan, guard: _Guard) -> None:
         for line in plan.opening:
@@ -110,12 +110,12 @@ class Executor:
         endpoint = observed.pristine.health
         running = None
         if any(isinstance(step, AwaitScheduler) for step in plan.steps):
-            running = (await self.probe.poll(endpoint)).running
+            running = (await self.poll(endpoint)).running
         before = "" if running is None else running.instance
         for step in plan.steps:
             if isinstance(step, AwaitScheduler):
                 try:
-                    await wait_for_scheduler(guard, endpoint, step, self.clock, self.limits, before)
+                    await wait_for_scheduler(guard.poll, endpoint, step, self.clock, self.limits, before)
                 except SchedulerUnhealthyError as error:
                     if step.required:
                         raise
@@ -153,7 +153,7 @@ class Executor:
     ) -> RolledBackError:
         """Put the files back, wait for the earlier scheduler, and return the error that describes the outcome.
 
-        The return is to the earlier files, or to none of ours if those may be the unhealthy ones.
+        It restores the earlier files, or removes all of ours if the earlier ones may be what made it unhealthy.
         """
         layout = observed.layout
         failures: list[str] = []
@@ -183,7 +183,7 @@ class Executor:
         return RolledBackError(f"{reason}; rolled back, {await self._state_after(observed, plan)}")
 
     def _must_undo(self, observed: Observed, plan: Plan, reason: Exception) -> bool:
-        """Say whether the files that were there before the plan may themselves be what made the scheduler unhealthy."""
+        """Whether the files from before the plan may themselves be what made the scheduler unhealthy."""
         layout = observed.layout
         waits = any(isinstance(step, AwaitScheduler) for step in plan.steps)
         # A unit's scheduler reads a new configuration although its own file stays; a static pod's does not.
@@ -207,7 +207,7 @@ class Executor:
         flag = effective(target.flags, awaits[0].flag)
         awaited = replace(awaits[0], value=None if flag is None else flag.value, restarted=False)
         try:
-            await wait_for_scheduler(self.probe, target.health, awaited, self.clock, self.limits, "")
+            await wait_for_scheduler(self.poll, target.health, awaited, self.clock, self.limits, "")
         except SchedulerUnhealthyError as error:
             return f"but {error}"
         return "kube-scheduler is healthy again"
@@ -216,9 +216,8 @@ class Executor:
 class _Guard:
     """Checks before each step that this node holds the Lease and that no other program changed the scheduler's file."""
 
-    def __init__(self, files: Files, probe: SchedulerProbe, observed: Observed, tenure: Tenure | None) -> None:
-        self._files = files
-        self._probe = probe
+    def __init__(self, executor: Executor, observed: Observed, tenure: Tenure | None) -> None:
+        self._executor = executor
         self._tenure = tenure
         self._target = observed.layout.target
         self._content = observed.target_state.content
@@ -260,7 +259,7 @@ class _Guard:
         self._compare()
         if self._tenure is not None and not self._tenure.holds(0.0):
             raise LeaseLostError("wait until kube-scheduler is healthy")
-        return await self._probe.poll(endpoint)
+        return await self._executor.poll(endpoint)
 
     def _compare(self) -> None:
         if self._read(self._target) != self._content:
@@ -269,7 +268,7 @@ class _Guard:
             )
 
     def _read(self, path: str) -> bytes:
-        state = self._files.read(path)
+        state = self._executor.files.read(path)
         return b"" if state is None else state.content
 
 

@@ -39,7 +39,7 @@ class Observed:
 
     layout: Layout
     snapshot: Snapshot
-    """The target and every file of ours."""
+    """The target and all of our files."""
     target: SchedulerFile
     pristine: SchedulerFile
     """The target without our change, with the edits that others made since."""

@@ -116,7 +116,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
 
 
 def calls_of(text: str, name: str) -> Calls:
-    """Say how a scheduler with this configuration calls the extender.
+    """Determine how a scheduler with this configuration calls the extender.
 
     Raises:
         ConfigError: ``text`` is not YAML or JSON.

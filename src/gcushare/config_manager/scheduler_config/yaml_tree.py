@@ -123,7 +123,7 @@ def last_character(node: Node) -> int:
 
 
 def is_unwritten(node: Node) -> bool:
-    """Say whether a value is null without any text; the parser then places it anywhere after its key."""
+    """Whether a value is null without any text; the parser then places it anywhere after its key."""
     return isinstance(node, Scalar) and node.start == node.end
 
 

@@ -85,7 +85,7 @@ def _check_driver(driver: PluginFacts) -> Iterator[Finding]:
 
 
 def check_claims_slices(facts: Facts) -> Iterator[Finding]:
-    """Slices that say something else than the inventory, from which every view of ours is counted."""
+    """Slices that differ from the inventory, from which all our figures are counted."""
     if facts.claims is None or not facts.knows(Area.CLAIMS):
         return
     for each in vendor_nodes(facts):

@@ -13,8 +13,6 @@ from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, r
 BEHIND_S = 180.0
 """A watch that is this old was opened again twice already, had the API server answered."""
 
-_INSTALL = "install the chart gcushare-scheduler-extender-chart, or say where it is with --extender-service"
-
 
 def check_presence(facts: Facts) -> Iterator[Finding]:
     """There must be an extender that answers."""
@@ -31,7 +29,7 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
             "extender-missing",
             f"Service {extender.service_name}",
             "no pod runs gcushare-scheduler-extender, and there is no such Service: pods stay Pending",
-            _INSTALL,
+            "install the chart gcushare-scheduler-extender-chart, or say where it is with --extender-service",
         )
 
 

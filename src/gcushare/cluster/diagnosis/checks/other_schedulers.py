@@ -54,7 +54,7 @@ def _is_user(pod: SeenPod, other: Neighbour) -> bool:
 
 
 def _known_to(each: VendorNode) -> Iterator[Neighbour]:
-    """The systems that may hand out the node's cards; a plugin of ours may serve whole cards itself."""
+    """The systems that may hand out the node's cards; our own plugin may serve whole cards."""
     whole = each.vendor.whole_card_resource
     yield from neighbours_of(whole)
     if SERVES_WHOLE not in each.modes:

@@ -18,7 +18,7 @@ from gcushare.wire.pods import current_request, is_finished
 
 @dataclass(frozen=True, slots=True)
 class RequestingPod:
-    """An unfinished pod that asks for cards of ours; without a ``request``, ``problem`` says why it cannot be read."""
+    """An unfinished pod that asks for our cards; without a ``request``, ``problem`` says why it cannot be read."""
 
     pod: SeenPod
     request: PodRequest | None

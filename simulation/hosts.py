@@ -18,8 +18,7 @@ from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.node_reports import ClusterState
 from gcushare.config_manager.plan.execute import Executor
-from gcushare.config_manager.reconcile import Mode, Reconciler
-from gcushare.config_manager.rollout_lease import hold_lease
+from gcushare.config_manager.reconcile import Mode, Reconciler, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient

@@ -18,8 +18,7 @@ from gcushare.config_manager.host.launch import HealthEndpoint
 from gcushare.config_manager.host.running_scheduler import Running, SchedulerUnknownError, find_mirror_pod, poll_host
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
-from gcushare.config_manager.reconcile import Mode, State
-from gcushare.config_manager.rollout_lease import hold_lease
+from gcushare.config_manager.reconcile import Mode, State, hold_lease
 from gcushare.core.errors import ConfigError, NotFoundError, Refused, RemoteContractError
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient

@@ -12,8 +12,7 @@ import pytest
 
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
-from gcushare.config_manager.reconcile import Mode, Reconciler
-from gcushare.config_manager.rollout_lease import hold_lease
+from gcushare.config_manager.reconcile import Mode, Reconciler, hold_lease
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, Tenure

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.config_manager.host.files import HostFiles
-from gcushare.config_manager.reconcile import Mode, Reconciler, State
-from gcushare.config_manager.rollout_lease import ROLLOUT_TIMES, hold_lease
+from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Mode, Reconciler, State, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
 from gcushare.wire.contracts import Calls

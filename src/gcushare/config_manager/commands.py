@@ -28,8 +28,7 @@ from gcushare.config_manager.manager_settings import CommandSettings, PlaceSetti
 from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
-from gcushare.config_manager.reconcile import Mode, Reconciler, State
-from gcushare.config_manager.rollout_lease import hold_lease
+from gcushare.config_manager.reconcile import Mode, Reconciler, State, hold_lease
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from gcushare.config_manager.extender_address import check_extender
 from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import GcushareError
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
-from gcushare.kube.election import Tenure
+from gcushare.kube.election import LeaderElector, LeasePort, Tenure
 from gcushare.wire.contracts import Calls
 
 logger = logging.getLogger(__name__)
 
+ROLLOUT_TIMES = LeaseTimes(duration_s=90, renew_deadline_s=20, retry_s=1)
+"""A holder that loses the API server acts for 20 s at most, and the next one waits 90 s: a restart that the first one
+began has ended by then (`execute.RESTART_S`). A Lease is released after use, so only a crash costs this wait."""
 AFTER_FAILURE_S = 900.0
 """Before the same change is tried again after a rollback. A changed file or mode is tried at once."""
 
@@ -69,7 +75,7 @@ class Reconciler:
     manager: Manager
     cluster: ClusterPort
     hold_lease: Callable[[], AbstractAsyncContextManager[Tenure]]
-    """``rollout_lease.hold_lease`` with its arguments; the tests have one without an API server."""
+    """The function below with its first arguments; the tests have one without an API server."""
     clock: Clock
     interval_s: float
     """Between two rounds, in seconds. A round without a change reads some files and sends two GETs."""
@@ -164,3 +170,42 @@ class Reconciler:
         elif not reason and self._last_problem:
             logger.info("scheduler as wanted again %s", fields(state=state.value))
         self._last_problem = reason
+
+
+@asynccontextmanager
+async def hold_lease(
+    lease: LeasePort,
+    identity: str,
+    *,
+    times: LeaseTimes = ROLLOUT_TIMES,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+    beat: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Tenure]:
+    """Wait until this node holds the Lease, and release it at once after use.
+
+    Ask the tenure before every step that changes the host, because the Lease may be lost at any moment. ``beat`` is
+    called while this node waits, which may take as long as all other nodes together, and when it holds the Lease.
+    """
+    held = asyncio.Event()
+
+    def on_change(leading: bool) -> None:
+        if leading:
+            held.set()
+
+    elector = LeaderElector(lease, identity, times=times, listener=on_change, clock=clock, rng=rng)
+    running = asyncio.create_task(elector.run(), name="rollout lease")
+    waiting = asyncio.create_task(held.wait(), name="wait for the rollout lease")
+    try:
+        done: set[asyncio.Task[Any]] = set()
+        while not done:
+            done, _ = await asyncio.wait((running, waiting), timeout=times.retry_s, return_when=asyncio.FIRST_COMPLETED)
+            beat()
+        if running.done():
+            running.result()
+        yield elector
+    finally:
+        # Cancelling the elector releases the Lease, so that the next node does not wait until it expires.
+        waiting.cancel()
+        running.cancel()
+        await asyncio.wait((running, waiting))

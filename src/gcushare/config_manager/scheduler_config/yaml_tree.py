@@ -219,20 +219,15 @@ class _Builder:
         self._count += 1
         check_depth(self._depth)
         check_count(self._count)
-        node = self._made_of(event)
-        self._depth -= 1
-        return node
-
-    def _made_of(self, event: Any) -> Node:
         kind = type(event).__name__
         start, end = event.start_mark.index, event.end_mark.index
+        node: Node
         if kind == "AliasEvent":
             target = self._anchors.get(event.anchor)
             if target is None:
                 raise ConfigError(f"alias {event.anchor!r} has no anchor before it")
-            return Alias(start, end, event.anchor, target)
-        node: Node
-        if kind == "ScalarEvent":
+            node = Alias(start, end, event.anchor, target)
+        elif kind == "ScalarEvent":
             node = Scalar(start, end, event.value, event.style or "")
         elif kind == "SequenceStartEvent":
             items, end = self._children("SequenceEndEvent")
@@ -241,8 +236,9 @@ class _Builder:
             children, end = self._children("MappingEndEvent")
             pairs = tuple(zip(children[::2], children[1::2], strict=True))
             node = Mapping(start, end, bool(event.flow_style), pairs)
-        if event.anchor is not None:
+        if kind != "AliasEvent" and event.anchor is not None:
             self._anchors[event.anchor] = node
+        self._depth -= 1
         return node
 
     def _children(self, closing: str) -> tuple[list[Node], int]:

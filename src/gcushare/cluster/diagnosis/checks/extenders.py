@@ -61,7 +61,7 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
         yield error(
             "no-leader",
             "scheduler extender",
-            f"none of {len(reported)} replicas serves; {_lease_words(facts)}",
+            f"none of {len(reported)} replicas serves; {_lease_text(facts)}",
             "see in the replicas' logs why the Lease cannot be renewed: rights, another namespace, no API server",
         )
     if len(leaders) > 1:
@@ -121,7 +121,7 @@ def check_versions(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _lease_words(facts: Facts) -> str:
+def _lease_text(facts: Facts) -> str:
     lease = facts.extender.lease
     if lease is None:
         return "there is no Lease" if facts.knows(Area.LEASES) else "their Lease could not be read"

@@ -102,10 +102,13 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
 
 def check_address(facts: Facts) -> Iterator[Finding]:
     """The address that the scheduler calls must be the extender's."""
-    accepted = _addresses(facts)
+    accepted, service = _addresses(facts), facts.extender.service
+    # A scheduler may call the Service's port of a node that was not read.
+    ports = service.spec.ports if service is not None and not facts.has_every_node else ()
+    elsewhere = {port.node_port for port in ports} - {0}
     for scheduler in facts.schedulers:
         for entry in extenders_of(scheduler):
-            is_right = (entry.host, entry.port) in accepted or _may_be_another_node(facts, entry)
+            is_right = (entry.host, entry.port) in accepted or entry.port in elsewhere
             if accepted and not is_right:
                 called = f"{entry.host}:{entry.port}" if entry.host and entry.port else repr(entry.url)
                 known = ", ".join(f"{host}:{port}" for host, port in sorted(accepted)[:4])
@@ -233,10 +236,3 @@ def _addresses(facts: Facts) -> set[tuple[str, int]]:
         if replica.pod is not None and (address := replica.pod.status.pod_ip):
             found |= {(address, port_of(replica.pod)), (address, VERBS_PORT)}
     return found
-
-
-def _may_be_another_node(facts: Facts, entry: ConfiguredExtender) -> bool:
-    """Whether a scheduler may call the Service's port of a node that was not read."""
-    service = facts.extender.service
-    ports = {each.node_port for each in service.spec.ports if each.node_port} if service is not None else set()
-    return not facts.has_every_node and entry.port in ports

@@ -12,6 +12,7 @@ import msgspec
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
 from gcushare.core.ledger import Drift, FigureDrift
+from gcushare.core.topology import CLOSE
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender import maintenance
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
@@ -23,6 +24,9 @@ from gcushare.wire.objects import Node, Pod
 from tests.builders import card
 
 Document = dict[str, Any]
+
+DEFAULT_POLICIES = Policies("binpack", "binpack", CLOSE, percent=False)
+"""The extender's defaults."""
 
 
 def inventory_text(
@@ -125,7 +129,7 @@ def state_of(
     policies: Policies | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> VendorState:
-    state = VendorState(vendor, policies or Policies(), monotonic=monotonic)
+    state = VendorState(vendor, policies or DEFAULT_POLICIES, monotonic=monotonic)
     for node in nodes:
         state.on_node_update(node)
     return state

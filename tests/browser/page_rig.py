@@ -17,11 +17,11 @@ from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
-from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.objects import Node, Pod
+from tests.extender_objects import DEFAULT_POLICIES
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -51,7 +51,7 @@ class PageRig:
         port: int = 0,
     ) -> None:
         self._port = port
-        self.states = [VendorState(vendor, Policies()) for vendor in vendors]
+        self.states = [VendorState(vendor, DEFAULT_POLICIES) for vendor in vendors]
         settings = DashboardSettings(dashboard=access, dashboard_readers=readers)
         self.dashboard = Dashboard(settings, self.states, client or KubeClient(KubeConfig(NOWHERE, "nowhere")))
         observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]

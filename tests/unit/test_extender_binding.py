@@ -11,11 +11,11 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, GcushareError, Refused, RetryableError
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
+from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_pod, on_card, recount
+from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card, recount
 from tests.unit.extender_binds import Rig
 from tests.unit.extender_cluster import Mishap
 
@@ -286,7 +286,7 @@ async def test_a_pod_that_only_filter_has_seen_is_bound_without_a_read() -> None
     rig = Rig()
     pod = a_pod("a", 4)
     rig.cluster.put(pod)
-    asking = read_scheduling_request(pod, ENFLAME, Policies())
+    asking = read_scheduling_request(pod, ENFLAME, DEFAULT_POLICIES)
     assert asking is not None
     rig.state.remember(asking)
     await rig.bind()

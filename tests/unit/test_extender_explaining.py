@@ -13,11 +13,21 @@ from gcushare.core.explain.reasons import MAX_REMEDIES_TRIED
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, PodNames
-from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
+from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.documents.explain import AskedDocument
-from tests.extender_objects import a_node, a_pod, as_whole, filter_body, node_document, on_card, pod_document, state_of
+from tests.extender_objects import (
+    DEFAULT_POLICIES,
+    a_node,
+    a_pod,
+    as_whole,
+    filter_body,
+    node_document,
+    on_card,
+    pod_document,
+    state_of,
+)
 from tests.unit.extender_desk import Desk
 
 
@@ -183,7 +193,7 @@ class TestNames:
 
     async def test_a_pod_that_only_filter_and_bind_saw_is_found_by_its_reservation(self) -> None:
         state = state_of(a_node("node-1", 16))
-        asking = read_scheduling_request(a_pod("a", 4), ENFLAME, Policies())
+        asking = read_scheduling_request(a_pod("a", 4), ENFLAME, DEFAULT_POLICIES)
         assert asking is not None
         state.ledger.reserve(asking.pod, "node-1", asking.cards, state.preferences.rank_cards(asking, None))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.fit_index import can_ever_fit
 from gcushare.core.placement import POLICIES
 from gcushare.scheduler_extender.extender_settings import NamedNodes
-from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request_metrics import Answer
@@ -22,6 +23,7 @@ from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, MEMO
 from gcushare.wire.extender_api import SPARE_NODES
 from tests.builders import GIB_UNIT, asks, card, node_score
 from tests.extender_objects import (
+    DEFAULT_POLICIES,
     Document,
     a_node,
     a_pod,
@@ -109,7 +111,7 @@ def conversations(draw: st.DrawFn) -> list[tuple[str, Any]]:
 def test_every_answer_of_a_conversation_is_what_the_rules_say(
     steps: list[tuple[str, Any]], named: NamedNodes, policy: str
 ) -> None:
-    state = state_of(policies=Policies(policy, "binpack"))
+    state = state_of(policies=replace(DEFAULT_POLICIES, node=policy))
     service = Service(state, named)
     for number, (kind, what) in enumerate([("node", (name, [16, 8])) for name in NODES[:4]] + steps):
         match kind:
@@ -304,7 +306,7 @@ class TestBothVendors:
 def test_filter_names_and_prioritize_scores_the_nodes_with_the_cards_that_the_author_prefers(
     policy: str, use: str
 ) -> None:
-    state = state_of(policies=Policies(policy, "binpack"))
+    state = state_of(policies=replace(DEFAULT_POLICIES, node=policy))
     for name, model, gib in (("n-a100", "A100", 80), ("n-h200", "H200", 141), ("n-full", "H200", 141)):
         state.ledger.set_node(name, [card(0, gib, model=model)], GIB_UNIT)
     state.on_pod_update(a_pod("holder", 140, node="n-full", record=on_card(0, 140)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,13 +16,13 @@ from gcushare.core.packing.learned_fill import MOST_SHAPES, LearnedFill
 from gcushare.core.packing.spare import Amounts, SpareResources
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.preferences import SpareObserver
-from gcushare.scheduler_extender.state.scheduling_request import Policies, SchedulingRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod, PodStatus
-from tests.extender_objects import a_node, as_whole, on_card, pod_document
+from tests.extender_objects import DEFAULT_POLICIES, a_node, as_whole, on_card, pod_document
 
-EXPECTED_FILL = Policies("expected-fill", "expected-fill")
+EXPECTED_FILL = replace(DEFAULT_POLICIES, node="expected-fill", card="expected-fill")
 
 
 def make_state() -> tuple[VendorState, SpareObserver]:
@@ -178,7 +179,7 @@ async def test_nodes_that_a_call_left_for_later_are_scored_beside_the_calls() ->
 
 
 def test_pods_of_other_policies_share_an_order_whatever_cpu_they_ask_for() -> None:
-    state = VendorState(ENFLAME, Policies())
+    state = VendorState(ENFLAME, DEFAULT_POLICIES)
     state.on_pod_update(pod("a", 4, cpu="1"))
     state.on_pod_update(pod("b", 4, cpu="2"))
     shapes = {request.shape for request in map(state.find_request, ("uid-a", "uid-b")) if request is not None}

@@ -186,11 +186,11 @@ class TestBind:
         rig = Rig(a_pod("a"))
         await rig.bind()
         await rig.service.confirm(older_than_s=0.0)
-        assert len(rig.state.ahead) == 1
+        assert len(rig.state.ahead.uids) == 1
         rig.cluster.read_mishaps.append(Mishap.FORBIDDEN)
         await rig.service.confirm(older_than_s=0.0)
         assert caplog.messages == ['pod ahead of the watch cannot be read pod=default/a reason="pods is forbidden"']
-        assert len(rig.state.ahead) == 1
+        assert len(rig.state.ahead.uids) == 1
 
     async def test_reads_have_the_time_of_one_request(self) -> None:
         rig = Rig()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -26,14 +27,14 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations.keys import NODE_POLICY, OVER_USE
 from gcushare.wire.objects import Pod
 from tests.builders import asks, pod
-from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
+from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, pod_document, state_of
 from tests.unit.test_extender_claims import allocated, claiming_document
 
 OVER = '{"cards":{"0":{"used":9,"granted":4}},"since":"2026-01-01T00:00:00Z"}'
 
 
 def request_of(bound: Pod, policies: Policies | None = None) -> SchedulingRequest:
-    found = read_scheduling_request(bound, ENFLAME, policies or Policies())
+    found = read_scheduling_request(bound, ENFLAME, policies or DEFAULT_POLICIES)
     assert found is not None
     return found
 
@@ -167,7 +168,7 @@ class TestReadsAhead:
         reads.record(a_pod("a", resourceVersion="7"), 1.0)
         (read,) = reads.due(11.0, 10.0)
         assert (read.pod.uid, read.version, read.since_s, read.watched) == ("uid-a", "7", 1.0, None)
-        assert (reads.due(10.9, 10.0), len(reads), reads.uids) == ([], 1, frozenset({"uid-a"}))
+        assert (reads.due(10.9, 10.0), len(reads.uids), reads.uids) == ([], 1, frozenset({"uid-a"}))
         assert reads.hides(a_pod("a", resourceVersion="6"))
         assert not reads.hides(a_pod("b", resourceVersion="6"))
         reads.record(a_pod("a", resourceVersion="8"), 2.0)
@@ -177,7 +178,7 @@ class TestReadsAhead:
         assert [reads.outlives("uid-a", version) for version in ("7", "8", "")] == [True, False, True]
         assert not reads.outlives("uid-b", "1")
         assert not reads.hides(a_pod("a", resourceVersion="8"))
-        assert (len(reads), reads.holds(again)) == (0, False)
+        assert (len(reads.uids), reads.holds(again)) == (0, False)
         reads.record(a_pod("a", resourceVersion="9"), 3.0)
         reads.forget("uid-a")
         reads.forget("uid-a")
@@ -191,7 +192,7 @@ class TestReadsAhead:
         assert set(state.bound) == {"uid-a"}
         assert [each.since_s for each in state.ahead.due(100.0, 1.0)] == [1.0]
         state.on_pod_delete("uid-a")
-        assert (set(state.bound), len(state.ahead)) == (set(), 0)
+        assert (set(state.bound), len(state.ahead.uids)) == (set(), 0)
 
 
 class TestRemembered:
@@ -230,7 +231,7 @@ class TestRequests:
         document = pod_document("a", 4, record=on_card(1, 4), resourceVersion="7")
         document["spec"] |= {"schedulingGates": [{"name": "g"}], "schedulingGroup": {"podGroupName": "train"}}
         document["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-        found = request_of(msgspec.convert(document, Pod), Policies("spread", "binpack"))
+        found = request_of(msgspec.convert(document, Pod), replace(DEFAULT_POLICIES, node="spread"))
         assert (found.version, found.is_gated, found.group) == ("7", True, "default/train")
         assert (found.shape.node_policy, found.card_policy) == ("spread", "binpack")
         assert dict(found.old_record)[ENFLAME.record.card_index] == "1"
@@ -241,16 +242,20 @@ class TestRequests:
             plain.shape.amounts,
             plain.amounts,
         )
-        learned = request_of(msgspec.convert(document, Pod), Policies("spread", "expected-fill"))
+        learned = request_of(
+            msgspec.convert(document, Pod), replace(DEFAULT_POLICIES, node="spread", card="expected-fill")
+        )
         assert learned.shape.amounts == learned.amounts == found.amounts
 
     @pytest.mark.parametrize(("asked", "policy"), [("", "spread"), ("binpack", "binpack"), ("best", "spread")])
     def test_of_a_claiming_pods_options_the_node_policy_counts(self, asked: str, policy: str) -> None:
         document = claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {}))
-        found = read_claiming_request(msgspec.convert(document, Pod), ENFLAME, Policies("spread", "spread"))
+        found = read_claiming_request(
+            msgspec.convert(document, Pod), ENFLAME, replace(DEFAULT_POLICIES, node="spread", card="spread")
+        )
         assert found is not None
         assert (found.shape.node_policy, found.card_policy, found.cards.units) == (policy, "spread", 4)
-        assert read_claiming_request(a_pod("a"), ENFLAME, Policies()) is None
+        assert read_claiming_request(a_pod("a"), ENFLAME, DEFAULT_POLICIES) is None
 
 
 class TestNodeReader:

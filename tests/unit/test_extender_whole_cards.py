@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from gcushare.scheduler_extender.dashboard.feed_documents import NO_NODE_METADAT
 from gcushare.scheduler_extender.explain.failed_scheduling_events import REFUSED_WHOLE_REASON, FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
-from gcushare.scheduler_extender.state.scheduling_request import Policies, read_scheduling_request
+from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ALIYUN, ENFLAME
@@ -28,7 +29,17 @@ from gcushare.wire.documents.explain import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments
 from gcushare.wire.objects import Pod
-from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, on_card, pod_document, state_of
+from tests.extender_objects import (
+    DEFAULT_POLICIES,
+    Document,
+    a_node,
+    a_pod,
+    as_whole,
+    filter_body,
+    on_card,
+    pod_document,
+    state_of,
+)
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Desk
 from tests.unit.noted_events import Noted
@@ -291,7 +302,7 @@ def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve
 
 
 def test_the_settings_decide_where_the_author_does_not() -> None:
-    policies = Policies(whole_card="loose")
+    policies = replace(DEFAULT_POLICIES, whole_card="loose")
     asked = [
         read_scheduling_request(a_pod("a", whole=2, annotations=annotations), ENFLAME, policies)
         for annotations in ({}, {WHOLE_CARD_POLICY: "close"})

@@ -25,7 +25,6 @@ from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.choices import Strategy
-from gcushare.scheduler_extender.state.scheduling_request import Policies
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARDS, MEMORY_LIMIT, MEMORY_PERCENT
 from gcushare.wire.annotations.record import PodRecord, decode_record
@@ -34,11 +33,11 @@ from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, devi
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import pod_assignment, pod_request
 from tests.builders import GIB_UNIT, card, cards, held, pod
-from tests.extender_objects import a_node, a_pod, recount, rejected, state_of
+from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, recount, rejected, state_of
 from tests.unit.extender_binds import Rig
 
 HALF = {MEMORY_PERCENT: "50"}
-ALLOWED = Policies(percent=True)
+ALLOWED = replace(DEFAULT_POLICIES, percent=True)
 BINPACK = POLICIES["binpack"].rank_card
 
 

@@ -20,7 +20,6 @@ from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
 from gcushare.runtime.health import Health, Heartbeat
-from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.metrics import (
     CertificateCollector,
@@ -172,6 +171,9 @@ class Extender:
         ]
         unserved = [vendor for vendor in VENDORS if vendor not in placement.vendor]
         self._unserved = [UnservedVendor(vendor, placement.vendor) for vendor in unserved]
+        self._verbs = [verb for each in self._vendor_routes for verb in each.verbs]
+        self._verbs += [verb for each in self._unserved for verb in each.verbs]
+        """The scheduler's calls under every vendor's prefix."""
         self._servers: list[RunningServer] = []
         self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
@@ -193,7 +195,7 @@ class Extender:
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
-        add_verbs(app, self.verbs.first_port.guard(self._find_verbs()))
+        add_verbs(app, self.verbs.first_port.guard(self._verbs))
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, self.dashboard.endpoints))
@@ -213,14 +215,9 @@ class Extender:
         app.on_shutdown.append(self._stop_watchers)
         return app
 
-    def _find_verbs(self) -> list[Verb]:
-        """The scheduler's calls under every vendor's prefix."""
-        served = [verb for each in self._vendor_routes for verb in each.verbs]
-        return [*served, *(verb for each in self._unserved for verb in each.verbs)]
-
     async def _open_verbs(self) -> None:
         """Answer the scheduler on its own port, once there are certificates, until the shutdown."""
-        server = await self.verbs.open(self._find_verbs())
+        server = await self.verbs.open(self._verbs)
         try:
             self._servers.append(server)
             self._certificates.append(self.verbs.keeper or server)

@@ -66,9 +66,6 @@ class VendorRoutes:
     def _largest_filter(self) -> int:
         return largest_filter(self._services.state.max_nodes_asked)
 
-    def _count(self, verb: str, answer: Answer, started: float) -> None:
-        self._metrics.count(answer.vendor, verb, answer.result, time.perf_counter() - started, answer.reason)
-
     @contextmanager
     def _counting_failures(self, verb: str, started: float) -> Iterator[None]:
         """Count errors for which the verb's answer has no field, so that they become HTTP errors."""
@@ -94,7 +91,7 @@ class VendorRoutes:
             answer = ask(body)
         if not isinstance(answer, Answer):
             return self._answer_later(verb, answer, started)
-        self._count(verb, answer, started)
+        self._metrics.count(answer.vendor, verb, answer.result, time.perf_counter() - started, answer.reason)
         return answer.body
 
     async def _answer_later(self, verb: str, coming: Awaitable[Answer], started: float) -> bytes:
@@ -102,7 +99,7 @@ class VendorRoutes:
             answer = await coming
             if verb in ("filter", "prioritize"):
                 self._serving.require()  # Another replica may have begun to bind since.
-        self._count(verb, answer, started)
+        self._metrics.count(answer.vendor, verb, answer.result, time.perf_counter() - started, answer.reason)
         return answer.body
 
     async def _explain(self, request: web.Request) -> web.Response:

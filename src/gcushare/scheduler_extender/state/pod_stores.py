@@ -112,9 +112,6 @@ class ReadsAhead:
     def __init__(self) -> None:
         self._pods: dict[str, ReadAhead] = {}
 
-    def __len__(self) -> int:
-        return len(self._pods)
-
     @property
     def uids(self) -> frozenset[str]:
         return frozenset(self._pods)

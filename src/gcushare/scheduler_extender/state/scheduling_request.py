@@ -11,7 +11,6 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
-from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import MEMORY_PERCENT, NODE_POLICY
 from gcushare.wire.annotations.record import record_keys
@@ -25,10 +24,10 @@ from gcushare.wire.pods import pod_ref, pod_request_and_options
 class Policies:
     """The policies for pods whose annotations name none. ``percent``: whether a pod may ask for a part of a card."""
 
-    node: str = "binpack"
-    card: str = "binpack"
-    whole_card: str = CLOSE
-    percent: bool = False
+    node: str
+    card: str
+    whole_card: str
+    percent: bool
 
 
 @dataclass(frozen=True, slots=True)

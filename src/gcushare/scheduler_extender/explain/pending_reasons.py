@@ -62,7 +62,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
         else:
             shapes.setdefault(waiting.shape, Counter())[state.asked.get(uid), search.find_kept(waiting)] += 1
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):
-        reason = _evaluate_plain(shape, sums) if _is_plain(shape) else search.evaluate(shape, sums)
+        reason = search.evaluate(shape, sums)
         for (asked, kept), number in pods.items():
             if reason is not PendingReason.FITS or (asked is None and not kept):
                 counts[reason] += number
@@ -82,26 +82,10 @@ def evaluate_refusal(
     found = totals.by_unit_within(MAX_CHANGED_NODES)
     if found is None:
         return PendingReason.UNKNOWN
-    sums = list(found.values())
-    reason = _evaluate_plain(shape, sums) if _is_plain(shape) else _Search(state).evaluate(shape, sums)
+    reason = _Search(state).evaluate(shape, list(found.values()))
     if reason is not PendingReason.FITS:
         return reason
     return PendingReason.KEPT if is_kept else PendingReason.ELSEWHERE
-
-
-def _is_plain(shape: Shape) -> bool:
-    """Whether the sums over all nodes tell if a node has room: for whole cards, and for memory of one card, any."""
-    request = shape.request
-    return request.selection is None and (request.whole or request.cards == 1)
-
-
-def _evaluate_plain(shape: Shape, totals: list[UnitTotals]) -> PendingReason:
-    request = shape.request
-    if any(each.fits(request) for each in totals):
-        return PendingReason.FITS
-    if not any(each.can_ever_fit(request) for each in totals):
-        return PendingReason.NEVER
-    return PendingReason.FRAGMENTED if any(each.fits_in_sum(request) for each in totals) else PendingReason.FULL
 
 
 class _Search:
@@ -126,15 +110,16 @@ class _Search:
         return self._kept[key]
 
     def evaluate(self, shape: Shape, totals: list[UnitTotals]) -> PendingReason:
-        """Why pods of a shape wait if the sums cannot tell."""
-        self._shapes += 1
-        request = shape.request
-        index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None
-        if index is None:
-            return PendingReason.UNKNOWN
-        if index.fitting:
+        """Why pods of a shape wait. The sums tell for whole cards and for memory of one card, any of them."""
+        request, index = shape.request, None
+        if request.selection is not None or not (request.whole or request.cards == 1):
+            self._shapes += 1
+            index = self._state.indexes.find(shape) if self._shapes <= MAX_SEARCHED_SHAPES else None
+            if index is None:
+                return PendingReason.UNKNOWN
+        if any(each.fits(request) for each in totals) if index is None else index.fitting:
             return PendingReason.FITS
-        if not index.after_preemption:
+        if not (any(each.can_ever_fit(request) for each in totals) if index is None else index.after_preemption):
             return PendingReason.NEVER
         # A choosy pod may use a part of the free units only: which, the sums cannot tell.
         is_free = not request.excludes_cards and any(each.fits_in_sum(request) for each in totals)

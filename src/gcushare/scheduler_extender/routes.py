@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
 from gcushare._version import __version__
@@ -28,9 +29,6 @@ from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 _JSON = CIMultiDict({"Content-Type": "application/json"})
 _MAX_WATCHERS = 64
 """Readers that may watch inspect at once; each has a connection and a set of names."""
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class VendorRoutes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.kube.client import KubeClient
@@ -31,8 +32,6 @@ _EVENTS_HEADERS = {
     "X-Accel-Buffering": "no",
 }
 _NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Dashboard:

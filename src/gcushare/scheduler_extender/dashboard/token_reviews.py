@@ -143,8 +143,11 @@ class _Allowance:
         self._at = now
         return self._left >= 1.0
 
-    def take(self) -> None:
+    def take(self, now: float) -> bool:
+        if not self.has_one(now):
+            return False
         self._left -= 1.0
+        return True
 
 
 class TokenReviewLimit:
@@ -160,28 +163,17 @@ class TokenReviewLimit:
 
     def take_for_known(self, now: float) -> bool:
         """Take one for a token that was valid before. Unknown tokens cannot use up this share; known ones use both."""
-        return _take(now, self._known) or _take(now, self._unknown)
+        return self._known.take(now) or self._unknown.take(now)
 
     def take_for_unknown(self, address: str | None, now: float) -> bool:
         """Take one for an unknown token that came from an address; None if the peer has none."""
-        return _take(now, self._peer(address, now), self._unknown)
-
-    def _peer(self, address: str | None, now: float) -> _Allowance:
         site = site_of(address)
-        allowance = self._peers.pop(site, None) or _Allowance(PER_PEER, now)
-        self._peers[site] = allowance
+        peer = self._peers.pop(site, None) or _Allowance(PER_PEER, now)
+        self._peers[site] = peer
         if len(self._peers) > _MAX_PEERS:
             self._peers.popitem(last=False)
-        return allowance
-
-
-def _take(now: float, *allowances: _Allowance) -> bool:
-    """Take one of each, or none: a caller over its own limit spends nothing of the shared one."""
-    if not all(each.has_one(now) for each in allowances):
-        return False
-    for each in allowances:
-        each.take()
-    return True
+        # A peer over its own limit spends nothing of the shared one.
+        return peer.has_one(now) and self._unknown.take(now) and peer.take(now)
 
 
 def site_of(address: str | None) -> str:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
-from gcushare.core.fit_index import Shape
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import Assignment, CardGrant, NodeState
 from gcushare.core.placement import POLICIES, choose_cards, prefer_choice
 from gcushare.core.requests import CardRequest
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
 
@@ -54,7 +54,7 @@ def choose_pods(
     trial = _Trial(state.ledger.nodes)
     for pod, node in attempts:
         if state.ledger.assignment(pod.uid) is None:
-            trial.place(pod.request.pod, [node], pod.request.shape, pod.request.card_policy)
+            trial.place(pod.request, [node])
     chosen: list[tuple[RefusedPod, RefusedGroup, str]] = []
     aside: list[tuple[RefusedGroup, RefusedPod]] = []
     rooms: dict[int, list[str]] = {}
@@ -73,10 +73,9 @@ def choose_pods(
         else:
             placed += 1
             aside.append((group, candidate))
-            request = candidate.request
             if (names := rooms.get(number)) is None:
                 names = rooms[number] = sorted(islice(group.room, _NODES_PER_GROUP), reverse=True)
-            found = trial.place(request.pod, names, request.shape, request.card_policy)
+            found = trial.place(candidate.request, names)
             if found is None:
                 continue  # The next pod of the group has no room either.
             if is_ready(candidate, group):
@@ -99,38 +98,35 @@ class _Trial:
         self._nodes = nodes
         self._copies: dict[str, NodeState] = {}
 
-    def place(self, pod: PodRef, names: list[str], shape: Shape, card_policy: str) -> str | None:
+    def place(self, asked: SchedulingRequest, names: list[str]) -> str | None:
         """Give a pod cards of one of these nodes, by the shape's policy; returns the node, or None if none has room.
 
         ``names`` is read from its end: nodes at the end that cannot hold the shape any more are removed from it.
         """
-        request, score = shape.request, POLICIES[shape.node_policy].score_node
-        while names and not self._fits(names[-1], request):
+        request, score = asked.cards, POLICIES[asked.shape.node_policy].score_node
+        while names and self._find_fitting(names[-1], request) is None:
             names.pop()
-        able = [self._node(name) for name in names[-_COMPARED:] if self._fits(name, request)]
+        able = [node for name in names[-_COMPARED:] if (node := self._find_fitting(name, request)) is not None]
         if not able:
             return None
         best = min(able, key=lambda node: (-prefer_choice(node, request, score(node, request)), node.name))
-        cards = choose_cards(best, request, POLICIES[card_policy].rank_card)
+        cards = choose_cards(best, request, POLICIES[asked.card_policy].rank_card)
         if cards is None:
             return None
         twin = self._copies.get(best.name)
         if twin is None:
             twin = self._copies[best.name] = best.copy()
-        if pod.uid not in twin.assignments:
+        if asked.pod.uid not in twin.assignments:
             grants = (
                 CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole)
                 for s in cards
             )
-            twin.add(Assignment(pod, best.name, tuple(grants)))
+            twin.add(Assignment(asked.pod, best.name, tuple(grants)))
         return best.name
 
-    def _fits(self, name: str, request: CardRequest) -> bool:
+    def _find_fitting(self, name: str, request: CardRequest) -> NodeState | None:
         node = self._copies.get(name) or self._nodes.get(name)
-        return node is not None and node.known and node.fits(request)
-
-    def _node(self, name: str) -> NodeState:
-        return self._copies.get(name) or self._nodes[name]
+        return node if node is not None and node.known and node.fits(request) else None
 
 
 class UnboundWakes:

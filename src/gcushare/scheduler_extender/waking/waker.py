@@ -235,7 +235,10 @@ class RoomWaker:
         for attempt in list(self._attempts.values()):
             self._check_attempt(attempt, now)
         if self._unasked.last_asked_s >= self._unreached_s:
-            self._retry_unreached()
+            self._unreached_s = math.inf  # Pods woken while the scheduler was silent are each woken once more.
+            for pod in [pod for pod in self._refused.pods.values() if pod.state is PodState.UNREACHED]:
+                pod.was_unreached = True
+                self._pause(pod, PodEvent.SCHEDULER_BACK)
         for pod in self._refused.find_resumed(now):
             self._advance(pod, PodEvent.PAUSE_OVER)
             group = self._refused.group(pod.request, self._state.asked.get(pod.uid))
@@ -282,14 +285,6 @@ class RoomWaker:
         if is_silent:
             self._unreached_s = self._clock.monotonic()
         self._refused.group(pod.request, attempt.asked, attempt.had_room, self._state.changes.position).add(pod)
-
-    def _retry_unreached(self) -> None:
-        """Pause the pods that were woken while the scheduler was silent; each is woken once more."""
-        self._unreached_s = math.inf
-        for pod in list(self._refused.pods.values()):
-            if pod.state is PodState.UNREACHED:
-                pod.was_unreached = True
-                self._pause(pod, PodEvent.SCHEDULER_BACK)
 
     async def _update_groups(self, now_s: float) -> None:
         refused, changes, turns = self._refused, self._state.changes, CooperativeYield(_NODES_PER_TURN)

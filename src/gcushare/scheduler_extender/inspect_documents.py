@@ -68,9 +68,9 @@ class InspectService:
                 yield b""
                 continue
             await asyncio.sleep(WATCH_PAUSE_S)
-            news = self._state.changes.since(position)
+            named = self._state.changes.since(position)
             position = self._state.changes.position
-            changed = set(self._names()) | known if news is None else news
+            changed = set(self._names()) | known if named is None else named
 
     async def _wait_past(self, position: int) -> None:
         while self._state.changes.position == position:

@@ -81,7 +81,7 @@ async def test_a_watch_from_a_forgotten_version_is_asked_to_list_again(
     # Its watch cache begins again, with the version of now.
     await server.restart()
     with pytest.raises(GoneError):
-        async with client.watch(PODS, resource_version="1") as events:
+        async with client.watch(PODS, resource_version="1", timeout_s=60, stall_s=75) as events:
             await anext(aiter(events))
 
 

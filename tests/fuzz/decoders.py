@@ -33,8 +33,8 @@ from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.kube.client import PAGE
+from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.connection.kubeconfig import read_kubeconfig, resolve_context
-from gcushare.kube.connection.tls import client_context
 from gcushare.kube.connection.watch_lines import watch_events
 from gcushare.kube.errors import Attempt
 from gcushare.node.mps.daemon import find_daemon

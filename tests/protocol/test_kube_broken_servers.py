@@ -21,7 +21,7 @@ Call = Callable[[KubeClient], Awaitable[object]]
 
 
 async def watch(client: KubeClient) -> None:
-    async with client.watch(PODS, resource_version="1", stall_s=0.1) as events:
+    async with client.watch(PODS, resource_version="1", stall_s=0.1, timeout_s=60) as events:
         async for _ in events:
             pytest.fail("no event can come out of this")
     raise GcushareError("the stream ended without an event, as one may")

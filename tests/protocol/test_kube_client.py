@@ -177,7 +177,7 @@ async def test_a_version_and_a_page_size_together_are_refused(server: ScriptedSe
 async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedServer, client: KubeClient) -> None:
     events = [{"type": "ADDED", "object": POD_JSON}, {"type": "BOOKMARK", "object": {"metadata": {}}}]
     server.on("GET", "/api/v1/pods", lines(*events))
-    async with client.watch(PODS, resource_version="5", timeout_s=60) as stream:
+    async with client.watch(PODS, resource_version="5", timeout_s=60, stall_s=75) as stream:
         assert [event.type async for event in stream] == ["ADDED", "BOOKMARK"]
     query = server.requests[0].query
     assert (query["resourceVersion"], query["allowWatchBookmarks"], query["timeoutSeconds"]) == ("5", "true", "60")
@@ -186,7 +186,7 @@ async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedSe
 async def test_an_error_event_inside_a_watch_becomes_our_error(server: ScriptedServer, client: KubeClient) -> None:
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
     server.on("GET", "/api/v1/pods", lines({"type": "ERROR", "object": gone}))
-    async with client.watch(PODS, resource_version="5") as stream:
+    async with client.watch(PODS, resource_version="5", timeout_s=60, stall_s=75) as stream:
         with pytest.raises(GoneError, match="too old resource version"):
             await anext(stream)
 
@@ -195,7 +195,7 @@ async def test_what_the_consumer_of_a_watch_raises_is_its_own(server: ScriptedSe
     server.on("GET", "/api/v1/pods", lines({"type": "ADDED", "object": POD_JSON}))
 
     async def consume() -> None:
-        async with client.watch(PODS, resource_version="5") as stream:
+        async with client.watch(PODS, resource_version="5", timeout_s=60, stall_s=75) as stream:
             await anext(stream)
             raise TimeoutError("the consumer's own deadline")
 
@@ -321,7 +321,7 @@ async def unused_server() -> KubeConfig:
 async def test_a_watch_that_carries_nothing_counts_as_dead(server: ScriptedServer, client: KubeClient) -> None:
     server.on("GET", "/api/v1/pods", server.hang())
     with pytest.raises(RetryableError):
-        async with client.watch(PODS, resource_version="5", stall_s=0.05):
+        async with client.watch(PODS, resource_version="5", stall_s=0.05, timeout_s=60):
             pytest.fail("the stream never opened")
 
 

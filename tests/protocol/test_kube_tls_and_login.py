@@ -18,7 +18,7 @@ from gcushare.core.errors import ConfigError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, KubeConfig, load_config
-from gcushare.kube.connection.tls import client_context
+from gcushare.kube.connection.credentials import client_context
 from gcushare.kube.errors import UnauthorizedError
 from gcushare.kube.resources import PODS
 from tests.protocol.kube_certificates import Authority

@@ -13,7 +13,6 @@ from gcushare.cards.plausible import (
     MAX_LISTED,
     check_count,
     sanitize_card,
-    sanitize_left_out,
     sanitize_use,
 )
 from gcushare.core.bounds import MAX_CARD_UNITS
@@ -65,7 +64,8 @@ def test_a_card_that_cannot_be_is_left_out_at_its_place_with_the_reason(card: Ca
 
 
 def test_a_card_that_was_left_out_already_is_bounded_as_well() -> None:
-    found = sanitize_left_out(LeftOutCard(index=2**32 - 1, uuid="u" * 1000, reason="r" * 10_000), 5)
+    found = sanitize_card(LeftOutCard(index=2**32 - 1, uuid="u" * 1000, reason="r" * 10_000), 5)
+    assert isinstance(found, LeftOutCard)
     assert (found.index, len(found.uuid), len(found.reason)) == (5, 256, 1024)
 
 

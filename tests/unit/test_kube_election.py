@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from gcushare.core.lease_times import LeaseTimes
-from gcushare.kube.election import LeaderElector
-from gcushare.kube.lease import held_spec, observe
+from gcushare.kube.election import LeaderElector, held_spec, observe
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime

@@ -62,7 +62,7 @@ def client_of(transport: Recording) -> KubeClient:
 
 
 async def watch_once(client: KubeClient) -> None:
-    async with client.watch(PODS, Selector("ns"), resource_version="7", timeout_s=100.4) as events:
+    async with client.watch(PODS, Selector("ns"), resource_version="7", timeout_s=100.4, stall_s=75) as events:
         assert [each async for each in events] == []
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.core.errors import GcushareError
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import PAGE_SIZE
 from gcushare.kube.connection.watch_lines import RawWatchEvent
@@ -108,7 +109,7 @@ async def test_the_support_bundle_cuts_every_name_from_the_lines_of_refused_requ
     server, time = RefusingServer(), VirtualTime()
     clock = time.clock()
     reflector = Reflector(server, PODS, NoHandler(), decode=POD.read, clock=clock, rng=random.Random(1))
-    elector = LeaderElector(server, "extender-1", clock=clock, rng=random.Random(1))
+    elector = LeaderElector(server, "extender-1", times=LeaseTimes(10, 6.5, 1), clock=clock, rng=random.Random(1))
     recorder = EventRecorder(server, "extender", clock=clock)
     recorder.record(ObjectReference(kind="Node", name="node-1"), "Cordoned", "card 1")
     async with running(reflector.run(), "watch"), running(elector.run(), "lease"), running(recorder.run(), "events"):

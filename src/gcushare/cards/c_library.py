@@ -9,9 +9,15 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.ports import CallObserver
+
+V = TypeVar("V", bound="ctypes._SimpleCData[Any] | ctypes.Structure")
+
+_PROCESS_SLOTS = 256
+"""Entries for processes. EFML fills at most 64 (MAX_PROCESS_COUNT); room for a library that grows."""
 
 
 def find_library(patterns: Sequence[str]) -> Path | None:
@@ -97,11 +103,7 @@ class CheckedCalls:
             )
 
     def is_answered(self, name: str, *arguments: object) -> bool:
-        """Make a call that not every card or version supports; False if it is not supported.
-
-        Raises:
-            LibraryCallError: the function is supported and failed.
-        """
+        """As ``query``, for a call that fills a buffer: False if it is not supported."""
         try:
             self.call(name, *arguments)
         except LibraryCallError as error:
@@ -109,6 +111,43 @@ class CheckedCalls:
                 return False
             raise
         return True
+
+    def query(self, name: str, *arguments: object, into: V) -> V | None:
+        """Make a call that fills ``into``, its last argument; None if it is not supported.
+
+        Raises:
+            LibraryCallError: the function is supported and failed.
+        """
+        return into if self.is_answered(name, *arguments, ctypes.byref(into)) else None
+
+    def count(self, name: str, no_device: int) -> int:
+        """Ask how many devices there are; 0 for the code ``no_device``.
+
+        Raises:
+            LibraryCallError: the function answered with another code.
+        """
+        count = ctypes.c_uint32()
+        try:
+            self.call(name, ctypes.byref(count))
+        except LibraryCallError as error:
+            if error.failure.code == no_device:
+                return 0
+            raise
+        return count.value
+
+    def processes(self, name: str, device: object, entry: type[ctypes.Structure]) -> dict[int, int] | None:
+        """List the processes of a device with their bytes, from entries with ``pid`` and ``used_bytes``.
+
+        None if it is not supported.
+
+        Raises:
+            LibraryCallError: the function is supported and failed.
+        """
+        entries = (entry * _PROCESS_SLOTS)()
+        count = ctypes.c_uint32(_PROCESS_SLOTS)
+        if not self.is_answered(name, device, ctypes.byref(count), entries):
+            return None
+        return {each.pid: each.used_bytes for each in entries[: min(count.value, _PROCESS_SLOTS)]}
 
 
 def decode_text(raw: bytes) -> str:

@@ -41,9 +41,12 @@ def check_count(count: int) -> int:
     return count
 
 
-def sanitize_card(card: Card, slot: int) -> Card | LeftOutCard:
+def sanitize_card(card: Card | LeftOutCard, slot: int) -> Card | LeftOutCard:
     """The card with its texts cut; left out if its numbers are impossible."""
     uuid = card.uuid[:_MAX_TEXT]
+    if isinstance(card, LeftOutCard):
+        index = card.index if 0 <= card.index <= MAX_INDEX else slot
+        return LeftOutCard(index=index, uuid=uuid, reason=card.reason[: 4 * _MAX_TEXT])
     if not 0 <= card.memory_bytes <= MAX_BYTES:
         return _left_out(slot, uuid, f"{card.memory_bytes} bytes of memory; at most {MAX_BYTES}")
     if not 0 <= card.index <= MAX_INDEX:
@@ -57,12 +60,6 @@ def sanitize_card(card: Card, slot: int) -> Card | LeftOutCard:
         link_group=card.link_group[:_MAX_TEXT],
         limit_problem=card.limit_problem[:_MAX_TEXT],
     )
-
-
-def sanitize_left_out(card: LeftOutCard, slot: int) -> LeftOutCard:
-    """The left-out card within the same bounds."""
-    index = card.index if 0 <= card.index <= MAX_INDEX else slot
-    return msgspec.structs.replace(card, index=index, uuid=card.uuid[:_MAX_TEXT], reason=card.reason[: 4 * _MAX_TEXT])
 
 
 def sanitize_use(use: CardUse) -> CardUse:

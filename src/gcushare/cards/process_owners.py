@@ -55,7 +55,6 @@ class ProcOwners:
         self._known: dict[int, tuple[str, str]] = {}
 
     def problem(self) -> str:
-        """Why no process's pod can be found here; empty if they can."""
         link = self._root / "self" / "ns" / "pid"
         try:
             namespace = str(link.readlink())
@@ -80,7 +79,6 @@ class ProcOwners:
         return frozenset(uid for uid in found if uid is not None)
 
     def find(self, pids: Collection[int]) -> Mapping[int, str]:
-        """The uid of each process's pod, without processes that ended, cannot be read or belong to no pod."""
         if self.problem():
             return {}
         asked = sorted(set(pids))[:MAX_PROCESSES]

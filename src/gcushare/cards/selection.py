@@ -84,11 +84,6 @@ class AutoSource:
         return self._chosen.name if self._chosen is not None else "auto"
 
     async def list_cards(self) -> CardReport:
-        """List the chosen source's cards; until there is one, choose.
-
-        Raises:
-            NoSourceError: no candidate has cards; the message has the reason for each.
-        """
         return await (self._chosen.list_cards() if self._chosen is not None else self._choose())
 
     async def health(self, card: Card) -> HealthReading:
@@ -101,7 +96,6 @@ class AutoSource:
         return await self._require_chosen().link_level(card_a, card_b)
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait ``timeout_s`` seconds for an event of the chosen source; without one that long for nothing."""
         if self._chosen is not None:
             return await self._chosen.wait_event(timeout_s)
         await asyncio.sleep(timeout_s)

@@ -11,7 +11,7 @@ from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import ConfigError, RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.tls import client_context, load_client_certificate
+from gcushare.kube.connection.credentials import client_context, load_client_certificate
 from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT_NAME
 
 _CHECK_TIMEOUT = ClientTimeout(total=5.0)

@@ -1,4 +1,4 @@
-"""The times of a leader election. Settings take their defaults from here, so this imports nothing else of ours."""
+"""The times of a leader election. Settings check theirs with it, so this imports nothing else of ours."""
 
 from __future__ import annotations
 
@@ -27,9 +27,3 @@ class LeaseTimes:
                 "expected 0 < retry_s < renew_deadline_s < duration_s, got "
                 f"{self.retry_s!r}, {self.renew_deadline_s!r} and {self.duration_s!r}"
             )
-
-
-DEFAULT_LEASE_TIMES = LeaseTimes(duration_s=10.0, renew_deadline_s=6.5, retry_s=1.0)
-"""The defaults of the extender's flags. Another candidate takes over within about 13 s after a SIGKILL (the duration
-and two attempts). If the holder is cut off from the API server, 3.5 s pass between its stop and the next holder's
-start."""

@@ -170,8 +170,8 @@ class KubeClient:
         selector: Selector = EVERYTHING,
         *,
         resource_version: str,
-        timeout_s: float = 300.0,
-        stall_s: float = 75.0,
+        timeout_s: float,
+        stall_s: float,
     ) -> AsyncIterator[AsyncIterator[RawWatchEvent]]:
         """Watch a collection from a version on. The server ends the stream after about ``timeout_s``.
 

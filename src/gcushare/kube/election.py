@@ -1,22 +1,32 @@
-"""Leader election with a Lease: at most one replica serves, and it stops before another one may start."""
+"""Leader election with a Lease: at most one replica serves, and it stops before another one may start.
+
+Clocks of two machines are never compared. A candidate measures on its own monotonic clock when *it* saw the lease
+change, and waits ``lease_duration_seconds`` from then on. A holder counts from the time at which it *sent* its last
+successful renewal. So the holder's time always ends first, whatever the wall clocks say.
+
+Source: client-go's leader election (tools/leaderelection), with which this is compatible.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+import msgspec
+
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
-from gcushare.core.lease_times import DEFAULT_LEASE_TIMES, LeaseTimes
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock, SystemClock
+from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
 from gcushare.kube.errors import UnknownOutcomeError
-from gcushare.kube.lease import Observation, first_lease, held_spec, observe, released_spec
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import LEASES
-from gcushare.wire.objects import Lease, LeaseSpec
+from gcushare.wire.objects import Lease, LeaseSpec, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +73,52 @@ class ApiLease:
         return await self._client.patch(LEASES, self.name, patch, namespace=self.namespace, timeout_s=timeout_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A lease as last read, and the monotonic time at which it was first seen in this state."""
+
+    lease: Lease
+    since_s: float
+
+    @property
+    def holder(self) -> str:
+        """The holder according to the lease; empty if it was released."""
+        return self.lease.spec.holder_identity or ""
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the lease was released, or not renewed for its duration since we saw it."""
+        duration_s = self.lease.spec.lease_duration_seconds or 0
+        return self.holder == "" or now_s >= self.since_s + duration_s
+
+
+def observe(previous: Observation | None, lease: Lease, now_s: float) -> Observation:
+    """Combine a lease just read with the previous observation. An unchanged lease keeps its time."""
+    if previous is not None and previous.lease.spec == lease.spec and previous.lease.metadata.uid == lease.metadata.uid:
+        return Observation(lease, previous.since_s)
+    return Observation(lease, now_s)
+
+
+def held_spec(current: LeaseSpec | None, identity: str, times: LeaseTimes, now: datetime) -> LeaseSpec:
+    """Build the spec that makes ``identity`` the holder of a new lease, or of one that has the ``current`` spec.
+
+    It is a renewal if ``identity`` is the holder already, else a transition.
+    """
+    moment = rfc3339_micro(now)
+    spec = LeaseSpec(
+        holder_identity=identity,
+        lease_duration_seconds=int(times.duration_s),
+        acquire_time=moment,
+        renew_time=moment,
+        lease_transitions=0,
+    )
+    if current is None:
+        return spec
+    transitions = current.lease_transitions or 0
+    if current.holder_identity != identity:
+        return msgspec.structs.replace(spec, lease_transitions=transitions + 1)
+    return msgspec.structs.replace(spec, acquire_time=current.acquire_time, lease_transitions=transitions)
+
+
 class LeaderElector:
     """One candidate. ``run`` it in its own task; any task of the loop may read ``is_leader`` and call ``holds``.
 
@@ -81,7 +137,7 @@ class LeaderElector:
         lease: LeasePort,
         identity: str,
         *,
-        times: LeaseTimes | None = None,
+        times: LeaseTimes,
         listener: Callable[[bool], None] | None = None,
         stands: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
@@ -89,7 +145,7 @@ class LeaderElector:
     ) -> None:
         self._lease = lease
         self.identity = identity
-        self._times = times or DEFAULT_LEASE_TIMES
+        self._times = times
         self._listener = listener
         self._stands = stands
         self._clock = clock or SystemClock()
@@ -186,7 +242,12 @@ class LeaderElector:
         return self._seen
 
     async def _create(self) -> None:
-        lease = first_lease(self._lease.name, self._lease.namespace, self.identity, self._times, self._clock.now())
+        lease = Lease(
+            api_version="coordination.k8s.io/v1",
+            kind="Lease",
+            metadata=ObjectMeta(name=self._lease.name, namespace=self._lease.namespace),
+            spec=held_spec(None, self.identity, self._times, self._clock.now()),
+        )
         try:
             await self._win(self._lease.create(lease, self._timeout_s()), None)
         except ConflictError:
@@ -235,7 +296,14 @@ class LeaderElector:
         try:
             lease = await self._lease.read(self._times.retry_s)
             if lease.spec.holder_identity == self.identity:
-                spec = released_spec(lease.spec, self._clock.now())
+                moment = rfc3339_micro(self._clock.now())
+                spec = LeaseSpec(
+                    holder_identity="",
+                    lease_duration_seconds=1,
+                    acquire_time=moment,
+                    renew_time=moment,
+                    lease_transitions=lease.spec.lease_transitions or 0,
+                )
                 await self._lease.write(spec, lease.metadata.resource_version, self._times.retry_s)
         except GcushareError as error:
             logger.warning("lease not released, others wait it out %s", fields(lease=self._name, error=error))

@@ -23,8 +23,7 @@ def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> Car
     return EfmlLibrary(spec.library, bus, observe)
 
 
-EfmlApi = NativeApi | NvmlShapedApi
-"""The two APIs of libefml have the same methods, each of which may raise ``LibraryCallError``."""
+EfmlApi = NativeApi | NvmlShapedApi  # with the same methods
 
 
 class EfmlLibrary:
@@ -82,11 +81,6 @@ class EfmlLibrary:
         return self._opened().card_count()
 
     def describe(self, slot: int) -> Card | LeftOutCard:
-        """The card at a position of the library's list, or why it is not shared; memory in bytes.
-
-        Raises:
-            LibraryCallError: one of the calls failed.
-        """
         api = self._opened()
         identity = api.identify(slot)
         self._addresses[slot] = identity.pci_address
@@ -110,11 +104,7 @@ class EfmlLibrary:
         )
 
     def health(self, slot: int) -> HealthReading:
-        """Read a card's health: lost if its PCI device is gone, else what the library reports.
-
-        Raises:
-            LibraryCallError: the library did not answer for this card.
-        """
+        """Lost if its PCI device is gone, else what the library reports."""
         if lost := self._bus.find_lost(self._addresses.get(slot, "")):
             return lost
         if not self._opened().is_healthy(slot):

@@ -18,7 +18,6 @@ from gcushare.core.cards import CardUse
 _TEXT_BYTES = 128  # MAX_CHAR_BUFF_LEN of efml.h
 _UUID_BYTES = 16
 _MIB = 1 << 20
-_PROCESS_SLOTS = 256  # the library fills at most 64 (MAX_PROCESS_COUNT); room for one that grows
 _EVENT_BYTES = 4096  # an event is 136 bytes today; room for one that grows
 
 _NOT_SUPPORTED = 3
@@ -76,7 +75,7 @@ class Memory(ctypes.Structure):
 class Process(ctypes.Structure):
     """One entry of ``efmlProcessInfo_t``: bytes of the card and of the host."""
 
-    _fields_ = (("pid", ctypes.c_uint32), ("device_bytes", ctypes.c_uint64), ("system_bytes", ctypes.c_uint64))
+    _fields_ = (("pid", ctypes.c_uint32), ("used_bytes", ctypes.c_uint64), ("system_bytes", ctypes.c_uint64))
 
 
 class Temperature(ctypes.Structure):
@@ -147,18 +146,9 @@ class NativeApi:
         return decode_text(buffer.raw)
 
     def card_count(self) -> int:
-        """How many devices there are; 0 for the code that means none."""
-        count = ctypes.c_uint32()
-        try:
-            self._calls.call("EfmlGetDevCount", ctypes.byref(count))
-        except LibraryCallError as error:
-            if error.failure.code == _NO_DEVICE:
-                return 0
-            raise
-        return count.value
+        return self._calls.count("EfmlGetDevCount", _NO_DEVICE)
 
     def identify(self, slot: int) -> DeviceIdentity:
-        """Read names, PCI address, minor number and memory (bytes) of a device."""
         info = DeviceInfo()
         self._calls.call("EfmlGetDevInfo", ctypes.c_uint32(slot), ctypes.byref(info))
         serial = ctypes.create_string_buffer(_TEXT_BYTES)
@@ -186,21 +176,20 @@ class NativeApi:
         return True
 
     def use(self, slot: int) -> CardUse:
-        """What the card does; None for a query that it does not support. The driver's modes: ECC only."""
+        """The driver's modes: ECC only."""
         position = ctypes.c_uint32(slot)
-        temperature, power, utilization, ecc = Temperature(), Power(), ctypes.c_float(), EccStatus()
-        has_temperature = self._calls.is_answered("EfmlGetDevTempV2", position, ctypes.byref(temperature))
-        has_power = self._calls.is_answered("EfmlGetDevPwr", position, ctypes.byref(power))
-        has_utilization = self._calls.is_answered("EfmlGetDevDtuUsage", position, ctypes.byref(utilization))
-        has_ecc = self._calls.is_answered("EfmlGetDevEccStatus", position, ctypes.byref(ecc))
+        temperature = self._calls.query("EfmlGetDevTempV2", position, into=Temperature())
+        power = self._calls.query("EfmlGetDevPwr", position, into=Power())
+        utilization = self._calls.query("EfmlGetDevDtuUsage", position, into=ctypes.c_float())
+        ecc = self._calls.query("EfmlGetDevEccStatus", position, into=EccStatus())
         return CardUse(
             memory_used_bytes=self._memory(slot).used_mib * _MIB,
-            temperature_celsius=temperature.chip if has_temperature else None,
-            power_watts=power.current_watts if has_power else None,
-            power_limit_watts=power.capability_watts if has_power else None,
-            utilization_percent=utilization.value if has_utilization else None,
-            ecc=ecc.enabled if has_ecc else None,
-            processes=self._processes(slot),
+            temperature_celsius=None if temperature is None else temperature.chip,
+            power_watts=None if power is None else power.current_watts,
+            power_limit_watts=None if power is None else power.capability_watts,
+            utilization_percent=None if utilization is None else utilization.value,
+            ecc=None if ecc is None else ecc.enabled,
+            processes=self._calls.processes("EfmlGetProcessInfo", position, Process),
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
@@ -221,13 +210,6 @@ class NativeApi:
         memory = Memory()
         self._calls.call("EfmlGetDevMem", ctypes.c_uint32(slot), ctypes.byref(memory))
         return memory
-
-    def _processes(self, slot: int) -> dict[int, int] | None:
-        processes = (Process * _PROCESS_SLOTS)()
-        count = ctypes.c_uint32(_PROCESS_SLOTS)
-        if not self._calls.is_answered("EfmlGetProcessInfo", ctypes.c_uint32(slot), ctypes.byref(count), processes):
-            return None
-        return {entry.pid: entry.device_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
 
     def _uuid(self, slot: int) -> str:
         """Read the uuid: text on the versions seen, 16 raw bytes as the header would also allow; "" without one."""

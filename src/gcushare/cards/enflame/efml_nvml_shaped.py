@@ -17,7 +17,7 @@ from gcushare.core.cards import CardUse
 
 _TEXT_BYTES = 128
 _GCU_SENSOR = 0
-_PROCESS_SLOTS = 256
+_PROCESSES = "efmlDeviceGetComputeRunningProcesses_v3"
 
 _NOT_SUPPORTED = 3
 _FUNCTION_NOT_FOUND = 13
@@ -125,33 +125,21 @@ class NvmlShapedApi:
 
     def driver_version(self) -> str:
         """The driver's version; "" if this library does not export the query."""
-        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        has = self._calls.is_answered("efmlSystemGetDriverVersion", buffer, ctypes.c_uint(_TEXT_BYTES))
-        return decode_text(buffer.raw) if has else ""
+        return self._text("efmlSystemGetDriverVersion")
 
     def card_count(self) -> int:
-        """How many devices there are; 0 for the code that means none."""
-        count = ctypes.c_uint()
-        try:
-            self._calls.call("efmlDeviceGetCount_v2", ctypes.byref(count))
-        except LibraryCallError as error:
-            if error.failure.code == _GCU_NOT_FOUND:
-                return 0
-            raise
-        return count.value
+        return self._calls.count("efmlDeviceGetCount_v2", _GCU_NOT_FOUND)
 
     def identify(self, slot: int) -> DeviceIdentity:
-        """Read names, PCI address, minor number and memory (bytes) of a device."""
         handle = self._handle(slot)
-        pci, minor = ShapedPci(), ctypes.c_uint()
-        has_pci = self._calls.is_answered("efmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
-        has_minor = self._calls.is_answered("efmlDeviceGetMinorNumber", handle, ctypes.byref(minor))
+        pci = self._calls.query("efmlDeviceGetPciInfo_v3", handle, into=ShapedPci())
+        minor = self._calls.query("efmlDeviceGetMinorNumber", handle, into=ctypes.c_uint())
         return DeviceIdentity(
             model=self._text("efmlDeviceGetName", handle),
             uuid=self._text("efmlDeviceGetUUID", handle),
             serial=self._text("efmlDeviceGetSerial", handle),
-            pci_address=parse_pci_address(decode_text(pci.bus_id)) if has_pci else "",
-            minor=minor.value if has_minor else None,
+            pci_address="" if pci is None else parse_pci_address(decode_text(pci.bus_id)),
+            minor=None if minor is None else minor.value,
             memory_bytes=self._memory(handle).total_bytes,
         )
 
@@ -165,24 +153,21 @@ class NvmlShapedApi:
         return True
 
     def use(self, slot: int) -> CardUse:
-        """What the card does; None for a query that it does not support. The driver's modes: fan and MIG."""
+        """The driver's modes: fan and MIG."""
         handle = self._handle(slot)
-        temperature, milliwatts, utilization = ctypes.c_int(), ctypes.c_uint(), ShapedUtilization()
-        fan = ctypes.c_uint()
-        has_temperature = self._calls.is_answered(
-            "efmlDeviceGetTemperature", handle, ctypes.c_int(_GCU_SENSOR), ctypes.byref(temperature)
-        )
-        has_power = self._calls.is_answered("efmlDeviceGetPowerUsage", handle, ctypes.byref(milliwatts))
-        has_utilization = self._calls.is_answered("efmlDeviceGetUtilizationRates", handle, ctypes.byref(utilization))
-        has_fan = self._calls.is_answered("efmlDeviceGetFanSpeed", handle, ctypes.byref(fan))
+        sensor = ctypes.c_int(_GCU_SENSOR)
+        temperature = self._calls.query("efmlDeviceGetTemperature", handle, sensor, into=ctypes.c_int())
+        milliwatts = self._calls.query("efmlDeviceGetPowerUsage", handle, into=ctypes.c_uint())
+        utilization = self._calls.query("efmlDeviceGetUtilizationRates", handle, into=ShapedUtilization())
+        fan = self._calls.query("efmlDeviceGetFanSpeed", handle, into=ctypes.c_uint())
         return CardUse(
             memory_used_bytes=self._memory(handle).used_bytes,
-            temperature_celsius=float(temperature.value) if has_temperature else None,
-            power_watts=milliwatts.value / 1000 if has_power else None,
-            utilization_percent=float(utilization.gcu_percent) if has_utilization else None,
-            fan_percent=float(fan.value) if has_fan else None,
+            temperature_celsius=None if temperature is None else float(temperature.value),
+            power_watts=None if milliwatts is None else milliwatts.value / 1000,
+            utilization_percent=None if utilization is None else float(utilization.gcu_percent),
+            fan_percent=None if fan is None else float(fan.value),
             mig=self._mig(handle),
-            processes=self._processes(handle),
+            processes=self._calls.processes(_PROCESSES, handle, ShapedProcess),
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
@@ -205,18 +190,9 @@ class NvmlShapedApi:
         self._calls.call("efmlDeviceGetMemoryInfo", handle, ctypes.byref(memory))
         return memory
 
-    def _processes(self, handle: ctypes.c_void_p) -> dict[int, int] | None:
-        processes = (ShapedProcess * _PROCESS_SLOTS)()
-        count = ctypes.c_uint(_PROCESS_SLOTS)
-        if not self._calls.is_answered(
-            "efmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), processes
-        ):
-            return None
-        return {entry.pid: entry.used_bytes for entry in processes[: min(count.value, _PROCESS_SLOTS)]}
-
-    def _text(self, name: str, handle: ctypes.c_void_p) -> str:
+    def _text(self, name: str, *handle: ctypes.c_void_p) -> str:
         buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        has = self._calls.is_answered(name, handle, buffer, ctypes.c_uint(_TEXT_BYTES))
+        has = self._calls.is_answered(name, *handle, buffer, ctypes.c_uint(_TEXT_BYTES))
         return decode_text(buffer.raw) if has else ""
 
     def _explain(self, code: int) -> str:

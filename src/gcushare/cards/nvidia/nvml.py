@@ -108,11 +108,6 @@ class NvmlLibrary:
         return int(self._calls.call("nvmlDeviceGetCount"))
 
     def describe(self, slot: int) -> Card | LeftOutCard:
-        """The card at a position of NVML's list, or why it is not shared (MIG, no memory size); memory in bytes.
-
-        Raises:
-            LibraryCallError: one of the calls failed.
-        """
         handle = self._handle(slot)
         uuid = str(self._calls.call("nvmlDeviceGetUUID", handle))
         minor = self._calls.query("nvmlDeviceGetMinorNumber", handle)
@@ -137,11 +132,7 @@ class NvmlLibrary:
         )
 
     def health(self, slot: int) -> HealthReading:
-        """Read a card's health: PCI bus, whether NVML reaches it, the driver's recovery action, failed row remapping.
-
-        Raises:
-            LibraryCallError: NVML did not answer; ``is_lost`` if it no longer reaches the card.
-        """
+        """Read PCI bus, whether NVML reaches the card, the driver's recovery action, and failed row remapping."""
         if lost := self._bus.find_lost(self._addresses.get(slot, "")):
             return lost
         handle = self._handle(slot)
@@ -157,7 +148,6 @@ class NvmlLibrary:
         return HealthReading(healthy=not reason, reason=reason, conclusive=bool(reason))
 
     def use(self, slot: int) -> CardUse:
-        """What the card does, and how the driver runs it; None for a query that the card does not support."""
         handle = self._handle(slot)
         memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle)
         temperature = self._calls.query("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU)
@@ -190,11 +180,7 @@ class NvmlLibrary:
         )
 
     def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """The next event within ``timeout_s`` seconds that makes a card unhealthy; harmless XIDs are skipped.
-
-        Raises:
-            LibraryCallError: with ``is_unsupported`` if no card has such events.
-        """
+        """Wait for an event that makes a card unhealthy; harmless XIDs are skipped."""
         if self._event_set is None:
             self._event_set = self._register_events()
         deadline_s = time.monotonic() + timeout_s
@@ -256,11 +242,7 @@ class NvmlLibrary:
         return None if version is None else f"{int(version) // 1000}.{int(version) % 1000 // 10}"
 
     def _register_events(self) -> Any:
-        """Ask for the health events of every card that has them.
-
-        Raises:
-            LibraryCallError: with ``is_unsupported`` when no card has any.
-        """
+        """Ask for the health events of every card that has them."""
         event_set = self._calls.call("nvmlEventSetCreate")
         registered = False
         for slot in range(self.card_count()):

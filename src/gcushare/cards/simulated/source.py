@@ -57,11 +57,6 @@ class SimulatedSource:
         return entry.reading
 
     async def use(self, card: Card) -> CardUse:
-        """The card's measurements as the file has them.
-
-        Raises:
-            DeviceError: the card is not in the file.
-        """
         return self._require(card).use
 
     async def link_level(self, card_a: Card, card_b: Card) -> LinkLevel | None:
@@ -74,7 +69,6 @@ class SimulatedSource:
         return LinkLevel.NUMA if card_a.numa_node == card_b.numa_node else LinkLevel.SYSTEM
 
     async def wait_event(self, timeout_s: float) -> HealthEvent | None:
-        """Wait ``timeout_s`` seconds for the file to change."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()

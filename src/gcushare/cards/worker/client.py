@@ -23,12 +23,17 @@ from gcushare.cards.errors import (
     WorkerLostError,
 )
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.plausible import check_count, sanitize_card, sanitize_left_out, sanitize_use
+from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.worker.backoffs import Backoffs
 from gcushare.cards.worker.messages import Described, EventAnswer, LinkAnswer, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
-from gcushare.cards.worker.time_limits import DEFAULT_LIMITS, LONGEST_PAUSE_S, LONGEST_RESTART_S, IsolationSettings
+from gcushare.cards.worker.time_limits import (
+    DEFAULT_LIMITS,
+    LONGEST_PAUSE_S,
+    LONGEST_RESTART_S,
+    IsolationSettings,
+    Pauses,
+)
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
@@ -61,9 +66,9 @@ class IsolatedSource:
         self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
         self._last_count = 0
         self._lost: set[str] = set()  # uuids of cards for which the library is opened again
-        self._paused: Backoffs[tuple[int, Operation]] = Backoffs(settings.first_rest_s, LONGEST_PAUSE_S)
-        self._pauses: Backoffs[str] = Backoffs(settings.first_restart_s, LONGEST_RESTART_S)
-        self._reopens: Backoffs[str] = Backoffs(settings.first_rest_s, LONGEST_PAUSE_S)
+        self._card_pauses: Pauses[tuple[int, Operation]] = Pauses(settings.first_rest_s, LONGEST_PAUSE_S)
+        self._library_pauses: Pauses[str] = Pauses(settings.first_restart_s, LONGEST_RESTART_S)
+        self._reopens: Pauses[str] = Pauses(settings.first_rest_s, LONGEST_PAUSE_S)
         self._has_events = True
         self._closed = False
 
@@ -96,22 +101,23 @@ class IsolatedSource:
         remembered: set[int] = set()
         left_out: list[LeftOutCard] = []
         for slot in range(count):
-            described = await self._describe(slot)
-            if isinstance(described, str) and slot in self._known:
+            found = await self._describe(slot)
+            if isinstance(found, Card):
+                known[slot] = found
+            elif isinstance(found, LeftOutCard):
+                left_out.append(found)
+            elif slot in self._known:
                 known[slot] = self._known[slot]
                 remembered.add(slot)
-            elif isinstance(described, str):
-                left_out.append(LeftOutCard(index=slot, uuid="", reason=described))
-            elif described.card is not None:
-                known[slot] = described.card
-            elif described.left_out is not None:
-                left_out.append(described.left_out)
+            else:
+                left_out.append(LeftOutCard(index=slot, uuid="", reason=found))
         # A card of an earlier list that another slot holds now is dropped: the library has renumbered its cards.
         listed = {card.uuid for slot, card in known.items() if slot not in remembered}
         self._known = {slot: card for slot, card in known.items() if slot not in remembered or card.uuid not in listed}
         for slot in known.keys() - self._known.keys():
             for operation in Operation:
-                self._paused.succeed((slot, operation))  # the pauses were not for the card that is at this slot now
+                # The pauses were not for the card that is at this slot now.
+                self._card_pauses.succeed((slot, operation))
         cards = sorted(self._known.values(), key=lambda card: (card.index, card.uuid))
         left_out.sort(key=lambda card: (card.index, card.uuid))
         if count == 0:
@@ -122,7 +128,7 @@ class IsolatedSource:
         """Read one card's health; a call that hangs or crashes makes this card unhealthy.
 
         Raises:
-            LibraryNotOpenError: the library cannot be opened again, which says nothing about this card.
+            LibraryNotOpenError: the library cannot be opened again.
             CardMovedError: the library was opened again and lists the card at another slot.
         """
         slot = self._slot(card)
@@ -146,11 +152,7 @@ class IsolatedSource:
         return reading
 
     async def use(self, card: Card) -> CardUse:
-        """Read a card's measurements, without those that ``plausible`` drops.
-
-        Raises:
-            DeviceError: the card is not listed, its calls pause, or the library did not answer.
-        """
+        """Read a card's measurements, without those that ``plausible`` drops."""
         slot = self._slot(card)
         if slot is None:
             raise DeviceError(f"card {card.index} ({card.uuid}) is not listed by {self.name}")
@@ -164,7 +166,7 @@ class IsolatedSource:
         slots = (self._slot(card_a), self._slot(card_b))
         if slots[0] is None or slots[1] is None:
             return None
-        pause_reason = self._paused.blocked_by((slots[0], Operation.LINK), self._clock())
+        pause_reason = self._card_pauses.blocked_by((slots[0], Operation.LINK), self._clock())
         if pause_reason is not None:
             raise DeviceError(pause_reason)
         answer = await self._ask_card(Request(Operation.LINK, slots[0], slots[1]), LinkAnswer, card_a, card_b)
@@ -174,7 +176,7 @@ class IsolatedSource:
         """Wait up to ``timeout_s`` seconds for an event, even if the library has none or its calls pause."""
         now_s = self._clock()
         can_wait = self._worker is not None and self._has_events
-        if can_wait and self._pauses.blocked_by(_EVENTS, now_s) is None:
+        if can_wait and self._library_pauses.blocked_by(_EVENTS, now_s) is None:
             try:
                 answer = await self._ask(
                     Request(Operation.EVENT, timeout_s=timeout_s),
@@ -187,11 +189,11 @@ class IsolatedSource:
                     logger.info("library has no events, cards are polled %s", fields(source=self.name))
                 else:
                     process = error.process if isinstance(error, WorkerLostError) else None
-                    wait_s = self._pauses.fail(_EVENTS, self._clock(), str(error), process)
+                    wait_s = self._library_pauses.fail(_EVENTS, self._clock(), str(error), process)
                     facts = fields(source=self._spec.kind, rest_s=wait_s, reason=error)
                     logger.warning("waiting for events failed %s", facts)
             else:
-                self._pauses.succeed(_EVENTS)
+                self._library_pauses.succeed(_EVENTS)
                 if answer.event is not None:
                     return answer.event
         # Also if the library answered at once without an event: it is not asked in a tight loop.
@@ -210,27 +212,27 @@ class IsolatedSource:
             await self._start_over(str(error))  # the library as a whole fails: initialise it again
             raise
         except WorkerLostError as error:
-            self._pauses.fail(_START, self._clock(), str(error), error.process)
+            self._library_pauses.fail(_START, self._clock(), str(error), error.process)
             raise
-        self._pauses.succeed(_START)
+        self._library_pauses.succeed(_START)
         if count != self._last_count:
             self._numbered.clear()  # a card came or went, so those after it may have moved
         self._last_count = count
         return check_count(count)
 
-    async def _describe(self, slot: int) -> Described | str:
+    async def _describe(self, slot: int) -> Card | LeftOutCard | str:
         """Describe the card at a slot; returns the reason as text if it does not answer now."""
         reason = self._pause_reason(slot)
         if reason is not None:
             return reason
         try:
-            described = _sanitize(await self._ask_card(Request(Operation.DESCRIBE, slot), Described), slot)
+            found = _card_of(await self._ask_card(Request(Operation.DESCRIBE, slot), Described), slot)
         except LibraryCallError as error:
             return str(error)
         except WorkerLostError as error:
             return self._describe_loss(error, slot)
-        self._numbered[slot] = _uuid(described)
-        return described
+        self._numbered[slot] = found.uuid
+        return found
 
     async def _ask_card(self, request: Request, result_type: type[T], *cards: Card) -> T:
         """Ask about the cards that the request's slots had in the last list; a lost worker pauses the card's calls."""
@@ -239,12 +241,12 @@ class IsolatedSource:
             result = await self._ask(request, result_type, self._settings.call_timeout_s, cards)
         except WorkerLostError as error:
             key, reason = (slot, request.operation), self._describe_loss(error, slot)
-            wait_s = self._paused.fail(key, self._clock(), reason, error.process)
+            wait_s = self._card_pauses.fail(key, self._clock(), reason, error.process)
             card = self._index(slot)
             facts = fields(source=self._spec.kind, card=card, call=error.call, rest_s=wait_s, reason=error)
             logger.warning("card's calls pause after a library call %s", facts)
             raise
-        self._paused.succeed((slot, request.operation))
+        self._card_pauses.succeed((slot, request.operation))
         return result
 
     async def _ask(self, request: Request, result_type: type[T], timeout_s: float, cards: Sequence[Card] = ()) -> T:
@@ -256,7 +258,7 @@ class IsolatedSource:
                         # Check that the slot still holds the card.
                         describe = Request(Operation.DESCRIBE, slot)
                         described = await worker.call(describe, Described, self._settings.call_timeout_s)
-                        self._numbered[slot] = _uuid(_sanitize(described, slot))
+                        self._numbered[slot] = _card_of(described, slot).uuid
                         if self._numbered[slot] != card.uuid:
                             raise CardMovedError(card.index, card.uuid)
                 return await worker.call(request, result_type, timeout_s)
@@ -270,16 +272,12 @@ class IsolatedSource:
                 raise
 
     async def _running(self) -> WorkerProcess:
-        """The worker, which is started if there is none.
-
-        Raises:
-            LibraryNotOpenError: the library does not open, or did not a moment ago, or this source is closed.
-        """
+        """The worker, which is started if there is none, unless a start failed a moment ago."""
         if self._closed:
             raise LibraryNotOpenError(f"source {self._spec.kind} is closed")
         if self._worker is not None:
             return self._worker
-        pause_reason = self._pauses.blocked_by(_START, self._clock())
+        pause_reason = self._library_pauses.blocked_by(_START, self._clock())
         if pause_reason is not None:
             raise LibraryNotOpenError(pause_reason)
         worker = None
@@ -287,7 +285,7 @@ class IsolatedSource:
             worker = WorkerProcess(self._spec)
             self._opened = await worker.open(self._settings.open_timeout_s)
         except DeviceError as error:
-            self._pauses.fail(_START, self._clock(), str(error), worker)
+            self._library_pauses.fail(_START, self._clock(), str(error), worker)
             if isinstance(error, LibraryMissingError):
                 raise
             raise LibraryNotOpenError(str(error)) from error  # not the failure of a card's call
@@ -308,7 +306,7 @@ class IsolatedSource:
         """End the worker, so that the next poll opens the library again unless the worker does not end."""
         worker = await self._stop()
         if worker is not None and worker.is_running:
-            self._pauses.fail(_START, self._clock(), reason, worker)
+            self._library_pauses.fail(_START, self._clock(), reason, worker)
 
     def _slot(self, card: Card) -> int | None:
         return next((slot for slot, known in self._known.items() if known.uuid == card.uuid), None)
@@ -318,10 +316,9 @@ class IsolatedSource:
         return known.index if known is not None else slot
 
     def _pause_reason(self, slot: int) -> str | None:
-        """Why a slot's calls pause; None if they do not."""
         now_s = self._clock()
         for operation in Operation:
-            reason = self._paused.blocked_by((slot, operation), now_s)
+            reason = self._card_pauses.blocked_by((slot, operation), now_s)
             if reason is not None and operation is not Operation.LINK:  # which says nothing about a card's health
                 return reason
         return None
@@ -330,13 +327,6 @@ class IsolatedSource:
         return f"library call {error.call} on card {self._index(slot)} {error.end}"
 
 
-def _sanitize(described: Described, slot: int) -> Described:
-    if described.card is not None:
-        found = sanitize_card(described.card, slot)
-        return Described(card=found) if isinstance(found, Card) else Described(left_out=found)
-    return Described(left_out=described.left_out and sanitize_left_out(described.left_out, slot))
-
-
-def _uuid(described: Described) -> str:
+def _card_of(described: Described, slot: int) -> Card | LeftOutCard:
     found = described.card or described.left_out
-    return found.uuid if found is not None else ""
+    return sanitize_card(found or LeftOutCard(index=slot, uuid="", reason="the library describes no card"), slot)

@@ -22,9 +22,9 @@ import msgspec
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec, create_library
 from gcushare.cards.ports import CardLibrary
-from gcushare.cards.worker.call_log import CallRecorder
 from gcushare.cards.worker.messages import (
     REQUEST,
+    CallRecorder,
     Described,
     EventAnswer,
     LinkAnswer,

@@ -1,4 +1,4 @@
-"""The messages between a worker and its parent: one line of JSON each, one answer per request. Pure.
+"""What passes between a worker and its parent: lines of JSON, one answer per request, and the last call's name.
 
 JSON into declared types, and no Python objects as ``multiprocessing`` sends: a library that writes over its worker's
 memory can send wrong values, but it cannot make the parent run code. JSON has no raw line feed, so that the standard
@@ -8,6 +8,8 @@ library's readers split the messages, and bound their length.
 from __future__ import annotations
 
 import enum
+import mmap
+import os
 from typing import TypeVar
 
 import msgspec
@@ -22,6 +24,9 @@ MAX_LINE_BYTES = 1 << 20
 """No answer is near this: a longer one means that a library wrote over the worker's memory."""
 _MAX_TEXT = 500
 """Characters of each text of a failure that go into messages."""
+
+_NAME_BYTES = 64
+_NO_CALL = "(before the first)"
 
 T = TypeVar("T")
 
@@ -133,3 +138,31 @@ def _encode_answer(answer: Answer) -> bytes:
 def _one_line(text: str) -> str:
     """Bound a text of the worker, or of the library in it, and put it on one line."""
     return " ".join(text[:_MAX_TEXT].split())
+
+
+class CallRecorder:
+    """The name of the last library call, in a shared memory file that outlives the worker.
+
+    The parent creates it, and the worker opens it by its descriptor. The worker writes the name before each call, which
+    copies 64 bytes. The parent reads it after a hang or a crash, to report which function it was.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._memory = mmap.mmap(descriptor, _NAME_BYTES)
+
+    @staticmethod
+    def create_file() -> int:
+        """Create the shared file; close its descriptor once the worker and the recorder have opened it."""
+        descriptor = os.memfd_create("gcushare-call", os.MFD_CLOEXEC)
+        os.ftruncate(descriptor, _NAME_BYTES)
+        return descriptor
+
+    def record(self, name: str) -> None:
+        """Write the name of the next call, cut to 64 bytes."""
+        self._memory[:] = name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
+
+    def last_call(self) -> str:
+        return self._memory[:].rstrip(b"\0").decode(errors="replace") or _NO_CALL
+
+    def close(self) -> None:
+        self._memory.close()

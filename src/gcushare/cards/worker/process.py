@@ -21,8 +21,7 @@ import msgspec
 
 from gcushare.cards.errors import CallHungError, WorkerDiedError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.worker.call_log import CallRecorder
-from gcushare.cards.worker.messages import MAX_LINE_BYTES, Opened, Request, decode_answer, encode_request
+from gcushare.cards.worker.messages import MAX_LINE_BYTES, CallRecorder, Opened, Request, decode_answer, encode_request
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.log_fields import fields
 

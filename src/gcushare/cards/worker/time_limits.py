@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from gcushare.core.backoff import Backoff, BackoffPolicy
+
+if TYPE_CHECKING:  # settings need the default alone
+    from gcushare.cards.errors import Ending
+
+K = TypeVar("K")
 
 DEFAULT_CALL_TIMEOUT_S = 5.0
 """How long a call may take before its worker is killed. Calls read memory or a register; a second would be long."""
@@ -27,3 +35,42 @@ class IsolationSettings:
 
 
 DEFAULT_LIMITS = IsolationSettings()
+
+
+@dataclass(slots=True)
+class _Pause:
+    backoff: Backoff
+    reason: str = ""
+    until_s: float = 0.0
+    process: Ending | None = None
+
+
+class Pauses(Generic[K]):
+    """The growing pauses of cards or libraries after failures, each with its reason.
+
+    A key is also blocked while the process that its call cost has not ended: another try could leave another process
+    stuck. Times are seconds of the caller's monotonic clock.
+    """
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._policy = BackoffPolicy(first_s, longest_s)
+        self._pauses: dict[K, _Pause] = {}
+
+    def fail(self, key: K, now_s: float, reason: str, process: Ending | None = None) -> float:
+        """Record a failure, and the process that it cost; return the pause in seconds."""
+        pause = self._pauses.setdefault(key, _Pause(Backoff(self._policy)))
+        wait_s = pause.backoff.next_delay_s()
+        pause.reason, pause.until_s, pause.process = reason, now_s + wait_s, process
+        return wait_s
+
+    def succeed(self, key: K) -> None:
+        self._pauses.pop(key, None)
+
+    def blocked_by(self, key: K, now_s: float) -> str | None:
+        """Return the reason why the key is blocked; None if it may be tried."""
+        pause = self._pauses.get(key)
+        if pause is None:
+            return None
+        if pause.process is not None and pause.process.is_running:
+            return f"{pause.reason}; a process is stuck in the driver (pid {pause.process.pid})"
+        return pause.reason if now_s < pause.until_s else None

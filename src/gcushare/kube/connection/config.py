@@ -16,11 +16,16 @@ import msgspec
 
 from gcushare.core.errors import ConfigError
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.credentials import Credentials, FixedHeader, TokenFile
+from gcushare.kube.connection.credentials import (
+    Credentials,
+    FixedHeader,
+    TokenFile,
+    client_context,
+    load_client_certificate,
+)
 from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
 from gcushare.kube.connection.kubeconfig import Resolved, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
-from gcushare.kube.connection.tls import client_context, load_client_certificate
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

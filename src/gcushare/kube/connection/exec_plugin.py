@@ -20,7 +20,7 @@ import msgspec
 
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.kube.clock import Clock
-from gcushare.kube.connection.tls import load_client_certificate
+from gcushare.kube.connection.credentials import load_client_certificate
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

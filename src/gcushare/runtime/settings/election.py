@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gcushare.core.lease_times import DEFAULT_LEASE_TIMES, LeaseTimes
+from gcushare.core.lease_times import LeaseTimes
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 
@@ -24,21 +24,23 @@ class ElectionSettings:
         default=None,
         help="Namespace of the Lease.",
     )
+    # After a SIGKILL another candidate takes over within about 13 s: the duration and two attempts. If the holder is
+    # cut off from the API server, 3.5 s pass between its stop and the next holder's start.
     lease_duration: float = setting(
         parsers.duration_s(1, 600),
-        default=DEFAULT_LEASE_TIMES.duration_s,
+        default=10.0,
         help="How long the others wait after the leader's last renewal; whole seconds. A killed leader is followed by "
         "the next within this time and about three seconds.",
     )
     lease_renew_deadline: float = setting(
         parsers.duration_s(0.2, 600),
-        default=DEFAULT_LEASE_TIMES.renew_deadline_s,
+        default=6.5,
         help="How long a leader works after its last renewal. The extender needs more than the time that one bind "
         "request may take (2s) between this and the duration.",
     )
     lease_retry: float = setting(
         parsers.duration_s(0.05, 60),
-        default=DEFAULT_LEASE_TIMES.retry_s,
+        default=1.0,
         help="Time between two attempts to renew or to take the Lease.",
     )
 

@@ -13,7 +13,7 @@ import pytest
 
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor
-from gcushare.runtime.log_lines import TextFormatter
+from gcushare.runtime.logs import TextFormatter
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare_playground.apiserver import ApiServer, service_account
 from tests.browser.page_rig import PageRig

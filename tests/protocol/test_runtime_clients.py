@@ -71,7 +71,7 @@ async def test_a_client_that_closes_its_half_in_a_request_leaves_no_stack_in_the
         await client.send(request_)
         client.writer.write_eof()
         assert await client.wait_closed() == b""
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: len(server.connections) == 0)
     assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING] == []
 
 
@@ -82,7 +82,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(caplog: pytest.
         with plain:
             plain.sendall(b"GET /pour HTTP/1.1\r\nHost: x\r\n\r\n")
             await until(lambda: "reading of an answer" in caplog.text)
-            await until(lambda: server.connection_count == 0)
+            await until(lambda: len(server.connections) == 0)
 
 
 async def test_a_slow_handler_is_not_a_slow_client() -> None:
@@ -124,7 +124,7 @@ async def test_a_connection_whose_body_does_not_come_makes_room_as_well() -> Non
         for count in (1, 2):
             slow.append(await stack.enter_async_context(connected(server)))
             await slow[-1].send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 6\n\nhalf")
-            await until(partial(lambda count: server.busy_count == count, count))
+            await until(partial(lambda count: len(server.connections.busy) == count, count))
         quick = await stack.enter_async_context(connected(server))
         await quick.send("GET /nowhere HTTP/1.1\nHost: x\n\n")
 
@@ -149,7 +149,7 @@ async def test_with_every_connection_at_work_a_new_one_is_refused_and_those_at_w
             work.may_end.set()
             assert await busy.receive_response() == (200, {"held": True})
         assert server.rejected[Cause.CONNECTIONS] == 1
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: len(server.connections) == 0)
         async with connected(server) as next_one:
             await next_one.send("GET /hold HTTP/1.1\nHost: x\n\n")
             assert (await next_one.receive_response())[0] == 200
@@ -170,13 +170,13 @@ async def test_stopping_refuses_new_connections_and_finishes_requests_in_work() 
         assert await busy.receive_response() == (200, {"held": True})
         await stopping
         assert await busy.wait_closed() == b""
-        assert server.connection_count == 0
+        assert len(server.connections) == 0
 
 
 async def test_stopping_lets_a_body_that_is_on_its_way_arrive() -> None:
     async with serving() as server, connected(server) as busy, connected(server) as idle:
         await busy.send("POST /echo HTTP/1.1\nHost: x\nContent-Length: 4\n\n12")
-        await until(lambda: server.busy_count == 1)
+        await until(lambda: len(server.connections.busy) == 1)
 
         stopping = asyncio.create_task(server.stop(DEADLINE_S))
         await idle.wait_closed()

@@ -96,15 +96,15 @@ async def test_requests_of_one_connection_are_answered_one_after_the_other() -> 
         for size in (0, 5, 60_000):
             await client.send(post("/echo", "x" * size))
             assert await client.receive_response() == (200, {"size": size, "start": "x" * min(size, 8)})
-        assert server.busy_count == 0
-        assert server.connection_count == 1
+        assert len(server.connections.busy) == 0
+        assert len(server.connections) == 1
 
 
 async def test_a_body_may_come_in_pieces() -> None:
     async with serving(Desk()) as server, connected(server) as client:
         request = post("/echo", "abcdefghij")
         await client.send(request[:-10])
-        await until(lambda: server.busy_count == 1)
+        await until(lambda: len(server.connections.busy) == 1)
         for piece in ("abc", "defg", "hij"):
             await client.send(piece)
         assert await client.receive_response() == (200, {"size": 10, "start": "abcdefgh"})
@@ -212,8 +212,8 @@ async def test_a_client_that_leaves_in_the_middle_gives_its_memory_back() -> Non
         for _ in range(20):
             async with connected(server) as client:
                 await client.send(post("/echo", "x" * 60_000)[:-1])
-                await until(lambda: server.busy_count == 1)
-            await until(lambda: server.connection_count == 0)
+                await until(lambda: len(server.connections.busy) == 1)
+            await until(lambda: len(server.connections) == 0)
         async with connected(server) as client:
             await client.send(post("/echo", "x" * 60_000))
             assert (await client.receive_response())[0] == 200
@@ -226,7 +226,7 @@ async def test_half_requests_that_send_nothing_keep_no_one_out(header: tuple[str
         for number in range(20):
             client = await stack.enter_async_context(connected(server))
             await client.send(post("/echo", whole, *header)[: -len(whole)])
-            await until(partial(lambda wanted: server.busy_count == wanted, number + 1))
+            await until(partial(lambda wanted: len(server.connections.busy) == wanted, number + 1))
         client = await stack.enter_async_context(connected(server))
         for body in ("abc", whole):
             await client.send(post("/echo", body))
@@ -241,7 +241,7 @@ async def test_bodies_that_stop_half_way_give_way_to_those_that_come(header: tup
         slow = [await stack.enter_async_context(connected(server)) for _ in range(9)]
         for number, client in enumerate(slow, start=1):
             await client.send(post("/echo", whole, *header)[:-100])
-            await until(partial(lambda wanted: server.busy_count == wanted, min(number, 8)))
+            await until(partial(lambda wanted: len(server.connections.busy) == wanted, min(number, 8)))
         client = await stack.enter_async_context(connected(server))
         await client.send(post("/echo", whole))
         assert (await client.receive_response())[0] == 200
@@ -275,7 +275,7 @@ async def test_both_ways_write_the_same_lines_and_the_same_answers(caplog: pytes
                 async with connected(server) as client:
                     await client.send(request)
                     heads.append((await client.reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0])
-            await until(lambda: server.busy_count == 0)
+            await until(lambda: len(server.connections.busy) == 0)
         seen.append((heads, written_lines(caplog)))
     fast, ordinary = seen
 
@@ -360,7 +360,7 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport reads
         with pytest.raises(ConnectionError):
             await ask_without_end(client)
-        await until(lambda: server.connection_count == 0)
+        await until(lambda: len(server.connections) == 0)
 
 
 async def ask_without_end(client: Client) -> None:

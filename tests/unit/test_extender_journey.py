@@ -17,7 +17,7 @@ PASSED_BY_EVERYTHING = {
     "core/preemption/kept_room",
     "core/requests",  # what the pod needs of a card
     "core/log_fields",
-    "runtime/log_lines",
+    "runtime/logs",
     "scheduler_extender/inspect_documents",  # hears that the ledger changed
     "scheduler_extender/leadership",
     "scheduler_extender/state/nominations",

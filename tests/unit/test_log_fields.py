@@ -26,7 +26,7 @@ from gcushare.kube.errors import Attempt, HttpFailure, error_of_answer
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import EVERYTHING, PODS, Resource, Selector
-from gcushare.runtime.log_lines import TextFormatter
+from gcushare.runtime.logs import TextFormatter
 from gcushare.wire.objects import POD, Event, Lease, LeaseSpec, ListOf, ObjectReference, Pod
 from tests.documents import ROOT
 from tests.running import running

@@ -15,7 +15,7 @@ from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
 from gcushare.kube.errors import Attempt, HttpFailure, describe, error_of_answer, error_of_status
-from gcushare.runtime.log_lines import JsonFormatter, TextFormatter
+from gcushare.runtime.logs import JsonFormatter, TextFormatter
 from gcushare.runtime.settings.declare import settings
 from gcushare.wire.objects import Status
 

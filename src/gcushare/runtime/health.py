@@ -43,14 +43,14 @@ class Heartbeat:
         return f"task {self._task!r} made no progress for {age_s:.1f}s; allowed {self._max_age_s:g}s"
 
 
-class Progress:
+class Progress(Heartbeat):
     """A counter that must change. If it does not for ``max_age_s``, a restart is needed."""
 
     def __init__(
         self, task: str, read: Callable[[], int], max_age_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__(task, max_age_s, clock)
         self._read = read
-        self._heartbeat = Heartbeat(task, max_age_s, clock)
         self._last = read()
 
     async def check(self) -> str | None:
@@ -58,8 +58,8 @@ class Progress:
         now = self._read()
         if now != self._last:
             self._last = now
-            self._heartbeat.beat()
-        return await self._heartbeat.check()
+            self.beat()
+        return await super().check()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        from gcushare.runtime.pipes import CLOSED_PIPE, leave_closed_pipes
+        from gcushare.runtime.entry import CLOSED_PIPE, leave_closed_pipes
 
         if not leave_closed_pipes(sys.stdout, sys.stderr):
             raise

@@ -18,8 +18,7 @@ from rich.text import Text
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import escape
 from gcushare.core.wording import printable
-from gcushare.runtime.entry import ProcessContext
-from gcushare.runtime.pipes import until_closed
+from gcushare.runtime.entry import ProcessContext, until_closed
 
 PATIENCE_S = 2.0
 """Work that takes longer than this is reported on terminals."""

@@ -64,11 +64,6 @@ RejectedCounts: TypeAlias = Counter[Cause]
 """The counts of one server since its start."""
 
 
-def status_for(error: GcushareError) -> int:
-    """Return the HTTP status for an error that a handler raised."""
-    return next((status for family, status in STATUS_BY_ERROR if isinstance(error, family)), 500)
-
-
 def error_response(status: int, text: str, *, close: bool = False) -> web.Response:
     """Build the answer to an error: ``{"error": ..., "status": ...}``. ``text`` is one sentence, cut to a bound.
 
@@ -147,7 +142,8 @@ def write_response(response: web.Response, *more: str) -> bytes:
 
 def respond_to_failure(error: Exception, **facts: object) -> web.Response:
     """Log a handler's exception and build its answer: 500, unless it is one of our errors with another status."""
-    if isinstance(error, GcushareError) and (status := status_for(error)) != 500:
+    status = next((status for family, status in STATUS_BY_ERROR if isinstance(error, family)), 500)
+    if status != 500:
         logger.info("request failed %s", fields(**facts, reason=error))
         response = error_response(status, str(error))
         if isinstance(error, RetryableError):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import closing
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from gcushare.runtime.http.answers import (
     Cause,
@@ -45,7 +44,12 @@ def body_of(request: web.Request) -> bytes:
     return body
 
 
-class _Gate:
+class RequestGate:
+    """Its ``handle`` must be the first middleware of all.
+
+    ``budget`` limits the memory of bodies; ``turns`` limits how many requests with a body one turn of the loop handles.
+    """
+
     def __init__(
         self, settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget
     ) -> None:
@@ -55,6 +59,7 @@ class _Gate:
         self._timeout_s = settings.request_timeout
         self._needs_certificate = settings.tls_client_ca_file is not None
 
+    @web.middleware
     async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
         if isinstance(request.protocol, GuardedConnection):
@@ -133,19 +138,3 @@ class _Gate:
 def _facts(request: web.Request) -> dict[str, object]:
     peer = None if request.transport is None else request.transport.get_extra_info("peername")
     return {"peer": peer, "method": request.method, "path": request.path}
-
-
-def make_gate(settings: ServeSettings, budget: BodyBudget, rejected: RejectedCounts, turns: TurnBudget) -> Middleware:
-    """Return the middleware that must be the first of all.
-
-    ``budget`` limits the memory of bodies; ``turns`` limits how many requests with a body one turn of the loop handles.
-    """
-    gate = _Gate(settings, budget, rejected, turns)
-
-    @web.middleware
-    async def pass_gate(
-        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        return await gate.handle(request, handler)
-
-    return pass_gate

@@ -17,7 +17,7 @@ from gcushare.runtime.http.answers import Cause, RejectedCounts
 from gcushare.runtime.http.body_limits import BodyBudget
 from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
 from gcushare.runtime.http.handshakes import HANDSHAKE_S, HandshakeLimits, TlsListener
-from gcushare.runtime.http.request_gate import body_of, make_gate
+from gcushare.runtime.http.request_gate import RequestGate, body_of
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
 from gcushare.runtime.http.turn_budget import TurnBudget
@@ -42,7 +42,8 @@ class RunningServer:
         self, runner: web.AppRunner, connections: ConnectionTable, fast_paths: FastPathContext, tls: FollowedTls | None
     ) -> None:
         self._runner = runner
-        self._connections = connections
+        self.connections = connections
+        """The connections now: `len` counts the open ones, ``busy`` has those with a request in progress."""
         self._fast_paths = fast_paths
         self._tls = tls
         self._drain_s = 0.0
@@ -59,16 +60,6 @@ class RunningServer:
         address = ipaddress.ip_address(self.host.partition("%")[0])
         host = "127.0.0.1" if address.is_unspecified else f"[{self.host}]" if address.version == 6 else self.host
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
-
-    @property
-    def connection_count(self) -> int:
-        """Connections open now, for metrics."""
-        return len(self._connections)
-
-    @property
-    def busy_count(self) -> int:
-        """Connections with a request in progress, for metrics."""
-        return len(self._connections.busy)
 
     @property
     def rejected(self) -> dict[Cause, int]:
@@ -96,7 +87,7 @@ class RunningServer:
 
         def make() -> asyncio.Protocol:
             return GuardedConnection(
-                self._connections,
+                self.connections,
                 manager,
                 self._fast_paths,
                 loop=loop,
@@ -131,7 +122,7 @@ class RunningServer:
             await self._tls_listener.close()
         await self._runner.cleanup()
         await self._fast_paths.end()
-        await self._connections.cut_all()
+        await self.connections.cut_all()
         if self._follower is not None:
             await self._follower
         logger.info("stopped serving %s", fields(url=self.url))
@@ -140,9 +131,9 @@ class RunningServer:
         """Wait for requests in progress. The application's shutdown calls it after the program's own hooks."""
         try:
             async with asyncio.timeout(self._drain_s):
-                await self._connections.wait_quiet()
+                await self.connections.wait_quiet()
         except TimeoutError:
-            logger.warning("requests cancelled %s", fields(drain_s=self._drain_s, connections=self.connection_count))
+            logger.warning("requests cancelled %s", fields(drain_s=self._drain_s, connections=len(self.connections)))
 
     async def probe(self, path: str = "/healthz") -> str | None:
         """Call our own port, for readiness. Returns None if it answers 200, else the problem."""
@@ -199,7 +190,7 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     needs_certificate = settings.tls_client_ca_file is not None
     turns = TurnBudget()
     fast_paths = FastPathContext(verbs, budget, settings.request_timeout, needs_certificate, rejected, turns)
-    app.middlewares.insert(0, make_gate(settings, budget, rejected, turns))
+    app.middlewares.insert(0, RequestGate(settings, budget, rejected, turns).handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CANCEL_S)
     server = RunningServer(runner, connections, fast_paths, tls)
     app.on_shutdown.append(server.drain)

@@ -123,7 +123,8 @@ class FollowedTls:
         # Read before loading, so that the next poll finds a change in between.
         self._contents = files.read()
         self._newest = files.load()
-        self._ends = _find_ends(files, self._contents)
+        self.ends = _find_ends(files, self._contents)
+        """When the certificates in use end, without those whose end cannot be read."""
         self._last_problem = ""
         self.context = self._newest
         """What the listener is given; each handshake is moved to the newest context as it begins."""
@@ -146,11 +147,6 @@ class FollowedTls:
         self.context.sni_callback = move_to_newest
         self.context.sslobject_class = Handshake
 
-    @property
-    def ends(self) -> tuple[CertificateEnd, ...]:
-        """When the certificates in use end, without those whose end cannot be read."""
-        return self._ends
-
     def reload(self) -> bool:
         """Load the files again if they have changed; returns whether the new ones are used.
 
@@ -167,7 +163,7 @@ class FollowedTls:
             self._last_problem = str(error)
             return False
         self._newest, self._contents, self._last_problem = newest, contents, ""
-        self._ends = _find_ends(self._files, contents)
+        self.ends = _find_ends(self._files, contents)
         logger.info("TLS files reloaded %s", fields(cert=self._files.cert, client_ca=self._files.client_ca))
         return True
 
@@ -200,7 +196,7 @@ class FollowedTls:
 
 
 def _find_ends(files: TlsFiles, contents: Mapping[Path, bytes]) -> tuple[CertificateEnd, ...]:
-    """Read when certificates end. OpenSSL has accepted them, so one that only we cannot read is left out."""
+    """OpenSSL has accepted the certificates, so one that only we cannot read is left out."""
     found: list[CertificateEnd] = []
     for purpose, path in files.certificates.items():
         try:

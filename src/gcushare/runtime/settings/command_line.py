@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.declare import Spec
@@ -15,40 +14,27 @@ COMMON_FLAGS = frozenset(word.lstrip("-") for word in (*_ACTIONS, _CONFIG_FILE))
 """Flags of every program, without dashes."""
 
 
-@dataclass(slots=True)
 class CommandLine:
-    """The texts by setting name, and the other requests of a command line."""
-
-    values: dict[str, str] = field(default_factory=dict)
-    config_file: str | None = None
-    actions: set[str] = field(default_factory=set)
-    """What to print: any of help, version and config."""
-
-
-def parse_command_line(program: str, specs: Sequence[Spec], argv: Sequence[str]) -> CommandLine:
-    """Parse the arguments after the program's name, in the forms of GNU and of Go's programs.
+    """Parses the arguments after the program's name, in the forms of GNU and of Go's programs.
 
     ``--name VALUE``, ``--name=VALUE``, ``-n VALUE``, ``-nVALUE``. Switches have no value, or ``=false``, or the form
     ``--no-name``; short ones may be combined. ``--`` ends the flags. If a flag is given twice, the last one counts.
 
-    Raises:
+    Raises (constructor):
         ConfigError: an unknown flag (with the nearest known one), a missing value, or an extra argument.
     """
-    return _Parser(program, specs, argv).parse()
-
-
-class _Parser:
-    """Parses one command line from left to right."""
 
     def __init__(self, program: str, specs: Sequence[Spec], argv: Sequence[str]) -> None:
         self._program = program
         self._flags = {word: spec for spec in specs if not spec.is_argument for word in spec.words}
-        self._arguments = [spec.name for spec in specs if spec.is_argument]
         self._rest = list(reversed(argv))
         """The remaining arguments, the next one last."""
-        self._line = CommandLine()
-
-    def parse(self) -> CommandLine:
+        self.values: dict[str, str] = {}
+        """The texts by setting name."""
+        self.config_file: str | None = None
+        self.actions: set[str] = set()
+        """What to print: any of help, version and config."""
+        arguments = [spec.name for spec in specs if spec.is_argument]
         positional: list[str] = []
         while self._rest:
             word = self._rest.pop()
@@ -64,11 +50,10 @@ class _Parser:
                     letters = letters[1:]
             else:
                 positional.append(word)
-        extra = positional[len(self._arguments) :]
+        extra = positional[len(arguments) :]
         if extra:
             raise self._refusal(f"Got unexpected extra argument ({' '.join(map(repr, extra))}).")
-        self._line.values.update(zip(self._arguments, positional, strict=False))
-        return self._line
+        self.values.update(zip(arguments, positional, strict=False))
 
     def _read_flag(self, flag: str, joined: str | None) -> bool:
         """Parse one flag and its value; returns whether ``joined``, the rest of the argument, was the value."""
@@ -79,10 +64,10 @@ class _Parser:
         if spec is not None and spec.parser.is_switch:
             is_value = joined is not None and flag.startswith("--")
             value = "false" if flag.startswith("--no-") else (joined or "") if is_value else "true"
-            self._line.values[spec.name] = value
+            self.values[spec.name] = value
             return is_value
         if flag in _ACTIONS:
-            self._line.actions.add(_ACTIONS[flag])
+            self.actions.add(_ACTIONS[flag])
             return False
         if spec is None and flag != _CONFIG_FILE:
             near = difflib.get_close_matches(flag, [*self._flags, *_ACTIONS, _CONFIG_FILE], n=1)
@@ -91,9 +76,9 @@ class _Parser:
             raise self._refusal(f"Option {flag!r} requires an argument.")
         value = self._rest.pop() if joined is None else joined
         if spec is None:
-            self._line.config_file = value
+            self.config_file = value
         else:
-            self._line.values[spec.name] = value
+            self.values[spec.name] = value
         return True
 
     def _refusal(self, reason: str) -> ConfigError:

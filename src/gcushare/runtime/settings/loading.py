@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gcushare.core.errors import ConfigError
-from gcushare.runtime.settings.command_line import CommandLine, parse_command_line
+from gcushare.runtime.settings.command_line import CommandLine
 from gcushare.runtime.settings.declare import Program, Spec, group_of, list_specs
 from gcushare.runtime.settings.file import parse_settings_file
 from gcushare.runtime.settings.help_text import MASK, Resolved, render_config, render_help
@@ -44,7 +44,7 @@ def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str
         Answered: the arguments requested help, version or settings.
     """
     specs = list_specs(program.settings)
-    line = parse_command_line(program.name, specs, argv)
+    line = CommandLine(program.name, specs, argv)
     if "help" in line.actions:
         raise Answered(render_help(program, specs, environ.get("COLUMNS", "")))
     if "version" in line.actions:

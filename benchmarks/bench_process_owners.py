@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.fake_proc import FakeProc, cgroup_of
 
-from gcushare.cards.process_owners import PROC, ProcOwners
+from gcushare.cards.process_owners import PROC, ProcessOwners
 
 COUNTS = (8, 64, 256)
 ROUNDS = 50
@@ -32,7 +32,7 @@ def main() -> None:
             print("| processes | new, ms | known, ms |\n|---|---|---|")
             for count in COUNTS:
                 pids = [sleeper.pid for sleeper in sleepers[:count]]
-                known = ProcOwners(root)
+                known = ProcessOwners(root)
                 if len(known.find(pids)) != count:
                     raise SystemExit(f"not all of the {count} processes were found")
                 new_ms = median_ms(partial(find_anew, root, pids))
@@ -56,7 +56,7 @@ def make_root(folder: Path, pids: list[int]) -> Path:
 
 
 def find_anew(root: Path, pids: list[int]) -> None:
-    ProcOwners(root).find(pids)
+    ProcessOwners(root).find(pids)
 
 
 def median_ms(call: Callable[[], object]) -> float:

@@ -134,7 +134,7 @@ def test_a_failed_root_task_ends_the_program_with_its_name_and_cause(caplog: pyt
             tasks.start("watch cards", broken())
         return 0
 
-    assert run(main, signals=()) == 1
+    assert run(main) == 1
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert 'task="watch cards"' in record.getMessage()
     assert "ValueError: bad card" in record.getMessage()
@@ -149,7 +149,7 @@ def test_a_root_task_that_ends_too_early_ends_the_program(caplog: pytest.LogCapt
             tasks.start("watch pods", asyncio.sleep(0))
         return 0
 
-    assert run(main, signals=()) == 1
+    assert run(main) == 1
     assert "'watch pods' ended although the program was not asked to stop" in caplog.text
 
 
@@ -175,7 +175,7 @@ def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:
             shutdown.request("the test is over")
         return 3
 
-    assert run(main, signals=()) == 3
+    assert run(main) == 3
     assert order == ["drained", "background cancelled"]
 
 
@@ -186,7 +186,7 @@ def test_a_drain_that_takes_too_long_is_cancelled_and_named(caplog: pytest.LogCa
             shutdown.request("the test is over")
         return 0
 
-    assert run(main, signals=()) == 0
+    assert run(main) == 0
     assert "drain deadline passed tasks=serve drain_s=0.01" in caplog.text
 
 
@@ -213,7 +213,7 @@ def test_a_program_that_does_not_stop_is_cancelled_at_its_deadline(caplog: pytes
         await asyncio.Event().wait()
         return 0
 
-    assert run(main, signals=(), deadline_s=0.01) == 1
+    assert run(main, deadline_s=0.01) == 1
     assert "stop deadline passed, cancelling deadline_s=0.01 tasks=main" in caplog.text
 
 
@@ -225,7 +225,7 @@ def test_a_failure_while_stopping_late_is_reported(caplog: pytest.LogCaptureFixt
         finally:
             raise OSError("disk gone")
 
-    assert run(main, signals=(), deadline_s=0.01) == 1
+    assert run(main, deadline_s=0.01) == 1
     assert "program failed while stopping" in caplog.text
     assert "disk gone" in caplog.text
 
@@ -235,7 +235,7 @@ def test_other_errors_of_the_program_are_left_to_its_caller() -> None:
         raise ConfigError("no such node")
 
     with pytest.raises(ConfigError, match="no such node"):
-        run(main, signals=())
+        run(main)
 
 
 def test_tasks_carry_their_names() -> None:
@@ -257,7 +257,7 @@ def test_tasks_carry_their_names() -> None:
             await start(tasks, shutdown)
         return 0
 
-    assert run(main, signals=()) == 0
+    assert run(main) == 0
     assert names == ["publish inventory"]
 
 
@@ -270,5 +270,5 @@ def test_the_first_reason_to_stop_stays() -> None:
         reasons.append(shutdown.reason)
         return 0
 
-    assert run(main, signals=()) == 0
+    assert run(main) == 0
     assert reasons == ["first"]

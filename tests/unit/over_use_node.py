@@ -9,7 +9,7 @@ import msgspec
 
 from gcushare.cards.monitor import CardMonitor
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
-from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.nodes import PodRef
@@ -93,7 +93,7 @@ class OverUseNode:
         self.store.on_kubelet_read(KubeletAllocations(memory=held))
         self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}
         self.monitor = CardMonitor(self.source, lambda _cards: None)
-        self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcOwners(self.proc.root))
+        self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcessOwners(self.proc.root))
         card = InventoryCard(**msgspec.structs.asdict(CARD), units=CARD_GIB)
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))
         self.tracker = OverUseTracker(polls=polls)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures, OverUseTracker
@@ -27,12 +27,12 @@ def test_a_process_in_a_group_named_like_a_neighbours_pod_stays_the_pods_own(tmp
     own = cgroup_of(ATTACKER).strip()
     for pid, forged in enumerate((f"pod{NEIGHBOUR}", f"kubepods-pod{NEIGHBOUR.replace('-', '_')}.slice"), 42):
         proc.start(pid, f"{own}/{forged}/x\n")
-    assert ProcOwners(proc.root).find([42, 43]) == {42: ATTACKER, 43: ATTACKER}
+    assert ProcessOwners(proc.root).find([42, 43]) == {42: ATTACKER, 43: ATTACKER}
 
 
 def test_a_process_that_moves_to_a_neighbours_group_stays_whose_it_was(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, ATTACKER)
     owners.find([42])
     (proc.root / "42" / "cgroup").write_text(cgroup_of(NEIGHBOUR))

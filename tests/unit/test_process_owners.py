@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.cards.process_owners import MAX_PROCESSES, ProcOwners
+from gcushare.cards.process_owners import MAX_PROCESSES, ProcessOwners
 from tests.fake_proc import FakeProc, cgroup_of
 
 UID = "0f3c8e5a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
@@ -24,11 +24,11 @@ def test_processes_are_reported_with_their_pods_and_those_of_the_host_are_left_o
     proc.start_in_pod(42, UID)
     proc.start_in_pod(43, OTHER)
     proc.start(44, "0::/system.slice/sshd.service\n")
-    assert ProcOwners(proc.root).find([42, 43, 44, 45]) == {42: UID, 43: OTHER}
+    assert ProcessOwners(proc.root).find([42, 43, 44, 45]) == {42: UID, 43: OTHER}
 
 
 def test_a_number_that_was_given_again_is_the_new_processs(proc: FakeProc) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, UID)
     assert owners.find([42]) == {42: UID}
     proc.start_in_pod(42, OTHER)
@@ -38,7 +38,7 @@ def test_a_number_that_was_given_again_is_the_new_processs(proc: FakeProc) -> No
 
 
 def test_the_group_of_a_known_process_is_not_read_again(proc: FakeProc) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, UID)
     owners.find([42])
     (proc.root / "42" / "cgroup").unlink()
@@ -46,7 +46,7 @@ def test_the_group_of_a_known_process_is_not_read_again(proc: FakeProc) -> None:
 
 
 def test_only_what_was_asked_for_last_is_remembered(proc: FakeProc) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, UID)
     owners.find([42])
     owners.find([])
@@ -55,7 +55,7 @@ def test_only_what_was_asked_for_last_is_remembered(proc: FakeProc) -> None:
 
 
 def test_a_process_that_is_moved_into_its_pod_later_is_found_then(proc: FakeProc) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(42, "0::/system.slice/containerd.service\n")
     assert owners.find([42]) == {}
     (proc.root / "42" / "cgroup").write_text(cgroup_of(UID))
@@ -63,7 +63,7 @@ def test_a_process_that_is_moved_into_its_pod_later_is_found_then(proc: FakeProc
 
 
 def test_a_process_that_ended_belongs_to_no_one(proc: FakeProc) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start_in_pod(42, UID)
     owners.find([42])
     proc.end(42)
@@ -83,7 +83,7 @@ def test_a_number_that_changes_hands_while_one_looks_is_no_ones(proc: FakeProc) 
 
     other = threading.Thread(target=change_hands)
     other.start()
-    assert ProcOwners(proc.root).find([42]) == {}
+    assert ProcessOwners(proc.root).find([42]) == {}
     other.join()
 
 
@@ -99,19 +99,19 @@ def test_a_number_that_changes_hands_while_one_looks_is_no_ones(proc: FakeProc) 
 def test_a_file_that_says_nothing_leaves_its_process_to_no_one(proc: FakeProc, name: str, text: str) -> None:
     proc.start_in_pod(42, UID)
     (proc.root / "42" / name).write_text(text)
-    assert ProcOwners(proc.root).find([42]) == {}
+    assert ProcessOwners(proc.root).find([42]) == {}
 
 
 def test_a_file_that_cannot_be_read_leaves_its_process_to_no_one(proc: FakeProc) -> None:
     proc.start_in_pod(42, UID)
     (proc.root / "42" / "cgroup").unlink()
     (proc.root / "42" / "cgroup").mkdir()
-    assert ProcOwners(proc.root).find([42]) == {}
+    assert ProcessOwners(proc.root).find([42]) == {}
 
 
 @pytest.mark.parametrize("name", ["a b", "a) S 1 2 3", "((", "\n"])
 def test_a_programs_name_may_look_like_fields(proc: FakeProc, name: str) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     proc.start(42, cgroup_of(UID), name=name)
     assert owners.find([42]) == {42: UID}
     proc.start(42, cgroup_of(OTHER), name=name)
@@ -121,33 +121,33 @@ def test_a_programs_name_may_look_like_fields(proc: FakeProc, name: str) -> None
 def test_however_many_processes_there_are_a_bounded_number_is_looked_at(proc: FakeProc) -> None:
     proc.start_in_pod(1, UID)
     proc.start_in_pod(MAX_PROCESSES + 1, UID)
-    assert ProcOwners(proc.root).find(range(MAX_PROCESSES, 0, -1)) == {1: UID}
-    assert ProcOwners(proc.root).find(range(1, MAX_PROCESSES + 2)) == {1: UID}
+    assert ProcessOwners(proc.root).find(range(MAX_PROCESSES, 0, -1)) == {1: UID}
+    assert ProcessOwners(proc.root).find(range(1, MAX_PROCESSES + 2)) == {1: UID}
 
 
 def test_within_a_container_nothing_is_said_and_it_says_why(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
     proc.start_in_pod(42, UID)
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     assert owners.find([42]) == {}
     assert "hostPID" in owners.problem()
 
 
 def test_without_a_proc_nothing_is_said_and_it_says_why(tmp_path: Path) -> None:
-    owners = ProcOwners(tmp_path / "nowhere")
+    owners = ProcessOwners(tmp_path / "nowhere")
     assert owners.find([42]) == {}
     assert "nowhere" in owners.problem()
 
 
 def test_the_real_proc_of_this_machine_is_read() -> None:
-    owners = ProcOwners()
+    owners = ProcessOwners()
     assert owners.find([1]) == {}, "the first process is no pod's, whether the machine's or unseen in a container"
     assert owners.problem() == "" or "hostPID" in owners.problem()
     assert (owners.running_pods() is None) is bool(owners.problem())
 
 
 def test_the_pods_that_run_are_those_with_any_process_on_a_card_or_not(proc: FakeProc) -> None:
-    owners = ProcOwners(proc.root)
+    owners = ProcessOwners(proc.root)
     assert owners.running_pods() == frozenset()
     proc.start_in_pod(42, UID)
     proc.start_in_pod(43, UID)
@@ -157,4 +157,4 @@ def test_the_pods_that_run_are_those_with_any_process_on_a_card_or_not(proc: Fak
 
 
 def test_nothing_is_said_of_running_pods_where_processes_cannot_be_seen(tmp_path: Path) -> None:
-    assert ProcOwners(tmp_path / "none").running_pods() is None
+    assert ProcessOwners(tmp_path / "none").running_pods() is None

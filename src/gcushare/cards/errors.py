@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gcushare.core.errors import DeviceError
 from gcushare.wire.untrusted_json import Int
 
-
-class Ending(Protocol):
-    """A process that was killed. It still exists while it is stuck in the driver."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def is_running(self) -> bool: ...
+if TYPE_CHECKING:  # the worker's own process needs no asyncio
+    from gcushare.cards.worker.process import WorkerProcess
 
 
 class LibraryNotOpenError(DeviceError):
@@ -64,7 +57,7 @@ class WorkerLostError(DeviceError):
         super().__init__(f"library call {call} {end}")
         self.call = call
         self.end = end
-        self.process: Ending | None = None
+        self.process: WorkerProcess | None = None
 
 
 class CallHungError(WorkerLostError):

@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol
 
 PROC = Path("/proc")
 MAX_PROCESSES = 4096
@@ -32,18 +31,8 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 """The machine's own process namespace: the kernel's PROC_PID_INIT_INO, the same on every Linux."""
 
 
-class ProcessOwners(Protocol):
-    """Finds the pods of processes. It may block for a moment: call it off the event loop."""
-
-    def problem(self) -> str:
-        """Why no process's pod can be found here; empty if they can."""
-
-    def find(self, pids: Collection[int]) -> Mapping[int, str]:
-        """The uid of each process's pod, without processes for which it is uncertain."""
-
-
-class ProcOwners:
-    """Reads it from a /proc; ``find`` is used by one thread at a time.
+class ProcessOwners:
+    """Finds the pods of processes in a /proc. It blocks for a moment: call it off the event loop, from one thread.
 
     Bounds: at most ``MAX_PROCESSES`` processes per call, the lowest numbers first. A process that is known costs one
     read of some hundred bytes, another one three, of at most 64 KiB; known is one entry per process that was asked for
@@ -55,6 +44,7 @@ class ProcOwners:
         self._known: dict[int, tuple[str, str]] = {}
 
     def problem(self) -> str:
+        """Why no process's pod can be found here; empty if they can."""
         link = self._root / "self" / "ns" / "pid"
         try:
             namespace = str(link.readlink())
@@ -79,6 +69,7 @@ class ProcOwners:
         return frozenset(uid for uid in found if uid is not None)
 
     def find(self, pids: Collection[int]) -> Mapping[int, str]:
+        """The uid of each process's pod, without processes that ended, cannot be read or belong to no pod."""
         if self.problem():
             return {}
         asked = sorted(set(pids))[:MAX_PROCESSES]

@@ -17,7 +17,7 @@ from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.libraries import PCI_DEVICES
 from gcushare.cards.pci import PciBus
-from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.process_owners import ProcessOwners
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.claim_pods import ClaimPods
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
@@ -181,7 +181,7 @@ class ClaimsDriverApp:
     def _follow_use(self, client: KubeClient, rng: random.Random) -> None:
         """Watch this node's pods, and read what each of them uses of the cards."""
         settings, node = self._settings, self._node_name
-        owners = ProcOwners(settings.cards.proc_root)
+        owners = ProcessOwners(settings.cards.proc_root)
         pod_use = self._pod_use = PodMemoryMonitor(self._monitor, self._pods, owners, own_pid=os.getpid())
         self._pod_watch = Reflector(
             client,

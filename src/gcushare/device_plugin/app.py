@@ -13,7 +13,7 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
-from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
@@ -125,7 +125,7 @@ class PluginApp:
             self._offer_again,
             is_known=lambda: self._pods.synced.is_set() and not self._parts.reconciler.problem,
         )
-        owners = ProcOwners(settings.cards.proc_root)
+        owners = ProcessOwners(settings.cards.proc_root)
         self._pod_use = (
             PodMemoryMonitor(self._monitor, self._parts.store, owners, own_pid=os.getpid())
             if settings.cards.pod_use

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 
@@ -137,7 +137,6 @@ def run(
     main: Callable[[Shutdown], Awaitable[int]],
     *,
     deadline_s: float = STOP_DEADLINE_S,
-    signals: Sequence[signal.Signals] = STOP_SIGNALS,
     use_uvloop: bool = True,
 ) -> int:
     """Run ``main`` to its end and return the program's exit code.
@@ -149,10 +148,9 @@ def run(
     Args:
         main: the program; returns the exit code.
         deadline_s: limit for the whole shutdown; above the programs' own drain times.
-        signals: the signals to handle, which requires the main thread; empty for none.
         use_uvloop: use the faster event loop if it is installed.
 
-    Effects: replaces the handlers of ``signals`` while it runs, then restores them.
+    Effects: replaces the handlers of ``STOP_SIGNALS`` while it runs, then restores them. It needs the main thread.
     """
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if use_uvloop:
@@ -162,7 +160,7 @@ def run(
             loop_factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         shutdown = Shutdown()
-        with _two_stage_signals(runner.get_loop(), shutdown, signals):
+        with _two_stage_signals(runner.get_loop(), shutdown):
             return runner.run(_run_bounded(main, shutdown, deadline_s))
 
 
@@ -202,9 +200,7 @@ def _log_failure(failure: BaseException) -> None:
 
 
 @contextmanager
-def _two_stage_signals(
-    loop: asyncio.AbstractEventLoop, shutdown: Shutdown, signals: Sequence[signal.Signals]
-) -> Iterator[None]:
+def _two_stage_signals(loop: asyncio.AbstractEventLoop, shutdown: Shutdown) -> Iterator[None]:
     """Handle signals outside the event loop, so that a signal ends even a program with a blocked loop."""
     seen: list[str] = []
 
@@ -217,7 +213,7 @@ def _two_stage_signals(
         seen.append(name)
         loop.call_soon_threadsafe(shutdown.request, f"signal {name}")
 
-    previous = {number: signal.signal(number, on_signal) for number in signals}
+    previous = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from gcushare.core.backoff import Backoff, BackoffPolicy
 
 if TYPE_CHECKING:  # settings need the default alone
-    from gcushare.cards.errors import Ending
+    from gcushare.cards.worker.process import WorkerProcess
 
 K = TypeVar("K")
 
@@ -42,7 +42,7 @@ class _Pause:
     backoff: Backoff
     reason: str = ""
     until_s: float = 0.0
-    process: Ending | None = None
+    process: WorkerProcess | None = None
 
 
 class Pauses(Generic[K]):
@@ -56,7 +56,7 @@ class Pauses(Generic[K]):
         self._policy = BackoffPolicy(first_s, longest_s)
         self._pauses: dict[K, _Pause] = {}
 
-    def fail(self, key: K, now_s: float, reason: str, process: Ending | None = None) -> float:
+    def fail(self, key: K, now_s: float, reason: str, process: WorkerProcess | None = None) -> float:
         """Record a failure, and the process that it cost; return the pause in seconds."""
         pause = self._pauses.setdefault(key, _Pause(Backoff(self._policy)))
         wait_s = pause.backoff.next_delay_s()

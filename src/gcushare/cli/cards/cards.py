@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gcushare.cards.process_owners import PROC, ProcOwners
+from gcushare.cards.process_owners import PROC, ProcessOwners
 from gcushare.cli.cards.cards_settings import HERE, CardsSettings, Output
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
@@ -125,7 +125,7 @@ def _merge(answers: Mapping[str, PluginStatus | GcushareError], proc: Path) -> C
         may_answer_later = any(isinstance(each, RetryableError) for each in failures.values())
         raise RetryableError(text) if may_answer_later else Refused(text)
     pids = {pid for status in reported.values() for pid in process_ids(status)}
-    owners = ProcOwners(proc).find(pids)
+    owners = ProcessOwners(proc).find(pids)
     views = [view_status(status, origin, owners) for origin, status in reported.items()]
     return CardsView(
         nodes=tuple(sorted(views, key=lambda view: (view.status.node, view.status.vendor, view.origin))),

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
-from gcushare.cards.process_owners import ProcOwners
+from gcushare.cards.process_owners import ProcessOwners
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.choices import Mode
@@ -112,7 +112,7 @@ def make_parts(
             rng=rng,
             on_read=events.on_kubelet_read,
             on_record_written=events.on_record_written,
-            running=ProcOwners(cards.proc_root) if cards.pod_use else None,
+            running=ProcessOwners(cards.proc_root) if cards.pod_use else None,
         ),
         publisher=Publisher(
             cards.vendor, patcher, rng=rng, pods_per_count=cards.card_count.pods_per_count(cards.vendor)

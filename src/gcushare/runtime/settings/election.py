@@ -20,7 +20,7 @@ class ElectionSettings:
     )
     lease_name: str = setting(parsers.text("NAME", accepted="a name of a Lease"), default="", help="Name of the Lease.")
     lease_namespace: str | None = setting(
-        parsers.optional(parsers.text("NAMESPACE", accepted="a namespace"), "the namespace of the credentials"),
+        parsers.optional_text("NAMESPACE", "the namespace of the credentials", "a namespace"),
         default=None,
         help="Namespace of the Lease.",
     )

@@ -25,17 +25,17 @@ class ServeSettings:
         help="Port to listen on; 0 takes a free one and logs which.",
     )
     tls_cert_file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "plain HTTP"),
+        parsers.optional_file("plain HTTP"),
         default=None,
         help="Certificate chain in PEM; followed live, so a renewed certificate needs no restart.",
     )
     tls_key_file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "plain HTTP"),
+        parsers.optional_file("plain HTTP"),
         default=None,
         help="Private key of the certificate in PEM; followed live.",
     )
     tls_client_ca_file: Path | None = setting(
-        parsers.optional(parsers.path("FILE"), "clients need no certificate"),
+        parsers.optional_file("clients need no certificate"),
         default=None,
         help="Certificate authorities in PEM whose clients may call; /healthz and /readyz stay open for the kubelet. "
         "Followed live.",

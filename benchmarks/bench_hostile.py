@@ -60,7 +60,7 @@ def made_up(size: Size) -> bytes:
 
 
 def unknown_nodes(size: Size) -> bytes:
-    """A waiting pod, and the largest accepted number of node names, none of which exists."""
+    """A waiting pod, and the largest accepted number of node names; no such node exists."""
     return filter_body(make_pod(POD, size, 0), [f"{'n' * 200}-{number}" for number in range(2 * size.nodes + 1000)])
 
 
@@ -177,7 +177,7 @@ class Churn(threading.Thread):
 
 
 @dataclass(slots=True)
-class Beside:
+class FilterProbe:
     """What an ordinary pod's filter met: times in seconds, calls without an answer, and the Lease."""
 
     taken: list[float] = field(default_factory=list)
@@ -215,13 +215,13 @@ class Beside:
 
 def measure(bench: Bench, what: str, seconds: float) -> str:
     """Measure for so long; returns a line of the table."""
-    beside = Beside()
-    beside.measure(bench, seconds)
-    return beside.line(what)
+    probe = FilterProbe()
+    probe.measure(bench, seconds)
+    return probe.line(what)
 
 
 def measure_minutes(bench: Bench, minutes: int) -> None:
-    """Print a row for every minute of churn beside all kinds in turn."""
+    """Print a row for every minute of churn, with each kind of load in turn."""
     say(
         "| minute | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed | MiB "
         "| C, used MiB | C, free MiB | Python objects |"
@@ -230,14 +230,14 @@ def measure_minutes(bench: Bench, minutes: int) -> None:
     churn = Churn(bench)
     churn.start()
     for minute in range(1, minutes + 1):
-        beside = Beside()
+        probe = FilterProbe()
         for kind in KINDS:
             with sending(bench, kind):
-                beside.measure(bench, 60 / len(KINDS))
+                probe.measure(bench, 60 / len(KINDS))
         _, answer = Connection(bench.extender_port).post("/memory", b"")
         memory = msgspec.json.decode(answer, type=Memory)
         say(
-            f"{beside.line(str(minute))} {rss_mib(bench.extender_pid):.1f} | {memory.c_used / 2**20:.1f} | "
+            f"{probe.line(str(minute))} {rss_mib(bench.extender_pid):.1f} | {memory.c_used / 2**20:.1f} | "
             f"{memory.c_free / 2**20:.1f} | {memory.python_blocks} |"
         )
     churn.stop()
@@ -259,9 +259,7 @@ def main() -> None:
         with running(SIZE) as bench:
             measure_minutes(bench, given.minutes)
         return
-    say(
-        "| beside filter | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed |"
-    )
+    say("| other load | median ms | p99 ms | longest ms | not answered | Lease not renewed for s | holders changed |")
     say("|---|---|---|---|---|---|---|")
     with running(SIZE) as bench:
         say(measure(bench, "nothing", seconds))

@@ -2,7 +2,7 @@
 
 Looked at are the distributions that the programs need at run time, and what those need in turn. Each must be installed
 in the version that constraints.txt pins, under a license that may be handed out with an image, and every file of it
-must still be the one that its wheel listed. Beside it, the target has ruff read our own source for unsafe calls.
+must still be the one that its wheel listed. The target also has ruff check our own source for unsafe calls.
 
 Known vulnerabilities are in no offline source: `--known-vulnerabilities` asks pip-audit, which needs a network.
 """

@@ -57,5 +57,5 @@ if [ ! -d "$root" ]; then
 fi
 [ -O "$root" ] || fail "the directory $root belongs to another user" "$advice"
 [ -x "$root/@loader@" ] || fail "$root is not complete" "delete it, and start $0 again"
-# No variable of the environment changes this Python (-I), and it writes nothing beside its files (-B).
+# No variable of the environment changes this Python (-I), and it writes no bytecode next to its files (-B).
 exec "$root/@loader@" --inhibit-cache --library-path "@libraries@" "$root/@python@" -I -B -X utf8 "$root/usr/local/bin/$name" "$@"

@@ -92,5 +92,5 @@ fi
 libraries=$(find "$root" -path '*/lib/python3.*' -prune -o -name '*.so*' -print | sed 's,/[^/]*$,,' | sort -u | tr '\n' ':')
 python=$(echo "$root"/usr/local/bin/python3.*)
 unset GCUSHARE_CACHE
-# No variable of the environment changes this Python (-I), and it writes nothing beside its files (-B).
+# No variable of the environment changes this Python (-I), and it writes no bytecode next to its files (-B).
 exec "$root/$loader" --inhibit-cache --library-path "${libraries%:}" "$python" -I -B -X utf8 "$root/usr/local/bin/$name" "$@"

@@ -30,7 +30,7 @@ PLAIN_FILES = ROOT / "deploy/manifests/gpushare"
 INSPECT = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")
 _LEFT_OUT = ("__pycache__", ".loaded")
 _FROM_IMAGE = "from-image"
-"""The folder of the inspect commands that run from the image: beside the scripts are those of the single files."""
+"""The folder of the inspect commands that run from the image; those of the single files lie next to the scripts."""
 
 
 def main() -> int:

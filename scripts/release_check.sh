@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Play every step of a release that needs neither a registry of images nor keys, into a directory that is thrown away.
-# What .github/workflows/release.yml does besides cannot be tried here: images for another machine than this one,
-# signatures, the release itself. Pushing is tried by tests/playground/test_publish.py, with a registry on this machine.
+# Three steps of .github/workflows/release.yml cannot be tried here: images for other architectures, signatures, and
+# the release itself. Pushing is tried by tests/playground/test_publish.py, with a registry on this machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=.venv/bin

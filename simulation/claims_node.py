@@ -185,7 +185,7 @@ class ClaimsNode:
         plan = SlicePlan(ENFLAME, self.name)
         writer = InventoryWriter(client, self.name, ENFLAME.inventory_annotation, rng)
         self.agent = NodeAgent(Offer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer)
-        if self.disk.planted == "counts nobody":
+        if self.disk.planted == "counts no pod":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
         claims = ApiClaims(client)
         slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")

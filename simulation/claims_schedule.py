@@ -12,7 +12,7 @@ NODES: tuple[tuple[int, ...], ...] = ((16, 8), (16,))
 """Gigabytes of each card of each node."""
 STORM_S, CALM_S, PACE_S = 240.0, 200.0, 2.0
 CLAIM_BUGS = (
-    "counts nobody", "forgets what it prepared", "leaves files", "keeps templates", "leads without a lease",
+    "counts no pod", "forgets what it prepared", "leaves files", "keeps templates", "leads without a lease",
 )  # fmt: skip
 """What may be put in on purpose: room is not checked, the checkpoint is not written, CDI files are not removed, unused
 templates stay, and every replica of the claims controller leads."""

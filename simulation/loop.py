@@ -278,7 +278,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return
         error = context.get("exception")
         if isinstance(error, asyncio.CancelledError):
-            return  # whoever waited for it was cancelled, and killed before it could go on
+            return  # the task that waited for it was cancelled, and killed before it could go on
         who = "world" if process is None else process.name
         self._on_failure(f"{who}: {context.get('message')}: {type(error).__name__}: {error}")
 

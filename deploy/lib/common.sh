@@ -22,8 +22,8 @@ check_cluster() {
     need helm "version 3 or 4, it installs the charts"
     case $(helm version --template '{{.Version}}' 2>/dev/null) in
     v3.*) list_options=(--all) apply_options=() ;;
-    # Version 4 lists every state and refuses the flag. By default it applies on the server, which leaves a field to
-    # whoever patched it: the desired state that delete.sh sets would stay.
+    # Version 4 lists every state and refuses the flag. By default it applies on the server, where the client that
+    # patched a field last owns it: the desired state that delete.sh sets would stay.
     v4.*) list_options=() apply_options=(--server-side=false) ;;
     *) fail "helm is not version 3 or 4" "install helm 3 or 4" ;;
     esac

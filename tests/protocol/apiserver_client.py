@@ -59,7 +59,7 @@ class Api:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def __aenter__(self) -> Self:
-        # One connection per request: what a fault breaks is then only the request it struck.
+        # One connection per request: what a fault breaks is then only the request it affected.
         connector = aiohttp.TCPConnector(force_close=True)
         timeout = aiohttp.ClientTimeout(total=DEADLINE_S)
         self._session = aiohttp.ClientSession(headers=self._headers, connector=connector, timeout=timeout)

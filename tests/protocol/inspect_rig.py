@@ -183,7 +183,7 @@ async def cluster(
 
 
 @asynccontextmanager
-async def beside(found: Cluster, waiting: int = 0) -> AsyncIterator[Replica]:
+async def extender_of(found: Cluster, waiting: int = 0) -> AsyncIterator[Replica]:
     """Run an extender behind its Service, which knows the cluster and so many pods that wait."""
     replica = Replica(extender_settings(vendors=(found.names.vendor,)), found.api.url)
     await replica.start()

@@ -26,7 +26,7 @@ async def test_an_error_before_the_effect_changes_nothing_and_ends_after_its_cou
     assert (failed.code, failed.body["reason"], failed.body["message"]) == (503, "ServiceUnavailable", "busy")
     assert _stored(server) == []
     assert (await api.call("POST", CONFIG_MAPS, config_map("a"))).code == 201
-    assert fault.struck == 1
+    assert fault.hits == 1
 
 
 async def test_an_error_after_the_effect_leaves_the_effect(api: Api, server: ApiServer) -> None:

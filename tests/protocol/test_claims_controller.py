@@ -100,7 +100,7 @@ async def test_a_create_that_fails_is_tried_again(server: ApiServer, client: Kub
         await wait_for_pod(client, "one", 5)
         await until_template(client, 5)
         await until_counted(controller)
-    assert fault.struck >= 1
+    assert fault.hits >= 1
     assert len(await client.list_all(RESOURCE_CLAIM_TEMPLATES)) == 1
 
 

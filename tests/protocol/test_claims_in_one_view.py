@@ -19,7 +19,7 @@ from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.extender_objects import Document, filter_body, node_document, on_card, pod_document
 from tests.protocol.extender_rig import Replica, extender_settings, until
-from tests.protocol.inspect_rig import Cluster, beside, cluster
+from tests.protocol.inspect_rig import Cluster, cluster, extender_of
 
 CLAIMS = BY_NAME["resourceclaims.resource.k8s.io"]
 NAMES = ENFLAME.claims
@@ -108,7 +108,7 @@ async def test_inspect_counts_claims_like_records_without_an_extender(both: Clus
 
 
 async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
-    async with beside(both) as replica:
+    async with extender_of(both) as replica:
         state = replica.extender.states[0]
         await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
         async with aiohttp.ClientSession() as http:
@@ -146,14 +146,14 @@ async def test_the_command_explains_pods_with_claims(both: Cluster, with_extende
     if not with_extender:
         await check()
         return
-    async with beside(both) as replica:
+    async with extender_of(both) as replica:
         bound = replica.extender.states[0].bound
         await until(lambda: all(uid_of(both, pod) in bound for pod in ("new", "big")))
         await check()
 
 
 async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None:
-    async with beside(both) as replica:
+    async with extender_of(both) as replica:
         ledger = replica.extender.states[0].ledger
         await until(lambda: ledger.assignment(uid_of(both, "new")) is not None)
         both.delete("new")
@@ -170,7 +170,7 @@ async def test_a_claim_is_counted_until_it_is_deallocated(both: Cluster) -> None
 
 async def test_resource_pods_are_offered_no_room_there_and_are_told_why(both: Cluster) -> None:
     both.put(pod_document("plain", 14))
-    async with beside(both, waiting=1) as replica:
+    async with extender_of(both, waiting=1) as replica:
         await until(lambda: uid_of(both, "new") in replica.extender.states[0].bound)
         async with (
             aiohttp.ClientSession() as http,

@@ -153,7 +153,7 @@ async def test_an_eviction_whose_answer_was_lost_counts(tmp_path: Path) -> None:
         fault = rig.api.faults.on(Fault(FailAfter(), path="/pods/two/eviction", method="POST", count=1))
         async with replacing(rig, elsewhere) as ended:
             code, _, _ = await execute(rig, "--for", "16", "--yes")
-        assert (code, ended, fault.struck) == (0, ["two", "one"], 1)
+        assert (code, ended, fault.hits) == (0, ["two", "one"], 1)
 
 
 async def test_the_plan_waits_for_a_pod_that_ends_as_after_a_run_that_was_cut_off(tmp_path: Path) -> None:

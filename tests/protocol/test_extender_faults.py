@@ -67,7 +67,7 @@ async def test_a_bind_through_trouble_ends_bound_and_counted_once(
     status, answer = await rig.bind(pod, "node-1")
 
     assert (status, answer) == (200, {"Error": ""})
-    assert fault.struck == count
+    assert fault.hits == count
     assert rig.pod("a")["spec"]["nodeName"] == "node-1"
     await until_true(rig)
 

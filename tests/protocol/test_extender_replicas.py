@@ -129,7 +129,7 @@ async def test_the_elected_says_that_it_catches_up_and_serves_no_one_until_then(
         slow = rig.api.faults.on(Fault(Delay(3600), r"/pods\?limit", "GET"))
         await leader.stop()
         rig.replica = follower
-        await until(lambda: follower.extender.serving.find_obstacle() is not None and slow.struck > 0)
+        await until(lambda: follower.extender.serving.find_obstacle() is not None and slow.hits > 0)
 
         status, answer = await rig.post("filter", filter_body(pod_document("a"), ["node-1"]))
         assert (status, "reads what the leader before it did" in answer["error"]) == (503, True)

@@ -17,7 +17,7 @@ from gcushare.vendors import ENFLAME
 from gcushare_playground.apiserver import FailBefore, Fault, RbacAuthorizer, User
 from tests.builders import card
 from tests.extender_objects import pod_document
-from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, beside, bound_pod, cluster, in_namespace
+from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of, in_namespace
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_without_the_extender_the_figures_are_counted_from_the_api_server_
 
 async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(seen: Cluster) -> None:
     alone = await seen.call("--source", "api")
-    async with beside(seen) as replica:
+    async with extender_of(seen) as replica:
         through, direct = await seen.call(), await seen.call("--extender-url", replica.url)
         details = await seen.call("-d"), await seen.call("-d", "--source=api")
     assert through.out == direct.out == alone.out
@@ -67,7 +67,7 @@ async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(
 async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_reports_of_it(seen: Cluster) -> None:
     key = ENFLAME.record.card_index
     seen.put(pod_document("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
-    async with beside(seen):
+    async with extender_of(seen):
         for source in ("api", "extender"):
             ran, named = await seen.call("--source", source), await seen.call("-d", "--source", source)
             assert ran.code == named.code == 0
@@ -215,8 +215,8 @@ async def test_missing_rights_are_named_and_exit_with_1(tmp_path: Path) -> None:
 
 
 async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missing(seen: Cluster) -> None:
-    async with beside(seen):
-        # The extender's own watches are not struck: they are open already.
+    async with extender_of(seen):
+        # The extender's own watches are not affected: they are open already.
         seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/(nodes|pods)"))
         ran = await seen.call()
         seen.api.faults.clear()
@@ -228,7 +228,7 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
 
 async def test_an_extender_that_serves_the_other_vendor_is_named_with_the_flag_that_helps(seen: Cluster) -> None:
     other = replace(seen, names=NAMES["gpushare"])
-    async with beside(seen):
+    async with extender_of(seen):
         fallen_back, refused = await other.call(), await other.call("--source", "extender")
         explained = await other.call("explain", "a", "--source=extender")
     help_of_it = (

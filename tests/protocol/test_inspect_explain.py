@@ -15,7 +15,7 @@ from gcushare.wire.annotations.record import PodRecord
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import pod_document
-from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, beside, bound_pod, cluster, in_namespace
+from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of, in_namespace
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def test_a_pod_on_a_sick_card_is_warned_of(seen: Cluster) -> None:
 
 
 async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_same_numbers(seen: Cluster) -> None:
-    async with beside(seen, waiting=2) as replica:
+    async with extender_of(seen, waiting=2) as replica:
         asked = await seen.call("explain", "wait", "--extender-url", replica.url)
         reported = json.loads((await seen.call("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
     here = await seen.call("explain", "wait", "--source=api")
@@ -213,7 +213,7 @@ async def test_every_other_resource_that_keeps_a_pod_waiting_is_named_with_its_n
 
 async def test_who_may_not_read_the_nodes_is_informed_that_the_rest_is_not_known(seen: Cluster) -> None:
     seen.put(a_node("node-3", 16), pod_document("fits", 16))
-    async with beside(seen, waiting=3) as replica:
+    async with extender_of(seen, waiting=3) as replica:
         seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/nodes/"))
         ran = await seen.call("explain", "fits", "--extender-url", replica.url)
     assert ran.code == 0

@@ -19,7 +19,7 @@ import pytest
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import Document, pod_document
 from tests.protocol.extender_rig import until
-from tests.protocol.inspect_rig import Cluster, a_node, beside, bound_pod, cluster
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, extender_of
 
 DEADLINE_S = 60.0
 RUN = "import sys; from gcushare.cli.inspect.__main__ import main_gcushare; sys.exit(main_gcushare())"
@@ -106,7 +106,7 @@ async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
 
 @pytest.mark.slow
 async def test_the_extender_is_asked_again_where_it_was_chosen(seen: Cluster) -> None:
-    async with beside(seen) as replica:
+    async with extender_of(seen) as replica:
         flags = ("--source=extender", "--extender-url", replica.url, "--interval", "200ms")
         async with following(seen, "--watch", *flags) as ran:
             await ran.until(lambda it: "4/32 (12%)" in it.out)
@@ -123,7 +123,7 @@ async def test_a_reader_that_leaves_ends_the_command_at_once_and_quietly(
     seen: Cluster, output: str, source: str
 ) -> None:
     """Nothing changes in the cluster after the reader has left: the command must not wait to write once more."""
-    async with beside(seen) as replica:
+    async with extender_of(seen) as replica:
         flags = ("--watch", "-o", output, "--source", source, "--extender-url", replica.url, "--interval", "200ms")
         reading, writing = os.pipe()
         process = await asyncio.create_subprocess_exec(

@@ -16,7 +16,7 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import Document, filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, until
-from tests.protocol.inspect_rig import Cluster, a_node, beside, bound_pod, cluster
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, extender_of
 
 PREFIX = ENFLAME.url_prefix
 NEEDED = f"{PREFIX}/nodes-needed"
@@ -49,7 +49,7 @@ async def simulate(rig: Cluster, *words: str) -> tuple[int, str, str]:
 
 
 async def test_the_extender_and_both_commands_give_the_same_answer(crowded: Cluster) -> None:
-    async with beside(crowded, waiting=7) as replica:
+    async with extender_of(crowded, waiting=7) as replica:
         rig = ExtenderRig(starts=False)
         async with rig:
             asked = await rig.get_json(f"{NEEDED}?like=node-1", url=replica.url)

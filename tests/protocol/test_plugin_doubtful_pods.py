@@ -29,7 +29,7 @@ async def test_a_list_of_pods_that_is_late_after_a_restart_puts_no_pod_on_anothe
         late = rig.api.faults.on(Fault(Delay(0.5), path=PODS_LIST, method="GET"))
         await rig.start_plugin()
         await rig.until_units(32)
-        assert late.struck, "the list was late"
+        assert late.hits, "the list was late"
         assert "a" in {entry.ref.name for entry in rig.app.observed.store.entries.values()}, "and was waited for"
         rig.bind("b", 4, 12, card=1)
         await rig.until_recorded("b")
@@ -47,7 +47,7 @@ async def test_a_start_without_the_api_server_is_bounded_and_pods_that_come_late
         rig.app.facts_timeout_s = 0.2
         await rig.until_units(32)
         store = rig.app.observed.store
-        assert (away.struck > 0, len(store.entries), set(store.cards_in_use(whole=False))) == (True, 0, {0})
+        assert (away.hits > 0, len(store.entries), set(store.cards_in_use(whole=False))) == (True, 0, {0})
         rig.kubelet.faults.admission_open.clear()
         rig.bind("b", 4, 12, card=1)
         rig.api.faults.off(away)

@@ -70,7 +70,7 @@ async def test_a_record_whose_write_fails_is_written_in_the_end(effect: FailBefo
     async with PluginRig() as rig:
         fault = rig.api.faults.on(Fault(effect, path=RECORD_PATCH, method="PATCH", user=PLUGIN_USER, count=1))
         rig.bind("a", 4, card=2)
-        await rig.until(lambda: fault.struck, "the write was struck")
+        await rig.until(lambda: fault.hits, "the write failed")
         rig.bind("b", 4, card=2)
         await rig.until_recorded("a", "b")
 
@@ -84,7 +84,7 @@ async def test_a_record_that_is_refused_for_good_delays_no_other_and_leaves_the_
         rig.bind("b", 4, card=1)
         await rig.until_recorded("b")
         assert rig.record("a") == ("0", "false")
-        assert fault.struck == 1, "it is not asked again and again"
+        assert fault.hits == 1, "it is not asked again and again"
         assert (await rig.get("/readyz"))[0] == 200
         assert "the records of 1 pods (default/a) cannot be written" in (await rig.get("/status"))[1]
 

@@ -12,7 +12,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations.keys import CARD_MODE
 from tests.extender_objects import as_whole, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, until
-from tests.protocol.inspect_rig import Cluster, a_node, beside, bound_pod, cluster
+from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, extender_of
 
 INDEX = ENFLAME.record.card_index
 
@@ -70,7 +70,7 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: Cluster) -> None:
-    async with beside(seen, waiting=1) as replica:
+    async with extender_of(seen, waiting=1) as replica:
         asked = await seen.call("--extender-url", replica.url)
     for ran in (asked, await seen.call("--source=api")):
         assert ran.code == 0, ran.err
@@ -80,7 +80,7 @@ async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: C
 
 
 async def test_explain_speaks_of_whole_cards_and_says_the_same_from_either_source(seen: Cluster) -> None:
-    async with beside(seen, waiting=1) as replica:
+    async with extender_of(seen, waiting=1) as replica:
         asked = await seen.call("explain", "wait", "--extender-url", replica.url)
     here = await seen.call("explain", "wait", "--source=api")
 

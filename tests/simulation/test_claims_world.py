@@ -8,7 +8,7 @@ from simulation.run import run
 from simulation.shrink import shrink
 
 BITES = {
-    "counts nobody": (1, "no card is given beyond its size"),
+    "counts no pod": (1, "no card is given beyond its size"),
     "forgets what it prepared": (0, "what runs has its share"),
     "leaves files": (0, "no card is given beyond its size"),
     "keeps templates": (0, "everything settles"),

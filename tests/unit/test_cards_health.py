@@ -83,9 +83,9 @@ def test_a_critical_event_holds_against_good_readings_for_its_time() -> None:
 def test_a_conclusively_good_reading_recovers_at_once_but_not_against_an_event() -> None:
     sure = HealthReading(healthy=True, conclusive=True)
     assert tracker_that_is_sick().record_reading(sure, 1.0).healthy
-    struck = tracker_that_is_well()
-    struck.record_critical_event("critical XID 79", 10.0)
-    assert not struck.record_reading(sure, 11.0).healthy
+    failed = tracker_that_is_well()
+    failed.record_critical_event("critical XID 79", 10.0)
+    assert not failed.record_reading(sure, 11.0).healthy
 
 
 def test_silence_keeps_the_last_reading_for_a_while_and_then_counts_as_sick() -> None:

@@ -124,7 +124,7 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     assert not roster.snapshot().gone
 
 
-def test_a_critical_event_strikes_the_card_it_names() -> None:
+def test_a_critical_event_makes_the_card_that_it_names_unhealthy() -> None:
     roster = roster_of(FIRST, SECOND)
     event = HealthEvent(uuid="b", reason="critical XID 79", critical=True)
     assert roster.record_event(event, 5.0) == [CardChange(ChangeKind.SICK, SECOND, "critical XID 79")]

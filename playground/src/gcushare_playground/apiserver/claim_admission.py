@@ -94,7 +94,7 @@ def _problem(pod: JsonObject, vendor: Vendor, asked: Mapping[str, str], units: M
         return f"the pod asks for {memory} and for {whole}; one of both is accepted: ask for memory or for whole cards"
     if any(str(each.get(count, "1")) != "1" for each in limits):
         remedy = f"for several cards use the annotation {keys.CARDS}"
-        return f"a container asks for more than 1 {count} beside {memory}; only 1 is accepted: {remedy}"
+        return f"a container asks for more than 1 {count} together with {memory}; only 1 is accepted: {remedy}"
     if cards not in map(str, range(1, 17)):
         return f'annotation {keys.CARDS} is "{cards}"; a number from 1 to 16 is accepted: correct it or leave it out'
     if uneven := [name for name, amount in units.items() if amount % int(cards)]:

@@ -59,7 +59,7 @@ E = TypeVar("E", Delay, FailBefore, FailAfter, DropBefore, DropAfter, CutWatch)
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """A rule and how often it has struck."""
+    """A rule and how often it was applied."""
 
     effect: Effect
     path: str = ""
@@ -67,17 +67,17 @@ class Fault:
     method: str = ""
     """HTTP method; empty matches every method."""
     user: str = ""
-    """Name of the user who asks; empty matches everybody."""
+    """Name of the user who asks; empty matches every user."""
     count: int | None = None
-    """How many requests it strikes; None: until it is switched off."""
-    struck: int = 0
+    """How many requests it affects; None: all until it is switched off."""
+    hits: int = 0
 
-    def strikes(self, method: str, path: str, user: str) -> bool:
-        """Tell whether a request is struck, and count it."""
-        spent = self.count is not None and self.struck >= self.count
+    def apply(self, method: str, path: str, user: str) -> bool:
+        """Return whether the fault affects this request, and count it."""
+        spent = self.count is not None and self.hits >= self.count
         if spent or self.method not in ("", method) or self.user not in ("", user) or not re.search(self.path, path):
             return False
-        self.struck += 1
+        self.hits += 1
         return True
 
 
@@ -88,7 +88,7 @@ class FaultBoard:
         self._faults: list[Fault] = []
 
     def on(self, fault: Fault) -> Fault:
-        """Switch a fault on and return it, for :meth:`off` and for reading how often it struck."""
+        """Switch a fault on and return it, for :meth:`off` and for reading how often it was applied."""
         self._faults.append(fault)
         return fault
 
@@ -101,15 +101,15 @@ class FaultBoard:
         """Switch everything off."""
         self._faults.clear()
 
-    def strike(self, method: str, path: str, user: str) -> Struck:
-        """Return what befalls a request."""
+    def apply(self, method: str, path: str, user: str) -> Effects:
+        """Return the effects of all faults on a request, and count them."""
         watching = "watch=" in path
         candidates = (f for f in self._faults if watching or not isinstance(f.effect, CutWatch))
-        return Struck(tuple(fault.effect for fault in candidates if fault.strikes(method, path, user)))
+        return Effects(tuple(fault.effect for fault in candidates if fault.apply(method, path, user)))
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class Effects:
     """The effects on one request."""
 
     effects: tuple[Effect, ...] = ()

@@ -90,18 +90,18 @@ class Handler:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self._authenticate(request)
-        struck = self._parts.faults.strike(request.method, request.path_qs, user.name)
-        for delay in struck.all(Delay):
+        effects = self._parts.faults.apply(request.method, request.path_qs, user.name)
+        for delay in effects.all(Delay):
             await asyncio.sleep(delay.seconds)
-        if struck.first(DropBefore):
+        if effects.first(DropBefore):
             raise _Dropped
-        if failure := struck.first(FailBefore):
+        if failure := effects.first(FailBefore):
             raise ApiFailure(failure.code, failure.reason, failure.message)
-        cut = struck.first(CutWatch)
+        cut = effects.first(CutWatch)
         answer = await self._dispatch(request, user, cut.after_events if cut else None)
-        if struck.first(DropAfter):
+        if effects.first(DropAfter):
             raise _Dropped
-        if after := struck.first(FailAfter):
+        if after := effects.first(FailAfter):
             raise ApiFailure(after.code, after.reason, after.message)
         return answer
 

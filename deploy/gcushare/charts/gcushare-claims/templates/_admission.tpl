@@ -31,7 +31,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     '{{ $memory }}' in c.resources.requests && (!has(c.resources.limits) || !('{{ $memory }}' in c.resources.limits) ||
     quantity(string(c.resources.requests['{{ $memory }}'])).compareTo(quantity(variables.asked[c.name])) != 0))
     .map(c, c.name)
-# Kubernetes' effective request: the containers and sidecars together, or an init container beside the sidecars that
+# Kubernetes' effective request: the containers and sidecars together, or an init container with the sidecars that
 # were started before it, whichever is more.
 - name: initNames
   expression: "variables.inits.map(c, c.name)"
@@ -78,7 +78,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     variables.containers.exists(c, has(c.resources) && has(c.resources.limits) &&
     '{{ .vendor.countResource }}' in c.resources.limits &&
     string(c.resources.limits['{{ .vendor.countResource }}']) != '1') ?
-    'a container asks for more than 1 {{ .vendor.countResource }} beside {{ $memory }}; only 1 is accepted: ' +
+    'a container asks for more than 1 {{ .vendor.countResource }} together with {{ $memory }}; only 1 is accepted: ' +
     'for several cards use the annotation {{ .keys.cards }}' :
     !variables.isCardsRead ?
     'annotation {{ .keys.cards }} is "' + variables.options['{{ .keys.cards }}'] +

@@ -1,4 +1,4 @@
-"""A folder that looks like the host's /proc to whoever asks whose a process is."""
+"""A folder that looks like the host's /proc to code that asks which pod owns a process."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class LateWire:
             finally:
                 up_writer.close()
         except* OSError:
-            pass  # One end has gone; the other is closed below, and whoever asked opens another connection.
+            pass  # One end has gone; the other is closed below, and the client opens another connection.
         finally:
             writer.close()
 

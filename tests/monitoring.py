@@ -53,7 +53,7 @@ needs_promtool = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One expression where it stands; ``shown`` are the labels that its text beside it names."""
+    """One expression where it stands; ``shown`` are the labels that the text next to it names."""
 
     where: str
     text: str

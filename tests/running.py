@@ -1,4 +1,4 @@
-"""A loop of the programs at work beside a test."""
+"""A loop of the programs that runs during a test."""
 
 from __future__ import annotations
 

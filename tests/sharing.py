@@ -1,4 +1,4 @@
-"""Costly files that all worker processes of a test run share: whoever comes first makes them."""
+"""Costly files that all worker processes of a test run share: the first worker makes them."""
 
 from __future__ import annotations
 

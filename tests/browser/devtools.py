@@ -1,4 +1,4 @@
-"""A small client of the DevTools protocol: commands with answers, events to whoever listens, one socket.
+"""A small client of the DevTools protocol: commands with answers, events for every listener, one socket.
 
 Source: https://chromedevtools.github.io/devtools-protocol/ (Target, Page, Runtime, Input, Network, Log, Emulation).
 """

@@ -219,7 +219,7 @@ async def test_a_snapshot_that_breaks_off_is_asked_for_again(
             await end()
 
     monkeypatch.setattr(rig.dashboard.feed, "snapshot", broken)
-    # The page believes for 45 s that what is silent may go on.
+    # The page shows a silent stream as live for 45 s.
     hurry = "const wait = setTimeout; setTimeout = (then, ms) => wait(then, ms === 45_000 ? 500 : ms);"
     await tab.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)
     rig.see(a_node("node-1", 16))

@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show every process's last lines beside a failure; GCUSHARE_E2E_LOGS names a folder that keeps whole logs."""
+    """Show every process's last lines with a failure; GCUSHARE_E2E_LOGS names a folder that keeps whole logs."""
     report = yield
     if report.failed and Path(__file__).parent in item.path.parents:
         for number, cluster in enumerate(_RUNNING):

@@ -153,7 +153,7 @@ class ControlPlane:
     def command(
         self, name: str, *arguments: str, ready: re.Pattern[str], environ: Mapping[str, str] | None = None
     ) -> Command:
-        """A command whose log is kept beside the others'."""
+        """A command whose log is kept with the others'."""
         return Command(name=name, arguments=arguments, log_dir=self.logs, environ=environ or {}, ready=ready)
 
     def describe(self) -> str:

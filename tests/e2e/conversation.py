@@ -1,4 +1,4 @@
-"""A conversation with an API server, of which two servers' answers can be compared."""
+"""A conversation with an API server, to compare the answers of two servers."""
 
 from __future__ import annotations
 

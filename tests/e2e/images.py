@@ -33,7 +33,7 @@ def build_image(folder: Path) -> Path:
 
 
 def pack_program(program: Path, name: str) -> Path:
-    """Pack one static program as an OCI archive beside it, as image ``name``; returns the archive."""
+    """Pack one static program as an OCI archive next to it, as image ``name``; returns the archive."""
     layer = _tar({program.name: (program.read_bytes(), 0o755)})
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     config = _json(

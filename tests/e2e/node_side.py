@@ -1,4 +1,4 @@
-"""Our device plugin beside a kubelet, and what the kubelet and the containers themselves say of who has which card."""
+"""Our device plugin with a kubelet; the kubelet and the containers themselves say which card each of them has."""
 
 from __future__ import annotations
 

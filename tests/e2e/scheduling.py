@@ -1,4 +1,4 @@
-"""kube-scheduler and our extender beside a control plane, and the pods that pass through both."""
+"""kube-scheduler and our extender with a control plane, and the pods that pass through both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API server double beside kube-apiserver: the same requests, and the same answers."""
+"""The API server double compared with kube-apiserver: the same requests get the same answers."""
 
 from __future__ import annotations
 

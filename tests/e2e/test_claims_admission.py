@@ -136,7 +136,7 @@ async def test_a_pod_as_the_manual_has_it_becomes_a_claim(cluster: ControlPlane)
         pytest.param(
             made_of(memory("a", 3), inits=(memory("s", 4, restartPolicy="Always"), memory("i", 5))),
             *("gcu-memory-9", "s i a", "s=4,i=5,a=3"),
-            id="an init container beside a sidecar",
+            id="an init container with a sidecar",
         ),
         pytest.param(
             made_of(memory("a", 24), cards="2"), "gcu-memory-12-cards-2", "a", "a=24", id="several cards"
@@ -145,7 +145,7 @@ async def test_a_pod_as_the_manual_has_it_becomes_a_claim(cluster: ControlPlane)
         pytest.param(
             made_of(container("a", {MEMORY: "2", ENFLAME.count_resource: "1", "cpu": "1"})),
             *("gcu-memory-2", "a", "a=2"),
-            id="beside a count and cpu",
+            id="with a count and cpu",
         ),
     ],
 )  # fmt: skip
@@ -197,7 +197,7 @@ async def test_the_sum_in_the_name_is_the_one_that_the_rest_of_gcushare_computes
         pytest.param(
             made_of(memory("a", 5), container("b", {ENFLAME.whole_card_resource: "1"})),
             "one of both is accepted: ask for memory or for whole cards",
-            id="a whole card beside",
+            id="and a whole card",
         ),
         pytest.param(
             made_of(container("a", {MEMORY: "5", ENFLAME.count_resource: "2"})), "only 1 is accepted", id="a count of 2"

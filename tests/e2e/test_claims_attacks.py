@@ -170,8 +170,8 @@ async def test_the_author_cannot_write_what_the_scheduler_and_the_driver_write(a
     [
         pytest.param("0", id="0"),
         pytest.param("-4Gi", id="negative"),
-        pytest.param("1e30", id="10^30, of which kube-scheduler makes 0"),
-        pytest.param(str(2**63 - 1), id="2^63-1, of which kube-scheduler makes -8Ei"),
+        pytest.param("1e30", id="10^30, which kube-scheduler turns into 0"),
+        pytest.param(str(2**63 - 1), id="2^63-1, which kube-scheduler turns into -8Ei"),
         pytest.param("2Ei", id="2Ei"),
     ],
 )

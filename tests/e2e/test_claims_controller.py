@@ -1,4 +1,4 @@
-"""The claims controller beside the real control plane, with the rights that the chart gives it."""
+"""The claims controller with the real control plane, and with the rights that the chart gives it."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ async def until_bound(cluster: ControlPlane, count: int) -> list[JsonObject]:
 
 
 def find_wrong(pods: list[JsonObject], claims: list[JsonObject], used: Counter[tuple[str, int]]) -> list[str]:
-    """What the claims alone show to be wrong: a card over its size, a claim of nobody, a pod on another node."""
+    """What the claims alone show to be wrong: a card over its size, a claim without a pod, a pod on another node."""
     wrong = [f"{card} has {held} bytes" for card, held in used.items() if held > CARD_GIB * GIB]
     nodes = {each["metadata"]["uid"]: node_of(each) for each in pods}
     for each in claims:

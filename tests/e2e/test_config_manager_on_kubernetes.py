@@ -118,9 +118,9 @@ async def test_a_static_scheduler_is_configured_uses_the_extender_and_is_put_bac
         lines = await manage(control_plane, "apply", *words)
         assert lines[-1].startswith("modify kube-scheduler config finish")
         assert before["kube-scheduler.yaml"] == (files / "kube-scheduler.back.yaml").read_bytes()
-        await scheduling.create_pods([pod("shared", 12), pod("beside", 12)])
-        await scheduling.until_bound("shared", "beside", deadline_s=180)
-        assert {card_of(scheduling.pod(name)) for name in ("shared", "beside")} == {(0,), (1,)}
+        await scheduling.create_pods([pod("shared", 12), pod("second", 12)])
+        await scheduling.until_bound("shared", "second", deadline_s=180)
+        assert {card_of(scheduling.pod(name)) for name in ("shared", "second")} == {(0,), (1,)}
 
         lines = await manage(control_plane, "recover")
         assert lines[-1].startswith("delete all scheduler config file success")

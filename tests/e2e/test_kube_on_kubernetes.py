@@ -40,7 +40,7 @@ from tests.protocol.test_kube_on_apiserver import (  # noqa: F401 - collected he
 
 @dataclass(frozen=True, slots=True)
 class RestartedServer:
-    """What the tests ask of a server besides its answers."""
+    """What the tests need of a server in addition to its answers."""
 
     control_plane: ControlPlane
 

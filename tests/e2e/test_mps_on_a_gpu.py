@@ -1,4 +1,4 @@
-"""On a machine with an NVIDIA card: MPS holds processes to their limits, and over-use beside MPS is found."""
+"""On a machine with an NVIDIA card: MPS holds processes to their limits, and over-use is found while MPS runs."""
 
 from __future__ import annotations
 

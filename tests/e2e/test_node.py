@@ -80,7 +80,7 @@ async def test_containers_of_one_pod_share_a_card(start_node: StartNode) -> None
     side = await start_node(TWO)
     body = real_pod("several", 6)
     (main,) = body["spec"]["containers"]
-    body["spec"]["containers"] = [main, main | {"name": "beside"}]
+    body["spec"]["containers"] = [main, main | {"name": "second"}]
     await side.run_pods(body)
     (card,) = side.recorded("several")
     assert side.granted("several") == {card: 12}

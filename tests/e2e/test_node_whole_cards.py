@@ -1,4 +1,4 @@
-"""Whole cards beside shared ones on a real kubelet: who gets which card, and that no race puts both on one."""
+"""Whole and shared cards on a real kubelet: which pod gets which card, and that no race puts both uses on one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RACES = 6
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
-    """Start plugin, extender and scheduler, all of which know both kinds of pod."""
+    """Start plugin, extender and scheduler; all of them know both kinds of pod."""
     async with node_starter(machine, whole_cards=True) as start:
         yield start
 

@@ -67,7 +67,7 @@ async def test_a_killed_leader_is_followed_and_no_card_is_overcommitted(scheduli
     first, first_url = await start_replica(scheduling, "extender-a")
     await until_ready(first_url)
     second, second_url = await start_replica(scheduling, "extender-b")
-    assert not await is_ready(second_url), "the second serves beside the first"
+    assert not await is_ready(second_url), "the second serves together with the first"
     async with Service([first_url, second_url]) as service:
         settings = ExtenderEntry(url=service.url, options=ExtenderOptions(vendor="enflame"))
         await scheduling.control_plane.start_scheduler(settings)

@@ -1,4 +1,4 @@
-"""Students on one card: pods that ask for ``aliyun.com/gpu-count: 1`` beside 5 GiB share a card of 14, as published.
+"""Students on one card: pods that ask for ``aliyun.com/gpu-count: 1`` and 5 GiB share a card of 14, as published.
 
 With kube-scheduler of today and of 1.20.2, and with the kubelet's own admission, which counts what the Node shows.
 """

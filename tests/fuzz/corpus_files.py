@@ -16,6 +16,6 @@ def folder_of(name: str) -> Path:
 
 
 def examples_of(name: str) -> dict[str, bytes]:
-    """Every example of a decoder by its name: those that stand beside the decoder in code, and its files."""
+    """Every example of a decoder by its name: those in code next to the decoder, and its files."""
     inline = {f"{number}": body for number, body in enumerate(ALL_DECODERS[name].examples)}
     return inline | {path.name: path.read_bytes() for path in sorted(folder_of(name).glob("*"))}

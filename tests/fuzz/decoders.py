@@ -199,7 +199,7 @@ def _certificates() -> Mapping[str, bytes]:
 
 
 def _secret_part(key: str) -> Callable[[bytes], object]:
-    """One part of the certificates' Secret, beside parts that are well."""
+    """One part of the certificates' Secret; the other parts are valid."""
 
     def decoder(body: bytes) -> object:
         return next_issue({**_certificates(), key: body}, TERMS, NOW)

@@ -1,7 +1,7 @@
 """What an input may lead to: a value or the decoder's own error, in one short line, soon and with little memory.
 
 Time is the processor's, so that other programs on the machine do not count; an input over the bound is tried twice more
-before it is believed. Memory is what Python and its extensions allocate through Python's allocator.
+before it counts. Memory is what Python and its extensions allocate through Python's allocator.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* How a test tells a fake library what to do: a text file beside the shared object, named "<library>.control" and read
+/* How a test controls a fake library: a text file next to the shared object, named "<library>.control" and read
  * again at every call. One rule per line:
  *
  *   cards N                     how many cards there are (2 without this line)

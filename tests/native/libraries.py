@@ -1,6 +1,6 @@
 """Build the fake vendor libraries and tell them what to do.
 
-Each test gets its own copy of the shared object, because a library reads its control file beside itself. What the
+Each test gets its own copy of the shared object, because a library reads its control file from its own folder. What the
 rules mean stands at the top of ``fake_control.h``.
 """
 

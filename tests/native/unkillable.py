@@ -1,6 +1,6 @@
 """A process that does not end when it is killed, as one in a call that hangs inside the driver.
 
-Its parent is not told of a traced process's end before the tracer is: so long as nobody looks, it stays.
+The tracer of a process learns of its end before the parent does: until the tracer waits for it, the process stays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ sys.stdin.read()
 
 @contextmanager
 def unkillable(pid: int) -> Iterator[None]:
-    """Keep a process from ending inside the block; skip the test where this machine lets nobody trace."""
+    """Keep a process from ending inside the block; skip the test if this machine does not allow tracing."""
     command = [sys.executable, "-c", _TRACER, str(pid)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tracer:
         assert tracer.stdin is not None

@@ -103,7 +103,7 @@ class Census:
         return used
 
     def held(self, pod: Pod) -> dict[int, int]:
-        """How many units of which card the kubelet gave a pod; of a whole card all of them."""
+        """The units that the kubelet gave a pod, by card; of a whole card all of them."""
         kubelet, vendor, uid = self.doubles.kubelets[node_of(pod)], self.cluster.plan.vendor, pod["metadata"]["uid"]
         units = cards_of_ids(kubelet.held_ids(uid, CONTAINER, vendor.memory_resource))
         whole = map(decode_whole_card_id, kubelet.held_ids(uid, CONTAINER, vendor.whole_card_resource))

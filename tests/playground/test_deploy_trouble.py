@@ -129,8 +129,8 @@ async def test_a_load_that_was_interrupted_goes_on_with_the_nodes_that_are_the_s
     again = await bench.run(PLUGIN, "deploy.sh", *words)
     assert again.code == 0, again
     assert [line for line in again.out.splitlines() if "already" in line] == ["node n1 has the image already"]
-    anew = await bench.run(PLUGIN, "deploy.sh", *words)
-    assert (anew.code, "already" in anew.out) == (0, False), "a kubelet may have removed it since"
+    third = await bench.run(PLUGIN, "deploy.sh", *words)
+    assert (third.code, "already" in third.out) == (0, False), "a kubelet may have removed it since"
 
 
 def put_managers(bench: Bench, name: str) -> None:

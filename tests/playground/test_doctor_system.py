@@ -35,7 +35,7 @@ async def census() -> AsyncIterator[Census]:
         install(running)
         for number in range(4):
             await running.create(f"p{number}", 6)
-        await running.cluster.pods.until(lambda: len(running.running()) == 6, "four pods run beside the programs")
+        await running.cluster.pods.until(lambda: len(running.running()) == 6, "four pods run, and the programs")
         yield running
 
 

@@ -1,4 +1,4 @@
-"""Percentages of unequal cards in a whole cluster, and pods that no scheduler placed beside them."""
+"""Percentages of unequal cards in a whole cluster, and pods that no scheduler placed."""
 
 from __future__ import annotations
 

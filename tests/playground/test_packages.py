@@ -1,4 +1,4 @@
-"""The manual's packages and the single files, carried alone: nothing of the checkout is beside them."""
+"""The manual's packages and the single files, carried alone, without the rest of the checkout."""
 
 from __future__ import annotations
 
@@ -172,12 +172,12 @@ def test_a_single_file_runs_with_a_python_that_knows_nothing_of_us(files: Path, 
 
 
 def old_pythons() -> list[Path]:
-    """Interpreters of this machine that are older than every released one: on the PATH, or beside the one that runs."""
+    """Interpreters of this machine that are older than every released one: on the PATH, or next to the running one."""
     names = [f"python3.{minor}" for minor in range(4, 11)] + ["python2.7", "python2"]
     found = [Path(path) for path in map(shutil.which, names) if path and "shims" not in path]
-    beside = sorted(Path(sys.base_prefix).parent.glob("[23].*/bin/python"))
+    siblings = sorted(Path(sys.base_prefix).parent.glob("[23].*/bin/python"))
     return found + [
-        path for path in beside if path.parents[1].name.startswith(("2.", *(f"3.{n}." for n in range(4, 11))))
+        path for path in siblings if path.parents[1].name.startswith(("2.", *(f"3.{n}." for n in range(4, 11))))
     ]
 
 

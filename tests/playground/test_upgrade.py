@@ -95,4 +95,4 @@ async def test_pods_run_on_with_their_cards_and_the_next_ones_are_placed_beside_
         assert {key: after[key] for key in before} == before
         record = census.record_of(census.pods["default/d"])
         assert record is not None
-        assert record.card_indexes == (0,), "4 of 14 are left beside 5 and 5, and 2 beside 12"
+        assert record.card_indexes == (0,), "5 and 5 leave 4 of 14, and 12 leaves 2"

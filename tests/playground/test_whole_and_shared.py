@@ -59,7 +59,7 @@ async def wait_until_everything_is_open(census: Census) -> None:
 
 
 async def throw_pods(census: Census, seed: int) -> None:
-    """Pods of both kinds in random order, some of which end while others still come."""
+    """Pods of both kinds in random order; some end while others still come."""
     rng = random.Random(seed)
     for number in range(PODS):
         if rng.random() < 0.4:

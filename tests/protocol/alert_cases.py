@@ -50,7 +50,7 @@ class Case:
 
 def _reason(reason: str, quiet: str, alert: str) -> Case:
     name = "gcushare_pods_waiting_by_reason"
-    # Both replicas tell of pods: the leader's figure counts, once. What the other believes fits may not be asked about.
+    # Both replicas report pods; only the leader's figure counts. The other's view of what fits may be out of date.
     return Case(
         alert=alert,
         fires=_LEADS
@@ -191,7 +191,7 @@ _SCHEDULING = (
     Case(
         alert="GcushareAnswersSlow",
         fires=_answers("bind", fast=0, slow=9),
-        # Many fast ones; and slow ones, of which there are few.
+        # Many fast ones, and a few slow ones.
         quiet=_answers("bind", fast=9, slow=0) | _answers("filter", fast=0, slow=2),
         labels={"vendor": "enflame", "verb": "bind"},
         value="4.96s",
@@ -269,7 +269,7 @@ _NODES = (
     Case(
         alert="GcushareCardUsesMoreThanGranted",
         fires=_use(10.5),
-        # Whole cards, of which what is kept back is used as well, count as granted to the last unit.
+        # A whole card counts as granted to the last unit, because its reserve is used as well.
         quiet=_use(9.9) | _whole_use(card=4),
         labels=_OF_CARD,
         value="2.5Gi",

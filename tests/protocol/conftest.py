@@ -1,4 +1,4 @@
-"""An API server double without controllers, for whoever has no other of that name."""
+"""An API server double without controllers, for test files that define no fixture of that name."""
 
 from __future__ import annotations
 

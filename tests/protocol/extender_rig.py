@@ -1,4 +1,4 @@
-"""The real extender in this process, over real HTTP, beside an API server double."""
+"""The real extender in this process, over real HTTP, with an API server double."""
 
 from __future__ import annotations
 

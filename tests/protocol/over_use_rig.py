@@ -56,7 +56,7 @@ class OverUseRig(PluginRig):
         return found
 
     async def polls(self, count: int) -> None:
-        """Wait for so many more polls of the cards, each of which the plugin has acted on."""
+        """Wait until the plugin has polled the cards, and acted on it, this many more times."""
         watch = self.app.observed.over_use.watch
         assert watch is not None
         before = watch.tracker.polls

@@ -50,7 +50,8 @@ NO_ANNOTATIONS: Mapping[str, str] = {}
 class PluginRig:
     """Started parts: ``api``, ``kubelet`` and the plugin, which ``start_plugin`` and ``stop_plugin`` bring and take.
 
-    ``plugin`` are settings of the plugin beside this rig's own, by field name; other words are the kubelet double's.
+    ``plugin`` holds settings of the plugin in addition to this rig's own, by field name; other keywords go to the
+    kubelet double.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A reflector at work beside a server that cuts, stalls, forgets and lies, and what its sink came to hold."""
+"""A reflector at work with a server that cuts, stalls, forgets and lies, and what its sink came to hold."""
 
 from __future__ import annotations
 

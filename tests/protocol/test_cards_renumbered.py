@@ -58,10 +58,10 @@ async def test_the_card_that_took_a_resting_ones_position_is_listed_at_the_next_
 
 
 WITHOUT_THE_FIRST = ("cards 2", *(f"set uuid {slot} GCU-UUID-{slot + 1:04d}" for slot in range(2)))
-"""Three cards of which card 0 has left: the library counts the others from 0 again."""
+"""Card 0 of three has left: the library counts the others from 0 again."""
 
 
-async def test_a_library_that_counts_its_cards_anew_is_asked_nothing_of_their_old_places(tmp_path: Path) -> None:
+async def test_cards_that_a_library_renumbered_are_not_read_at_their_old_places(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("cards 3")
     async with source_of(fake) as source:
@@ -69,7 +69,7 @@ async def test_a_library_that_counts_its_cards_anew_is_asked_nothing_of_their_ol
         fake.control(*WITHOUT_THE_FIRST, "set healthy 1 0")  # card 2 is sick, at the place that card 1 had
         assert source.worker_pid is not None
         os.kill(source.worker_pid, signal.SIGKILL)
-        await source.wait_event(0.0)  # it finds the process dead, and no card is to blame
+        await source.wait_event(0.0)  # it finds the process dead, and blames no card
         for ask in (source.health(cards[1]), source.use(cards[1]), source.link_level(cards[1], cards[2])):
             with pytest.raises(CardMovedError, match=r"card 1 \(GCU-UUID-0001\) is elsewhere"):
                 await ask

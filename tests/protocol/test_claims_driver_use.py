@@ -62,7 +62,7 @@ class UseRig(ClaimsRig):
         return found
 
     async def polls(self, count: int) -> None:
-        """Wait for so many more readings, each of which over-use was decided on."""
+        """Wait until over-use was decided on this many more readings."""
         over_use = self.app.observed.over_use
         assert over_use is not None
         assert over_use.watch is not None

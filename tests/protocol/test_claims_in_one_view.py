@@ -1,4 +1,4 @@
-"""Nodes that serve claims stand beside nodes that serve resources, and every view counts both in one way."""
+"""Some nodes serve claims and others resources, and every view counts both in the same way."""
 
 from __future__ import annotations
 

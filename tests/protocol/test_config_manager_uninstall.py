@@ -103,16 +103,16 @@ async def test_a_node_that_waited_for_its_turn_meanwhile_changes_nothing_any_mor
     assert [report.state for report in await read_reports(client, NAMESPACE)] == ["recovered"]
 
 
-@pytest.mark.parametrize("is_made_anew", [False, True], ids=["gone", "made anew"])
-async def test_a_node_reports_again_where_its_report_was_lost(
-    client: KubeClient, tmp_path: Path, is_made_anew: bool
+@pytest.mark.parametrize("is_recreated", [False, True], ids=["gone", "recreated"])
+async def test_a_node_reports_again_if_its_report_was_lost(
+    client: KubeClient, tmp_path: Path, is_recreated: bool
 ) -> None:
     loop = config_manager(client, host_with(tmp_path / "host", "kubeadm-1.29.yaml"))
     await loop.round()
     reported = await read_reports(client, NAMESPACE)
     assert [report.state for report in reported] == ["applied"]
     await client.delete(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
-    if is_made_anew:
+    if is_recreated:
         await write_mode(client, NAMESPACE, Mode.APPLY)
     await loop.round()
     assert await read_reports(client, NAMESPACE) == reported

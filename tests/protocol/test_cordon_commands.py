@@ -1,4 +1,4 @@
-"""The two commands against an API server, beside a plugin that follows them."""
+"""The two commands against an API server, with a plugin that follows them."""
 
 from __future__ import annotations
 

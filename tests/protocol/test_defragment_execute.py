@@ -98,16 +98,16 @@ def allow(rig: Cluster, allowed: int) -> None:
 async def test_pods_go_one_by_one_and_then_there_is_room(tmp_path: Path) -> None:
     async with cluster(tmp_path) as rig:
         two_in_the_way(rig)
-        beside: list[set[str]] = []
+        present: list[set[str]] = []
 
         def make(name: str) -> Document | None:
-            beside.append(names(rig))
+            present.append(names(rig))
             return elsewhere(name)
 
         async with replacing(rig, make) as ended:
             code, text, errors = await execute(rig, "--for", "16")
         assert (code, ended) == (0, ["two", "one"])
-        assert beside[1] >= {"two-again"}, "the second goes once the first runs again"
+        assert present[1] >= {"two-again"}, "the second goes once the first runs again"
         assert "There is room now: node gpu-1." in text
         assert errors.startswith("Evict default/two, default/one, one by one? [y/N] evicted default/two from gpu-1\n")
 

@@ -23,7 +23,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
 
 
 def leave_things_behind(rig: DoctorRig) -> None:
-    """A node that is no longer shared, and a cordon of which one card is there."""
+    """A node that is no longer shared, and a cordon that names one card that is there."""
     rig.put(node_object(OTHER, cards(16), zone="a"))
     rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.memory_resource: "0"}), OTHER)
     rig.change_node(lambda node: node["metadata"]["annotations"].update({CORDON: "1, GCU-of-last-year"}))

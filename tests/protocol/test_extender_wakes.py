@@ -1,4 +1,4 @@
-"""The real extender, to which news come late, beside a scheduler that waits for events: who waits is found again."""
+"""The real extender learns of changes late and the scheduler waits for events: waiting pods are retried anyway."""
 
 from __future__ import annotations
 

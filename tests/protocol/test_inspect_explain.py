@@ -1,4 +1,4 @@
-"""``explain``: where a pod is and beside whom, or why it is nowhere; from the extender or from the same core here."""
+"""``explain``: a pod's card and its neighbours, or why it has none; from the extender or from the same core here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``top``: the plugins' own metrics, read through the API server's proxy and set beside the grants."""
+"""``top``: the plugins' own metrics, read through the API server's proxy and compared with the grants."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def test_catching_up_goes_by_the_list_where_versions_tell_no_order(server:
         await running.streaming()
         server.opaque = True
         await asyncio.gather(running.reflector.catch_up(), running.reflector.catch_up())
-        # The first had the others list again; whoever asked before that list began is served by it.
+        # The first call made the others list again; that list answers every call from before it began.
         assert 2 <= running.reflector.counters.lists <= 3
 
 

@@ -200,7 +200,7 @@ def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
         pytest.param({"token": "abc"}, "Bearer abc", id="token"),
         pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="password"),
         pytest.param(
-            {"tokenFile": "token", "token": "not this"}, "Bearer from-file", id="token file, beside its kubeconfig"
+            {"tokenFile": "token", "token": "not this"}, "Bearer from-file", id="token file, next to its kubeconfig"
         ),
     ],
 )

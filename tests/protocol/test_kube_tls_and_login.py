@@ -179,8 +179,8 @@ async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused
             await client.get(PODS, "p", namespace="ns")
     tokens = [each.headers["Authorization"] for each in server.requests]
     assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2]]
-    told = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
-    assert program.calls[0]["spec"]["cluster"] == told, "it need not know where the kubeconfig lies"
+    passed = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
+    assert program.calls[0]["spec"]["cluster"] == passed, "it need not know where the kubeconfig is"
 
 
 async def test_a_token_about_to_expire_is_replaced_before_it_is_sent(server: ScriptedServer, tmp_path: Path) -> None:

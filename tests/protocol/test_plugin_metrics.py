@@ -1,4 +1,4 @@
-"""Granted beside really used, as the plugin serves it: what the alerts on pods that take too much are made of."""
+"""Memory granted and memory used, as the plugin serves them: the input of the alerts on over-use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole cards beside shared ones, on a kubelet that knows both resources and nothing of their cards."""
+"""Whole and shared cards, on a kubelet that knows both resources and nothing of their cards."""
 
 from __future__ import annotations
 

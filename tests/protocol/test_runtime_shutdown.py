@@ -89,7 +89,7 @@ def test_a_signal_while_starting_is_not_lost() -> None:
         while not shutdown.is_requested:
             await asyncio.sleep(0)
         async with root_tasks(shutdown, drain_s=1) as tasks:
-            tasks.start("forever", asyncio.Event().wait())
+            tasks.start("endless", asyncio.Event().wait())
         return 0
     sys.exit(run(main))
     """

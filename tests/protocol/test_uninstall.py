@@ -1,4 +1,4 @@
-"""Cleaning Nodes over real HTTP, beside a kubelet that writes back what it still counts."""
+"""Cleaning Nodes over real HTTP, while a kubelet writes back what it still counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole cards beside shared ones over HTTP: the extender, and what ``kubectl inspect gcushare`` shows of them."""
+"""Whole and shared cards over HTTP: the extender, and what ``kubectl inspect gcushare`` shows of them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class _Stream:
 
 @dataclass
 class WatchWire:
-    """``url`` is where the replica finds its API server; ``resource`` names whose watches are meant, as in the path."""
+    """``url`` is the API server's address for the replica; ``resource``, as in the path, has the controlled watches."""
 
     url: str
     resource: str

@@ -1,6 +1,6 @@
 """Two resources, one set of cards, a kubelet whose lists lag behind: no card is ever in both uses.
 
-The kubelet here is the worst that the protocol allows: it believes any list that it was sent since it started, ignores
+The kubelet here is the worst that the protocol allows: it may use any list that it was sent since it started, ignores
 preferences now and then, and shows allocations late or, for a while, not at all. The plugin may be killed at any time.
 """
 
@@ -42,7 +42,7 @@ def card_of(device_id: str) -> int:
 
 @dataclass
 class World:
-    """One node; ``believed`` is every list of a resource that the kubelet was sent since its start."""
+    """One node; ``lists`` holds every list of a resource that the kubelet was sent since its start."""
 
     seed: int
     folder: Path
@@ -50,7 +50,7 @@ class World:
     plugin: Rig = field(init=False)
     held: dict[str, frozenset[str]] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
-    believed: dict[str, list[frozenset[str]]] = field(default_factory=lambda: {MEMORY: [], WHOLE: []})
+    lists: dict[str, list[frozenset[str]]] = field(default_factory=lambda: {MEMORY: [], WHOLE: []})
     forced: set[str] = field(default_factory=set)
     """Pods that were deleted by force and run on."""
     were_forced: int = 0
@@ -72,7 +72,7 @@ class World:
 
     def listen(self) -> None:
         for resource, table in ((MEMORY, self.plugin.parts.memory_devices), (WHOLE, self.plugin.parts.whole_devices)):
-            self.believed[resource].append(healthy_ids(table.message))
+            self.lists[resource].append(healthy_ids(table.message))
 
     def show_record(self) -> None:
         """Let the plugin read the kubelet's allocations, as checkpoints tell it: by uid."""
@@ -94,7 +94,7 @@ class World:
         pod = self._bind(f"p{number}", resource, size)
         granting = self.plugin.parts.allocator if resource == MEMORY else self.plugin.parts.whole_allocator
         taken = frozenset[str]().union(*self.held.values())
-        available = sorted(self.rng.choice(self.believed[resource][-3:]) - taken)
+        available = sorted(self.rng.choice(self.lists[resource][-3:]) - taken)
         if len(available) < size:
             return self._end(pod.metadata.uid)
         try:

@@ -1,4 +1,4 @@
-"""Pods preempt: one after the other, while the first one's victim is proposed again, and beside one that is spared."""
+"""Pods preempt: one after the other, while the first one's victim is proposed again, and while one is spared."""
 
 from __future__ import annotations
 

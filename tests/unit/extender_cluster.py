@@ -52,7 +52,7 @@ class Cluster:
         self.late: list[tuple[PodRef, str, Mapping[str, str], str]] = []
         """Bindings that were lost to their sender and may still arrive."""
         self.bindings_travel: asyncio.Event | None = None
-        """Set aside until this is set: Bindings, as when whoever sends them stands still."""
+        """Bindings wait until this is set, as if their sender had stopped."""
         self.reads_travel: asyncio.Event | None = None
         """Set aside until this is set: answers to reads, which then tell of an earlier state."""
 

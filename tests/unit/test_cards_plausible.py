@@ -1,4 +1,4 @@
-"""What is believed of a vendor's library."""
+"""Which values of a vendor's library are accepted."""
 
 from __future__ import annotations
 

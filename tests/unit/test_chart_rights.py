@@ -112,7 +112,7 @@ def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_cert
     for name, group, resource, verbs, names in documented():
         assert "*" not in f"{group}{resource}{''.join(verbs)}", name
         if resource == "secrets":
-            # Never create: whoever may create a Secret can have it filled with another service account's token.
+            # Never create: anyone who may create a Secret can have it filled with another service account's token.
             assert verbs == {"get", "patch"}, name
             assert names == {"gcushare-scheduler-extender-verbs"}, name
         assert not resource.startswith(("secrets/", "pods/exec", "serviceaccounts")), name

@@ -30,7 +30,7 @@ CONTAINER_TOLERATION = "[{key: accelerator, operator: Exists}]"
 SELECTOR = "{ipBlock: {cidr: 10.0.0.0/8}}"
 
 PLUGIN_VALUES: dict[str, tuple[str, str]] = {
-    # path: another value than the default, and what must be given beside it for that to have a meaning
+    # path: another value than the default, and the other values that it needs to have an effect
     "image.repository": ("registry.local/x", ""),
     "image.name": ("plugin", ""),
     "image.pullPolicy": ("Always", ""),
@@ -242,8 +242,8 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Path, str],
     """What each documented value renders, by chart and path: without it, and with it."""
     found: dict[tuple[Path, str], tuple[str, str]] = {}
     for chart, table in TABLES.items():
-        without = {beside: values_of(beside or "{}") for _, beside in table.values()}
-        given = [values_of(beside or "{}", nested(path, value)) for path, (value, beside) in table.items()]
+        without = {others: values_of(others or "{}") for _, others in table.values()}
+        given = [values_of(others or "{}", nested(path, value)) for path, (value, others) in table.items()]
         texts = render_variants(chart, [*without.values(), *given], tmp_path_factory.mktemp("variants") / "all")
         before = dict(zip(without, texts[: len(without)], strict=True))
         after = dict(zip(table, texts[len(without) :], strict=True))

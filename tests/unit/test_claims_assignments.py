@@ -1,4 +1,4 @@
-"""Allocated claims become assignments: whom they count under, how many units, and when they stop counting."""
+"""Allocated claims become assignments: which pod they count for, how many units, and when they stop counting."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_pod_whose_request_cannot_be_read_either_is_reported_without_an_amount
 
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
 def test_a_pod_whose_cards_are_unknown_is_known_from_the_extenders_document_alone(vendor: Vendor) -> None:
-    """For whoever may not read pods."""
+    """For a reader without the right to read pods."""
     ledger = Ledger()
     ledger.set_node("node-1", cards(16, 16), None)
     ledger.apply(held("a", "node-1", (0, 4)))

@@ -48,7 +48,7 @@ CONTAINER = "8c1f" * 16
         ),
         pytest.param(
             f"4:memory:/kubepods/pod{UID}/{CONTAINER}\n0::/system.slice/containerd.service\n",
-            id="both versions, one of which knows no pods",
+            id="both versions, and only one knows pods",
         ),
         pytest.param(f"0::/../../pod{UID}/{CONTAINER}\n", id="seen from a pod of the same class, cgroupfs"),
         pytest.param(

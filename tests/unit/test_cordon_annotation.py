@@ -42,8 +42,8 @@ def uncordon(card: str) -> CordonRequest:
     [
         pytest.param("", "1", "1", id="the first"),
         pytest.param("", "GCU-b", "GCU-b", id="by uuid"),
-        pytest.param("2", "1", "1,2", id="beside another"),
-        pytest.param(" 2 ,GCU-a,", "1", "1,2,GCU-a", id="beside what a hand wrote"),
+        pytest.param("2", "1", "1,2", id="with another"),
+        pytest.param(" 2 ,GCU-a,", "1", "1,2,GCU-a", id="with values written by hand"),
     ],
 )
 def test_a_cordon_adds_the_word_that_was_given(before: str, card: str, after: str) -> None:

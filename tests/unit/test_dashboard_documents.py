@@ -26,8 +26,8 @@ from tests.extender_objects import a_node, a_pod, state_of
 ALONE = NodeContext(NO_NODE_METADATA, "", {}, {}, frozenset())
 
 
-def written(node: NodeState, beside: NodeContext = ALONE) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(node_document(ENFLAME, node, beside)))
+def written(node: NodeState, context: NodeContext = ALONE) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(node_document(ENFLAME, node, context)))
 
 
 def test_a_node_says_what_its_cards_can_give_and_who_holds_them() -> None:
@@ -111,7 +111,7 @@ def test_what_is_known_beside_the_ledger_is_added() -> None:
     ledger = Ledger()
     ledger.set_node("n", cards(16), GIB_UNIT)
     ledger.apply(held("a", "n", (0, 4)))
-    beside = NodeContext(
+    context = NodeContext(
         NodeMetadata(labels={"zone": "a"}, unready=True, address="10.0.0.1"),
         "the inventory cannot be read",
         {"uid-a": PodMetadata(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
@@ -119,7 +119,7 @@ def test_what_is_known_beside_the_ledger_is_added() -> None:
         frozenset({"uid-a"}),
     )
 
-    document = written(ledger.nodes["n"], beside)
+    document = written(ledger.nodes["n"], context)
     assert (document["labels"], document["unready"], document["address"]) == ({"zone": "a"}, True, "10.0.0.1")
     assert document["problem"] == "the inventory cannot be read"
     (pod,) = document["pods"]

@@ -46,14 +46,14 @@ def test_the_fewest_pods_move_and_of_those_the_smallest() -> None:
     ledger, movable = ledger_of(((4, 4, 4), (5, 9)), ((6, 5), (10,)))
     plan = plan_room(ledger, CardRequest(11), movable, ledger.nodes)
     assert plan is not None
-    assert [(move.pod.uid, move.target) for move in plan.moves] == [("1/0/0", "n-1")]  # the 6 beside the 10
+    assert [(move.pod.uid, move.target) for move in plan.moves] == [("1/0/0", "n-1")]  # the 6 next to the 10
 
 
 def test_a_pod_that_may_not_move_stays() -> None:
     ledger, movable = ledger_of(((9,), (9,)))
     del movable["0/0/0"]
     plan = plan_room(ledger, CardRequest(16), movable, ledger.nodes)
-    assert plan is None  # the other one finds no place beside a 9 either
+    assert plan is None  # the other one finds no place next to a 9 either
 
 
 def test_a_whole_card_is_made_free_by_moving_all_its_pods() -> None:

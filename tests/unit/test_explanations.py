@@ -37,7 +37,7 @@ def explain(ledger: Ledger, request: CardRequest) -> Explanation:
 
 
 def manual_cluster() -> Ledger:
-    """Three nodes of the manual's kind, nearly full: 16 GB cards of which the largest gap is 7."""
+    """Three nodes of the manual's kind, nearly full: 16 GB cards whose largest gap is 7."""
     ledger = Ledger()
     for name, gaps in {"node-1": (0, 0, 7), "node-3": (4, 1, 0)}.items():
         ledger.set_node(name, cards(16, 16, 16), GIB_UNIT)

@@ -1,4 +1,4 @@
-"""Only a leader binds, for as long as its lease lasts; whoever dies meanwhile is followed by one that counts right."""
+"""Only a leader binds, for as long as its lease lasts; if it dies meanwhile, its successor counts right."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ class Watched:
         return {path: size for name, owner in owners.items() for path, size in sizes_of(owner, name)}
 
     async def show(self) -> None:
-        """Read the page, as whoever follows it does; the documents are stored."""
+        """Read the page as a browser that follows it does; the documents are stored."""
         for key in (*self.feed._node_keys(), *self.feed._pod_keys()):
             self.feed._encode(key)
 

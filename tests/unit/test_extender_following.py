@@ -1,4 +1,4 @@
-"""The loops beside the answers: drift is repaired and counted, reservations that no one confirmed are settled."""
+"""The background loops: drift is repaired and counted, unconfirmed reservations are settled."""
 
 from __future__ import annotations
 

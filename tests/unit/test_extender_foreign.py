@@ -33,7 +33,7 @@ OTHER_NUMBERS = st.sampled_from(
 
 @st.composite
 def with_other_numbers(draw: st.DrawFn, text: str) -> bytes:
-    """A document of which some numbers, those in annotations and quantities too, are others."""
+    """A document in which some numbers, also in annotations and quantities, were changed."""
     for _ in range(draw(st.integers(1, 3))):
         found = draw(st.sampled_from(list(NUMBERS.finditer(text))))
         text = text[: found.start()] + draw(OTHER_NUMBERS).replace('"', "") + text[found.end() :]

@@ -16,7 +16,7 @@ NOMINEES = 64
 
 
 class Crowd:
-    """A nominee on each node, equally important, and pods that wait beside them; each pass looks at the clock once."""
+    """A nominee on each node, equally important, and waiting pods; each pass reads the clock once."""
 
     def __init__(self) -> None:
         self.passes = 0

@@ -1,4 +1,4 @@
-"""Room that victims leave is the preemptor's: others of its priority or below get what is left beside it."""
+"""Room that victims leave is the preemptor's: others of its priority or below get only the rest."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
 
 
 async def test_a_card_that_is_left_in_part_is_kept_from_preempts_answer_on() -> None:
-    """The four free units beside the victim are the preemptor's too, before anything is seen of its nomination."""
+    """The four free units on the victim's card are the preemptor's too, before its nomination is seen."""
     state = crowded()
     state.on_pod_delete("uid-other")
     state.on_pod_update(convert(pod_document("other", 16, node="node-1", record=on_card(1, 16))))

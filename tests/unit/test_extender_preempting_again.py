@@ -90,7 +90,7 @@ async def test_no_one_ends_where_the_only_card_that_fits_is_kept_for_a_nominee()
 
     assert await cluster.preempt(16, "low-1", "low-2") is None
     assert await cluster.preempt(16, "low-1", "low-2", priority=HIGH + 1) == ["low-1", "low-2"], "it may take the room"
-    assert await cluster.preempt(8, "low-1", "low-2") == ["low-2"], "beside a pod that stays"
+    assert await cluster.preempt(8, "low-1", "low-2") == ["low-2"], "next to a pod that stays"
 
 
 async def test_a_pod_waits_for_room_that_comes_free_anyway_and_no_one_else_ends() -> None:

@@ -1,4 +1,4 @@
-"""What the verbs report besides their answers: results and reasons for metrics, log lines, listeners, time limits."""
+"""What else the verbs report with their answers: results and reasons for metrics, log lines, listeners, time limits."""
 
 from __future__ import annotations
 

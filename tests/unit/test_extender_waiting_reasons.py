@@ -38,7 +38,7 @@ def ask_for_all(state: VendorState) -> None:
 
 
 def half_full() -> VendorState:
-    """Two nodes of two cards of 16 units, of each of which a pod holds 10."""
+    """Two nodes with two cards of 16 units; a pod holds 10 units of each card."""
     state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
     for number, (node, index) in enumerate((n, i) for n in ("node-1", "node-2") for i in (0, 1)):
         state.on_pod_update(a_pod(f"holder-{number}", 10, node=node, record=on_card(index, 10)))

@@ -286,7 +286,7 @@ async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> N
         assert "a" in await bench.pass_(2 * IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
         changes = bench.state.changes.position
         await bench.pass_(20 * IDLE_CHECK_S)
-        assert bench.state.changes.position == changes, "nobody looks at the node again and again"
+        assert bench.state.changes.position == changes, "the node is not checked again and again"
 
 
 async def test_a_pod_whose_binding_failed_is_woken_later_each_time(full: Bench) -> None:

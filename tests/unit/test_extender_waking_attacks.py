@@ -132,7 +132,7 @@ async def test_pods_that_the_scheduler_is_made_to_ask_about_do_not_keep_a_new_le
 
 
 async def test_room_that_appears_and_goes_in_a_loop_causes_a_bounded_number_of_writes() -> None:
-    """A filler pod is made and deleted all the time, beside hundreds of pods that would fit without it."""
+    """A filler pod is created and deleted all the time, while hundreds of pods wait that would fit without it."""
     bench = Bench(64)
     bench.hold("filler", 64)
     async with bench.running():

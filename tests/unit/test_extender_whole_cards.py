@@ -1,4 +1,4 @@
-"""Whole cards beside shared ones, as the extender answers for them: one ledger, from filter to inspect."""
+"""Whole and shared cards, as the extender answers for them: one ledger, from filter to inspect."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_the_settings_decide_where_the_author_does_not() -> None:
 @pytest.mark.parametrize(
     ("annotations", "words"),
     [
-        pytest.param({CARDS: "2"}, "remove the annotation and request enflame.com/gcu: 2", id="cards beside whole"),
+        pytest.param({CARDS: "2"}, "remove the annotation and request enflame.com/gcu: 2", id="cards with whole"),
         pytest.param({WHOLE_CARD_POLICY: "best"}, "accepted: close, loose", id="unknown policy"),
     ],
 )

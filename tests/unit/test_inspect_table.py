@@ -243,7 +243,7 @@ def test_a_document_of_a_namespace_lists_no_others_pods_that_wait_or_whose_cards
     for namespace in (None, "default"):
         document = document_of(summarise(snapshot, namespace=namespace))
         listed[namespace] = [[each["name"] for each in document[part]] for part in ("pending", "unplaced")]
-        assert document["nodes"][0]["pending"] == 10, "figures are the node's, whoever asks"
+        assert document["nodes"][0]["pending"] == 10, "figures are the node's, in every view"
     assert listed == {None: [["waits", "mine", "bound"], ["broken"]], "default": [["mine"], []]}
 
 

@@ -1,4 +1,4 @@
-"""What ``--watch`` prints on a pipe: what changed, once, and beside it that the API server does not answer."""
+"""What ``--watch`` prints on a pipe: each change once, and a line while the API server does not answer."""
 
 from __future__ import annotations
 

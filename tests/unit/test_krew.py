@@ -26,7 +26,7 @@ def command(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def manifest(command: str, tmp_path: Path) -> dict[str, Any]:
-    """The manifest of a command whose archive lies beside it."""
+    """The manifest of a command whose archive is next to it."""
     (tmp_path / command).write_bytes(CONTENT)
     written = krew.write(command, tmp_path, BASE, tmp_path)
     assert written == tmp_path / f"{command.removeprefix('kubectl-')}.yaml"

@@ -198,7 +198,7 @@ def test_a_whole_card_is_held_as_it_is_and_not_as_large_as_its_pods_largest() ->
     assert ([s.held for s in node.cards.values()], node.used) == ([16, 32, 0], 48)
     assert not node.is_unconfirmed
     ledger.apply(held("wrong", "n", (0, 4)))
-    assert node.is_unconfirmed, "a pod beside one that holds the card whole is too much"
+    assert node.is_unconfirmed, "a second pod on a card that is held whole is too much"
     ledger.forget("uid-wrong")
     ledger.set_node("n", cards(16), GIB_UNIT)
     assert [s.held for s in node.cards.values()] == [16, 32], "of a card that is gone the record's size is all we know"

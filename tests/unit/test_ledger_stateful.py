@@ -1,4 +1,4 @@
-"""The ledger beside a model that keeps nothing but what was said last and works every figure out of it from scratch."""
+"""The ledger compared with a model that keeps only the last inputs and computes every figure from scratch."""
 
 from __future__ import annotations
 

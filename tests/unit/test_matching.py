@@ -86,5 +86,5 @@ def test_whole_cards_have_room_where_as_many_of_the_pods_own_are_free() -> None:
     assert not has_room(pair, 2, {0: 1, 3: 1})
     assert not has_room(replace(pair, is_displaced=True), 2, {1: 1, 3: 1})
     assert match([pair], 4, {}) is None
-    assert match([pair], 2, {}) is None, "memory is not meant"
+    assert match([pair], 2, {}) is None, "memory was not requested"
     assert match([pair], 2, {}, whole=True) is pair

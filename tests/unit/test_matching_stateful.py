@@ -107,12 +107,12 @@ class Matching(RuleBasedStateMachine):
             assert len(ids) == size
             assert ids.isdisjoint(taken)
             assert chosen.candidate is None or chosen.candidate.next_units == size
-            meant, container = chosen.candidate, ""
-            if meant is not None:
-                container = meant.next_container
-                self.was_mixed_up |= self.pods[meant.pod.uid].units != each.units
+            candidate, container = chosen.candidate, ""
+            if candidate is not None:
+                container = candidate.next_container
+                self.was_mixed_up |= self.pods[candidate.pod.uid].units != each.units
             counts = dict(Counter(decode_device_id(one)[0] for one in ids))
-            self.store.on_allocate(meant.pod.uid if meant is not None else "", container, counts, 0.0)
+            self.store.on_allocate(candidate.pod.uid if candidate is not None else "", container, counts, 0.0)
             each.ids[f"c{number}"] = ids
             self.is_settled = False
             if looks or len(each.units) > 1:  # as the allocator does before a call that may continue another pod

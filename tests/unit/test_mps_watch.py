@@ -52,8 +52,8 @@ class Node:
         self.held[f"d/{name}"] = {"c0": {0: 4}}
         reconcile(self.store, self.held)
 
-    def told(self) -> list[str]:
-        """The pods that heard of a restart."""
+    def restart_events(self) -> list[str]:
+        """The pods that got an Event about a restart."""
         return [name for name, reason, _ in self.heard.pods if reason == "MpsDaemonRestarted"]
 
 
@@ -130,11 +130,11 @@ def test_when_the_plugins_own_pod_is_started_again_the_pods_of_before_hear_of_th
     node.watch.poll()
     node.hold("before", NOW_S - 100.0)
     node.hold("after", NOW_S + 3.0)
-    assert node.told() == []
+    assert node.restart_events() == []
     node.is_known = True
     node.watch.poll()
     node.watch.poll()
-    assert (node.told(), node.watch.restarts) == (["before"], 1)
+    assert (node.restart_events(), node.watch.restarts) == (["before"], 1)
 
 
 def test_when_the_plugins_container_alone_is_started_again_nobody_hears_of_its_daemon_twice(tmp_path: Path) -> None:
@@ -142,11 +142,11 @@ def test_when_the_plugins_container_alone_is_started_again_nobody_hears_of_its_d
     node.daemon_says(MpsState("a", started_s=NOW_S - 500.0, is_restart=True))
     node.hold("before", NOW_S - 1000.0)
     node.watch.poll()
-    assert (node.told(), node.watch.restarts) == ([], 0)
+    assert (node.restart_events(), node.watch.restarts) == ([], 0)
     node.now_s += 100.0
     node.daemon_says(MpsState("b", started_s=node.now_s, is_restart=True))
     node.watch.poll()
-    assert (node.told(), node.watch.restarts) == (["before"], 1)
+    assert (node.restart_events(), node.watch.restarts) == (["before"], 1)
 
 
 def test_the_first_daemon_of_a_machine_is_no_restart(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ def test_the_first_daemon_of_a_machine_is_no_restart(tmp_path: Path) -> None:
     node.hold("before", NOW_S - 100.0)
     node.daemon_says(MpsState("a", started_s=NOW_S))
     node.watch.poll()
-    assert (node.told(), node.watch.restarts) == ([], 0)
+    assert (node.restart_events(), node.watch.restarts) == ([], 0)

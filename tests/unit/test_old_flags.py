@@ -23,7 +23,7 @@ def ours(*argv: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("given", "expected"),
     [
         pytest.param(
             ("-logtostderr", "--v=5", "--memory-unit=MiB"),
@@ -46,8 +46,8 @@ def ours(*argv: str) -> tuple[str, ...]:
         ),
     ],
 )
-def test_a_command_line_comes_to_our_own_words(given: tuple[str, ...], meant: tuple[str, ...]) -> None:
-    assert ours(*given) == meant
+def test_an_old_command_line_becomes_one_of_ours(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert ours(*given) == expected
 
 
 def test_every_flag_that_was_anothers_has_its_note_and_no_secret_is_repeated() -> None:

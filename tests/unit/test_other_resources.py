@@ -1,4 +1,4 @@
-"""What a pod takes of a node beside cards, and what a node lacks for it: the scheduler's own sums."""
+"""The other resources that a pod takes of a node, and what a node lacks for the pod: the scheduler's own sums."""
 
 from __future__ import annotations
 

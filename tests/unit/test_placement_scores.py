@@ -23,8 +23,8 @@ def node_of(sizes: tuple[int, ...], used: int, modes: tuple[str, ...] = BOTH_MOD
 @pytest.mark.parametrize(
     ("policy", "node", "request_", "score"),
     [
-        pytest.param("binpack", node_of((16, 16), 4), asks(4), 0.5625, id="beside others"),
-        pytest.param("binpack", node_of((16, 16), 4), asks(12), 0.5625, id="just beside others"),
+        pytest.param("binpack", node_of((16, 16), 4), asks(4), 0.5625, id="next to others"),
+        pytest.param("binpack", node_of((16, 16), 4), asks(12), 0.5625, id="just next to others"),
         pytest.param("binpack", node_of((16, 16), 4), asks(13), 0.03125, id="opens a card that could be given whole"),
         pytest.param("binpack", node_of((16, 16), 4, (SERVES_MEMORY,)), asks(13), 0.28125, id="opens one that not"),
         pytest.param("binpack", node_of((16, 16), 4), asks(4, 4), 0.03125, id="several cards are one sum"),

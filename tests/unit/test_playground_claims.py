@@ -108,7 +108,7 @@ def claim(amount: str | None, *, count: int = 1, given: str = "", node: str = "a
 
 
 def allocated(*slices: JsonObject, wanted: JsonObject, used: dict[str, int] | None = None) -> list[str] | None:
-    """Devices and amounts that a claim gets on node ``a``, of which ``used`` GiB are in use."""
+    """Devices and amounts that a claim gets on node ``a``, where ``used`` GiB are in use."""
     held = Counter({(NAMES.driver, "a", name): gib << 30 for name, gib in (used or {}).items()})
     view = ClaimsView((wanted,), {NAMES.memory_class: NAMES.driver}, tuple(devices_of(list(slices))), held)
     found = view.allocate("a")

@@ -34,8 +34,10 @@ def make(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Rig:
 
 async def test_the_line_of_a_grant_explains_its_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = make(tmp_path, caplog)
-    meant = pod("b", 8, card=0)
-    rig.agent.on_pod_update(with_annotations(meant, {**meant.metadata.annotations, "example.com/password": "hunter2"}))
+    matched = pod("b", 8, card=0)
+    rig.agent.on_pod_update(
+        with_annotations(matched, {**matched.metadata.annotations, "example.com/password": "hunter2"})
+    )
     await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[4:12]))
     facts = facts_of(caplog)
     old, new = json.loads(facts.pop("old_annotations")), json.loads(facts.pop("new_annotations"))

@@ -19,7 +19,7 @@ from tests.unit.plugin_records import World, reconciler_of, store_of, write_due
 
 
 async def keeper_with(world: World, *names: str) -> tuple[AllocationReconciler, PodStore]:
-    """A reconciler that knows these pods, each of which holds units of card 1 where its record says card 0."""
+    """A reconciler that knows these pods: each holds units of card 1, but its record says card 0."""
     store = store_of(*names)
     for name in names:
         world.hold(name, 1)

@@ -76,15 +76,15 @@ def test_a_checkpoint_hides_nothing() -> None:
     assert held.of_cards(record_of("checkpoint", a=EIGHT), frozenset({0})) == {0: frozenset(EIGHT)}
 
 
-@pytest.mark.parametrize("believed", [False, True], ids=["not shown yet", "record away"])
-def test_what_was_handed_out_since_the_record_was_read_is_held(believed: bool) -> None:
+@pytest.mark.parametrize("is_record_away", [False, True], ids=["not shown yet", "record away"])
+def test_what_was_handed_out_since_the_record_was_read_is_held(is_record_away: bool) -> None:
     store = store_of(pod("a", 4, card=0))
     reconcile(store, {})
     held, _ = held_of(store)
     record = record_of()
     assert held.of_cards(record, frozenset({0})) == {0: frozenset()}
     store.on_allocate("uid-a", "c0", {0: 4}, 0.0, ids=device_ids(FOUR))
-    if believed:
+    if is_record_away:
         store.end_pending(1.0, is_readable=False)
     assert held.of_cards(record, frozenset({0, 1})) == {0: frozenset(FOUR), 1: frozenset()}
     reconcile(store, {"uid-a": {"c0": {0: 4}}})

@@ -71,7 +71,7 @@ def test_a_cordon_closes_what_no_one_holds_once_it_is_known_who_holds_what(rig: 
     assert rig.heard.node == [("CardCordon", "card 0 is cordoned: no new pods"), ("CardCordon", "card 0 is uncordoned")]
 
 
-@pytest.mark.parametrize("cordon", ["u9", "0,u9"], ids=["alone", "beside a card"])
+@pytest.mark.parametrize("cordon", ["u9", "0,u9"], ids=["alone", "with a card"])
 def test_a_cordon_that_names_nothing_is_reported_once(rig: Rig, cordon: str) -> None:
     rig.see(16)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What the plugin believes of its pods, against every order in which the kubelet may really have served them."""
+"""What the plugin knows about its pods, for every order in which the kubelet may have served them."""
 
 import random
 
@@ -122,9 +122,9 @@ def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned
 def test_a_running_pod_that_the_kubelet_forgot_keeps_its_record() -> None:
     store = store_of(pod("forgotten", 4, card=0, assigned=True), pod("new", 4, card=1))
     reconcile(store, {})
-    meant = match(store.candidates(), 4, {0: 16, 1: 16})
-    assert meant is not None
-    assert meant.pod.name == "new"
+    matched = match(store.candidates(), 4, {0: 16, 1: 16})
+    assert matched is not None
+    assert matched.pod.name == "new"
     reconcile(store, {"d/new": {"c0": {0: 4}}})
     assert written(store) == {"new": ((0,), (1,))}
 
@@ -158,18 +158,18 @@ def test_who_is_planned_beside_a_corrected_pod_does_not_change_places_with_it() 
 def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is() -> None:
     store = store_of(pod("forgotten", 4, card=0, assigned=True))
     reconcile(store, {})
-    meant = match(store.candidates(), 4, {0: 16, 1: 16})
-    assert meant is not None
-    assert (meant.pod.name, meant.card_indexes) == ("forgotten", (0,))
+    matched = match(store.candidates(), 4, {0: 16, 1: 16})
+    assert matched is not None
+    assert (matched.pod.name, matched.card_indexes) == ("forgotten", (0,))
     reconcile(store, {"d/forgotten": {"c0": {1: 4}}})
     assert written(store) == {"forgotten": ((1,), (0,))}
 
 
 def test_whose_units_were_handed_out_is_no_pod_that_the_kubelet_forgot() -> None:
-    store = store_of(pod("a", 4, card=1), pod("meant", 4, card=1), pod("z", 4, card=1, assigned=True))
+    store = store_of(pod("a", 4, card=1), pod("right", 4, card=1), pod("z", 4, card=1, assigned=True))
     reconcile(store, {})
-    store.on_allocate("uid-meant", "c0", {1: 4}, 0.0)
-    reconcile(store, {"d/meant": {"c0": {0: 4}}})
+    store.on_allocate("uid-right", "c0", {1: 4}, 0.0)
+    reconcile(store, {"d/right": {"c0": {0: 4}}})
     displaced = {each.pod.name for each in store.candidates() if each.is_displaced}
     assert displaced == {"a"}, "z is younger, and runs"
 
@@ -362,7 +362,7 @@ def test_promises_are_what_records_name_and_no_one_holds_yet() -> None:
 def serve(
     store: PodStore, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
 ) -> None:
-    """One admission as the kubelet double does it: our preference decides the card, the kubelet knows for whom."""
+    """One admission as the kubelet double does it: our preference decides the card, the kubelet knows the pod."""
     candidate = match(store.candidates(), units, free)
     assert candidate is not None
     card = next(c for c in (*candidate.card_indexes, *free) if free[c] >= units)

@@ -1,4 +1,4 @@
-"""What the kubelet gave out counts, whoever has it and whatever we think of the request."""
+"""What the kubelet gave out counts, for every pod and whatever we make of its request."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def whole_mirror() -> Pod:
         pytest.param(mirror(), {0: 5}, {}, False, id="more units"),
         pytest.param(mirror(), {1: 4}, {}, False, id="another card"),
         pytest.param(mirror(), {}, {0: 1}, False, id="a whole card instead"),
-        pytest.param(mirror(), {0: 2}, {0: 1}, False, id="a whole card besides"),
+        pytest.param(mirror(), {0: 2}, {0: 1}, False, id="and a whole card"),
         pytest.param(mirror(assigned=False), {0: 4}, {}, False, id="not assigned"),
         pytest.param(whole_mirror(), {}, {1: 1}, True, id="its whole card"),
         pytest.param(whole_mirror(), {}, {2: 1}, False, id="another whole card"),
-        pytest.param(whole_mirror(), {1: 1}, {1: 1}, False, id="units besides the whole card"),
+        pytest.param(whole_mirror(), {1: 1}, {1: 1}, False, id="units and a whole card"),
     ],
 )
 def test_a_static_pod_is_counted_once_and_a_forged_uid_hides_nothing_more_than_the_record_reports(

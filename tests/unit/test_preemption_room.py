@@ -1,4 +1,4 @@
-"""Room that is kept for nominees card by card, and whom preemption spares where it cannot try every combination."""
+"""Room that is kept for nominees by card, and the pods that preemption spares if it cannot try every combination."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_kept_of_a_card_stays(request_: CardRequest, left: dict[int, int
 
 
 def wide_node(*, units: int = 16, **different: str) -> NodeState:
-    """Two cards, of which eight pods hold two units each: too many to try every combination of them."""
+    """Two cards on which eight pods hold two units each: too many to try every combination of them."""
     pods = [
         holds(f"p{number}", (0, 2), (1, 2), priority=number, created=different.get(f"p{number}", ""))
         for number in range(8)

@@ -74,7 +74,7 @@ def test_a_number_that_changes_hands_while_one_looks_is_no_ones(proc: FakeProc) 
     proc.start_in_pod(42, UID)
     group = proc.root / "42" / "cgroup"
     group.unlink()
-    os.mkfifo(group)  # whoever opens it waits for the other side
+    os.mkfifo(group)  # opening it waits for the other side
 
     def change_hands() -> None:
         with group.open("w") as pipe:  # by now the first process's start time was read

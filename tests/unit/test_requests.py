@@ -33,7 +33,7 @@ def parsed(*containers: ContainerResources, cards: int = 1) -> PodRequest:
         pytest.param([(APP, 4), (APP, 2)], 6, id="app containers add up"),
         pytest.param([(INIT, 8), (INIT, 3), (APP, 4)], 8, id="init containers run alone"),
         pytest.param([(SIDECAR, 2), (APP, 4)], 6, id="a sidecar stays"),
-        pytest.param([(SIDECAR, 2), (INIT, 5), (APP, 4)], 7, id="an init container runs beside earlier sidecars"),
+        pytest.param([(SIDECAR, 2), (INIT, 5), (APP, 4)], 7, id="an init container runs with earlier sidecars"),
         pytest.param([(INIT, 5), (SIDECAR, 2), (APP, 1)], 5, id="a later sidecar does not burden an earlier init"),
         pytest.param([], 0, id="nothing"),
     ],

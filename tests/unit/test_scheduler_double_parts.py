@@ -70,7 +70,7 @@ def container(amount: int, **more: object) -> dict[str, Any]:
         pytest.param([], [container(2), container(3)], 5, id="containers add up"),
         pytest.param([container(9), container(4)], [container(5)], 9, id="the largest init container counts"),
         pytest.param([container(2, restartPolicy="Always")], [container(5)], 7, id="a sidecar is added"),
-        pytest.param([container(2, restartPolicy="Always"), container(6)], [container(5)], 8, id="beside a sidecar"),
+        pytest.param([container(2, restartPolicy="Always"), container(6)], [container(5)], 8, id="with a sidecar"),
         pytest.param([container(6), container(2, restartPolicy="Always")], [container(5)], 7, id="before a sidecar"),
     ],
 )

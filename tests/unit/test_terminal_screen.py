@@ -1,4 +1,4 @@
-"""Lines on a terminal, whoever wrote what is in them."""
+"""Lines on a terminal are safe, whatever text they contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plugins' metrics say of a card, beside its grants; who is over, and what the driver may take."""
+"""A card's use from the plugins' metrics with its grants; which pods are over, and what the driver may take."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def used(*sizes_gib: float) -> dict[CardKey, CardReadings]:
 
 
 def summary_of(*units: int) -> Summary:
-    """A node with cards of 16 GB of which these units are granted."""
+    """A node with cards of 16 GB and these units granted."""
     snapshot = picture_of(("node-1", cards(*[16] * len(units)), "1"))
     for index, amount in enumerate(units):
         if amount:

@@ -58,7 +58,7 @@ class Preemption:
                 world.users.delete(found.key, found.uid)
 
     def _victims(self, pod: Stored, node: str) -> list[str]:
-        """Whom kube-scheduler would end on a node: of all that are less important, those whose resources are needed.
+        """The pods that kube-scheduler would end on a node: of the less important ones, those whose resources it needs.
 
         The more important and the older are the first to be spared. It counts a node's sums, not its cards, so none
         may be found where a card would have to be freed.

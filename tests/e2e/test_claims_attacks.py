@@ -48,7 +48,7 @@ TEMPLATE = "gcu-memory-6"
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Whoever has the rights of the role ``edit`` in one namespace, and no others."""
+    """A user with the rights of the role ``edit`` in one namespace, and no others."""
 
     cluster: ControlPlane
 

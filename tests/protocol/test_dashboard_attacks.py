@@ -96,7 +96,7 @@ async def test_no_token_is_in_a_log_line_or_in_an_answer(api: ApiServer, caplog:
 
 
 async def test_no_token_typed_into_an_address_is_in_a_bundle(api: ApiServer) -> None:
-    """Whoever types a token into the path, as browsers keep it in their history, has it logged, and there alone."""
+    """A token typed into the path, where browsers keep it in their history, is logged, and appears nowhere else."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TextFormatter())

@@ -206,7 +206,7 @@ async def test_a_login_programs_client_certificate_is_used(authority: Authority,
 
 
 def subject_of(request: web.Request) -> str:
-    """Whom the client's certificate names, of the connection that the request came over."""
+    """The name in the client's certificate of the connection that the request came over."""
     assert request.transport is not None
     (((_, name),),) = request.transport.get_extra_info("peercert")["subject"]
     return str(name)

@@ -1,4 +1,4 @@
-"""Whom an over-use costs its place, and who keeps it."""
+"""Which pods are evicted for over-use, and which are not."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_pods_of_other_plugins_cards_are_left_out_of_a_live_cluster() -> None:
     others = [
         a_pod("whole-elsewhere", None, whole=8, node="theirs"),
         a_pod("memory-elsewhere", 3, node="theirs"),
-        a_pod("whole-beside-ours", None, whole=1, node="memory"),
+        a_pod("whole-next-to-ours", None, whole=1, node="memory"),
     ]
     counted = [
         a_pod("share", 4, node="memory"),

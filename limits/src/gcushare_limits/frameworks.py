@@ -78,7 +78,7 @@ def _configure(name: str, configure: Configure, module: ModuleType, grant: Grant
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the frameworks where everybody does, and has them configured right after they were imported.
 
-    Whoever only asks where a framework is (``importlib.util.find_spec``) changes nothing.
+    Code that only asks where a framework is (``importlib.util.find_spec``) changes nothing.
     """
 
     def __init__(self, waiting: dict[str, Configure], grant: Grant) -> None:

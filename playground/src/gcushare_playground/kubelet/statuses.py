@@ -94,7 +94,7 @@ def _differ(before: str | None, now: str | None) -> bool:
 def zeroed_extended_resources(node: JsonObject) -> dict[str, dict[str, str]]:
     """Return the merge patch with which a kubelet without a checkpoint takes over a node object that exists.
 
-    Whoever put them there, extended resources start at 0: the machine may have been replaced.
+    Extended resources start at 0, whichever program wrote them: the machine may have been replaced.
     """
     capacity = node.get("status", {}).get("capacity") or {}
     zeros = {resource: "0" for resource in capacity if is_extended_resource(resource)}

@@ -1,0 +1,63 @@
+"""Words that make readers read a sentence twice stay out of code, tests, charts and English documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.documents import ROOT
+
+HARD_WORDS = (
+    *("anew", "beside", "believed", "believes", "besides", "for ever", "lest", "made again", "nobody", "of which"),
+    *("spoilt", "strike", "thereby", "to blame", "told", "whoever", "whom"),
+)
+HARD = re.compile(rf"\b(?:{'|'.join(HARD_WORDS)})\b", re.IGNORECASE)
+"""Not inside a longer name, since an underscore or a digit joins its words."""
+
+TREES = (
+    *("tests", "docs", "deploy", "simulation", "playground", "scripts", "benchmarks", "limits", ".ci"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+)
+SUFFIXES = frozenset({"", ".c", ".css", ".h", ".html", ".js", ".json", ".md", ".py", ".sh", ".tpl", ".toml", ".yaml"})
+
+ALLOWED = {
+    "docs/cli-reference.md": frozenset({"beside", "of which", "whom"}),  # generated from the programs' help
+    "docs/doctor.md": frozenset({"beside"}),  # the finding plugin-beside-claims-driver, which scripts may match
+    "docs/zh/doctor.md": frozenset({"beside"}),
+    "tests/protocol/test_doctor_claims.py": frozenset({"beside"}),
+    "tests/protocol/test_inspect_explain.py": frozenset({"beside"}),  # explain's own key
+    "tests/unit/test_bursts.py": frozenset({"of which"}),  # the Event's text
+    "tests/unit/test_plain_words.py": frozenset(HARD_WORDS),
+}
+"""Words that a file may have all the same: they are on the wire, or the file quotes them."""
+
+
+def hard_words(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that have such a word, counted from 1, each with the word."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in HARD.finditer(line):
+            yield number, found.group().lower()
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_sentences_are_plain(tree: str) -> None:
+    top = ROOT / tree
+    paths = [top] if top.is_file() else sorted(top.rglob("*"))
+    assert paths
+    found = [
+        f"{name}:{number}: {word}"
+        for path in paths
+        if path.is_file() and path.suffix in SUFFIXES and "egg-info" not in str(path)
+        for name in [path.relative_to(ROOT).as_posix()]
+        for number, word in hard_words(path.read_text(encoding="utf-8", errors="replace"))
+        if word not in ALLOWED.get(name, ())
+    ]
+    assert found == [], "write it in plain words: next to, with, in addition to, whose, again, anyone who"
+
+
+def test_a_hard_word_is_found() -> None:
+    """The negative control: in any case and between words, but not as a part of a name."""
+    text = "Nobody is here.\nis_beside_it, a wholesome strikeout\nthree, of which two"
+    assert list(hard_words(text)) == [(1, "nobody"), (3, "of which")]

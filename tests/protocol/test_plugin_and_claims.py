@@ -17,8 +17,7 @@ from gcushare.core.errors import ForbiddenError
 from gcushare.device_plugin.kubelet.claims_conflict import QUIET_S, UNKNOWN_S, AllocatedClaims, ClaimsConflict
 from gcushare.device_plugin.reporting.status import problems
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, ResourceClaim
 from gcushare.wire.protos import podresources_pb2, services
 from tests.manual_clock import ManualClock
 from tests.protocol.claims_rig import NODE, ClaimsRig, share

@@ -45,8 +45,7 @@ from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
-from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
-from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items

@@ -13,9 +13,8 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
-from gcushare.wire.dra import DraObject
 from gcushare.wire.dra.templates import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
-from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.objects import KubeObject, ObjectMeta
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
 DEFAULT_UNUSED_AFTER_S = 3600.0
@@ -35,7 +34,7 @@ class TemplateKey:
         return f"{self.namespace}/{self.name}"
 
 
-class NamespaceObject(DraObject, frozen=True):
+class NamespaceObject(KubeObject, frozen=True):
     """A namespace that opted in."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -14,7 +14,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.wire.dra.checkpoint import PreparedClaim
-from gcushare.wire.dra.claimed_pods import PodWithClaims
+from gcushare.wire.dra.claims import PodWithClaims
 from gcushare.wire.pods import deletion_time_s, is_finished, pod_ref
 
 

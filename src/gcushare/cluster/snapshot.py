@@ -17,8 +17,7 @@ from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import CORRECTED
 from gcushare.wire.annotations.over_use import over_use_text, over_used_cards
 from gcushare.wire.dra.claim_holders import ClaimHolders
-from gcushare.wire.dra.claimed_pods import claimed_request
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.claims import ResourceClaim, claimed_request
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import NO_OPTIONS, is_finished, pod_assignment, pod_ref, pod_request, unplaced_assignment

@@ -8,7 +8,7 @@ from gcushare.device_plugin.kubelet.claims_conflict import AllocatedClaims
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.kube.client import KubeClient
 from gcushare.node.api_server import PodNotes
-from gcushare.wire.dra.claimed_pods import PodWithClaims
+from gcushare.wire.dra.claims import PodWithClaims
 from gcushare.wire.objects import Node
 
 

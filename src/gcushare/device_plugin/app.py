@@ -51,8 +51,7 @@ from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
-from gcushare.wire.dra.claimed_pods import POD_WITH_CLAIMS
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, ResourceClaim
 from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)

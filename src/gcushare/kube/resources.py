@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.dra.claimed_pods import PodWithClaims
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim
 from gcushare.wire.dra.slices import ResourceSlice
 from gcushare.wire.dra.templates import ResourceClaimTemplate
 from gcushare.wire.objects import Event, Lease, Node, Pod

@@ -22,11 +22,11 @@ RawQuantity: TypeAlias = str | Int | float
 """A resource quantity as in the JSON, see ``core.quantities``. The API server always sends text."""
 
 
-class _Object(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, rename="camel"):
+class KubeObject(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, rename="camel"):
     """Base of all objects: camelCase on the wire; unknown fields are skipped; defaults are omitted when encoding."""
 
 
-class OwnerReference(_Object, frozen=True):
+class OwnerReference(KubeObject, frozen=True):
     """The owner of an object, such as ReplicaSet web-5d8."""
 
     kind: str = ""
@@ -36,7 +36,7 @@ class OwnerReference(_Object, frozen=True):
     controller: bool | None = None
 
 
-class ObjectMeta(_Object, frozen=True):
+class ObjectMeta(KubeObject, frozen=True):
     """Metadata of an object. Times stay text, because nothing here compares them."""
 
     name: str = ""
@@ -51,7 +51,7 @@ class ObjectMeta(_Object, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Condition(_Object, frozen=True):
+class Condition(KubeObject, frozen=True):
     """One condition of a pod or a node."""
 
     type: str = ""
@@ -61,14 +61,14 @@ class Condition(_Object, frozen=True):
     last_transition_time: str | None = None
 
 
-class ResourceRequirements(_Object, frozen=True):
+class ResourceRequirements(KubeObject, frozen=True):
     """What a container requests; quantities as written."""
 
     limits: dict[str, RawQuantity] = field(default_factory=dict)
     requests: dict[str, RawQuantity] = field(default_factory=dict)
 
 
-class Container(_Object, frozen=True):
+class Container(KubeObject, frozen=True):
     """One container. ``restart_policy`` is set only on init containers; "Always" marks a sidecar."""
 
     name: str = ""
@@ -76,26 +76,26 @@ class Container(_Object, frozen=True):
     restart_policy: str | None = None
 
 
-class PodResourceClaim(_Object, frozen=True):
+class PodResourceClaim(KubeObject, frozen=True):
     """An entry of a pod's ``resourceClaims``."""
 
     name: str = ""
     resource_claim_template_name: str = ""
 
 
-class PodSchedulingGate(_Object, frozen=True):
+class PodSchedulingGate(KubeObject, frozen=True):
     """An entry of a pod's ``schedulingGates``: kube-scheduler ignores the pod until every gate is removed."""
 
     name: str = ""
 
 
-class PodSchedulingGroup(_Object, frozen=True):
+class PodSchedulingGroup(KubeObject, frozen=True):
     """The PodGroup that a pod belongs to (alpha in Kubernetes 1.36)."""
 
     pod_group_name: str = ""
 
 
-class PodSpec(_Object, frozen=True):
+class PodSpec(KubeObject, frozen=True):
     """Where a pod runs, which scheduler places it and what its containers request."""
 
     node_name: str = ""
@@ -109,17 +109,17 @@ class PodSpec(_Object, frozen=True):
     scheduling_group: PodSchedulingGroup | None = None
 
 
-class ContainerTerminated(_Object, frozen=True):
+class ContainerTerminated(KubeObject, frozen=True):
     exit_code: Int = 0
 
 
-class ContainerState(_Object, frozen=True):
+class ContainerState(KubeObject, frozen=True):
     """A container's state. ``terminated`` is set if it does not run; the container may be started again."""
 
     terminated: ContainerTerminated | None = None
 
 
-class ContainerStatus(_Object, frozen=True):
+class ContainerStatus(KubeObject, frozen=True):
     """One container's state as last reported by the kubelet."""
 
     name: str = ""
@@ -127,7 +127,7 @@ class ContainerStatus(_Object, frozen=True):
     state: ContainerState = ContainerState()
 
 
-class PodStatus(_Object, frozen=True):
+class PodStatus(KubeObject, frozen=True):
     """A pod's phase, conditions and container states."""
 
     phase: str = ""
@@ -139,7 +139,7 @@ class PodStatus(_Object, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class Pod(_Object, frozen=True):
+class Pod(KubeObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -160,33 +160,33 @@ class Pod(_Object, frozen=True):
         return self.metadata.deletion_timestamp is not None
 
 
-class Taint(_Object, frozen=True):
+class Taint(KubeObject, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(_Object, frozen=True):
+class NodeSpec(KubeObject, frozen=True):
     """A node's settings: cordon and taints."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
-class NodeAddress(_Object, frozen=True):
+class NodeAddress(KubeObject, frozen=True):
     """One address of a node; the types in use are Hostname, InternalIP and ExternalIP."""
 
     type: str = ""
     address: str = ""
 
 
-class NodeInfo(_Object, frozen=True):
+class NodeInfo(KubeObject, frozen=True):
     """Versions of a node's software."""
 
     kubelet_version: str = ""
 
 
-class NodeStatus(_Object, frozen=True):
+class NodeStatus(KubeObject, frozen=True):
     """A node's resources, addresses and conditions. Quantities are text, as the API server always writes them."""
 
     capacity: dict[str, str] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class NodeStatus(_Object, frozen=True):
     node_info: NodeInfo = NodeInfo()
 
 
-class Node(_Object, frozen=True):
+class Node(KubeObject, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -212,7 +212,7 @@ class Node(_Object, frozen=True):
         return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
 
 
-class LeaseSpec(_Object, frozen=True):
+class LeaseSpec(KubeObject, frozen=True):
     """A lease's holder, duration in seconds and times (RFC 3339 with microseconds)."""
 
     holder_identity: str | None = None
@@ -222,7 +222,7 @@ class LeaseSpec(_Object, frozen=True):
     lease_transitions: Int | None = None
 
 
-class Lease(_Object, frozen=True):
+class Lease(KubeObject, frozen=True):
     """A lease of coordination.k8s.io/v1. To write one, set ``kind`` and ``api_version``, which items of a list lack."""
 
     api_version: str = ""
@@ -231,7 +231,7 @@ class Lease(_Object, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class ObjectReference(_Object, frozen=True):
+class ObjectReference(KubeObject, frozen=True):
     """The object that an event is about."""
 
     api_version: str = ""
@@ -241,14 +241,14 @@ class ObjectReference(_Object, frozen=True):
     uid: str = ""
 
 
-class EventSource(_Object, frozen=True):
+class EventSource(KubeObject, frozen=True):
     """The component that reported an event; the From column of ``kubectl describe``."""
 
     component: str = ""
     host: str = ""
 
 
-class Event(_Object, frozen=True):
+class Event(KubeObject, frozen=True):
     """An event of core/v1. Repetitions increase ``count`` and move ``last_timestamp``. For ``kind`` see `Lease`."""
 
     api_version: str = ""
@@ -266,14 +266,14 @@ class Event(_Object, frozen=True):
     reporting_instance: str = ""
 
 
-class ListMeta(_Object, frozen=True):
+class ListMeta(KubeObject, frozen=True):
     """A list's resource version, to watch from, and the token of the next page, if there is one."""
 
     resource_version: str = ""
     continue_: str = field(default="", name="continue")
 
 
-class ListOf(_Object, Generic[T], frozen=True):
+class ListOf(KubeObject, Generic[T], frozen=True):
     """One page of a list. Go encodes an empty list as ``[]`` or ``null``, so use ``entries``."""
 
     metadata: ListMeta = ListMeta()
@@ -285,14 +285,14 @@ class ListOf(_Object, Generic[T], frozen=True):
         return self.items or []
 
 
-class WatchEvent(_Object, Generic[T], frozen=True):
+class WatchEvent(KubeObject, Generic[T], frozen=True):
     """One line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR. The object of an ERROR is a ``Status``."""
 
     type: str
     object: T
 
 
-class StatusCause(_Object, frozen=True):
+class StatusCause(KubeObject, frozen=True):
     """One cause of an error: the invalid field and what is wrong with it."""
 
     reason: str = ""
@@ -300,7 +300,7 @@ class StatusCause(_Object, frozen=True):
     field: str = ""
 
 
-class StatusDetails(_Object, frozen=True):
+class StatusDetails(KubeObject, frozen=True):
     """The object and the causes of an error, and when to retry."""
 
     name: str = ""
@@ -310,7 +310,7 @@ class StatusDetails(_Object, frozen=True):
     retry_after_seconds: Int | None = None
 
 
-class Status(_Object, frozen=True):
+class Status(KubeObject, frozen=True):
     """The API server's answer if it does not answer with an object, for example on errors."""
 
     status: str = ""
@@ -320,7 +320,7 @@ class Status(_Object, frozen=True):
     details: StatusDetails | None = None
 
 
-class ObjectHead(_Object, frozen=True):
+class ObjectHead(KubeObject, frozen=True):
     """An object's metadata only, for a watch whose caller decodes the rest itself."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -33,7 +33,7 @@ from gcushare.wire.documents.explain import (
     explain_refused,
     explain_waiting,
 )
-from gcushare.wire.dra.claimed_pods import claimed_request
+from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import POD_DEMAND, PodDemand
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref

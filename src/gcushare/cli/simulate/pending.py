@@ -27,7 +27,7 @@ from gcushare.wire.documents.nodes_needed import (
     make_nodes_needed,
     render_nodes_needed,
 )
-from gcushare.wire.dra.claimed_pods import claimed_request
+from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 

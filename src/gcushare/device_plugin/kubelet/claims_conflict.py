@@ -10,8 +10,7 @@ from gcushare.core.errors import GcushareError, RemoteContractError, RetryableEr
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.node.pod_resources import list_claiming_pods
-from gcushare.wire.dra.claimed_pods import PodWithClaims
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim
 from gcushare.wire.pods import is_finished
 
 logger = logging.getLogger(__name__)

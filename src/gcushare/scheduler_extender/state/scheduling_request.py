@@ -14,7 +14,7 @@ from gcushare.core.requests import CardRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations.keys import MEMORY_PERCENT, NODE_POLICY
 from gcushare.wire.annotations.record import record_keys
-from gcushare.wire.dra.claimed_pods import claimed_request
+from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts
 from gcushare.wire.pods import pod_ref, pod_request_and_options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from gcushare.wire.dra import DraObject
+from gcushare.wire.objects import KubeObject
 from gcushare.wire.untrusted_json import MAX_DEPTH, BoundedJsonDecoder, Count, Int
 
 CHECKPOINT_NAME = "checkpoint.json"
@@ -13,7 +13,7 @@ MAX_CHECKPOINT_BYTES = 8 * 1024 * 1024
 """Some 5,000 claims; a node runs hundreds of pods."""
 
 
-class PreparedDevice(DraObject, frozen=True):
+class PreparedDevice(KubeObject, frozen=True):
     """One device that a claim holds: ``memory_bytes`` of a card; ``whole`` if the claim asked for the whole card."""
 
     request: str
@@ -24,7 +24,7 @@ class PreparedDevice(DraObject, frozen=True):
     share_id: str | None = None
 
 
-class ContainerEdits(DraObject, frozen=True):
+class ContainerEdits(KubeObject, frozen=True):
     """What a container of the claim gets: variables, device nodes, and paths of the host that are mounted read-only.
 
     ``folders`` are those of the host that it may write, by their path in the container.
@@ -36,7 +36,7 @@ class ContainerEdits(DraObject, frozen=True):
     folders: dict[str, str] = field(default_factory=dict)
 
 
-class PreparedClaim(DraObject, frozen=True):
+class PreparedClaim(KubeObject, frozen=True):
     """A claim whose preparation was begun, and is done if ``is_complete``.
 
     ``cdi_names`` are devices of other CDI specifications that its containers get beside our own. ``pod_name`` and
@@ -60,7 +60,7 @@ class PreparedClaim(DraObject, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Checkpoint(DraObject, frozen=True):
+class Checkpoint(KubeObject, frozen=True):
     """The file: the claims by uid. Another ``version`` than ours cannot be read."""
 
     version: Int

@@ -1,16 +1,66 @@
-"""The allocated claims of a cluster by the pod that they count under. Pure: readers and watches bring the claims."""
+"""The allocated claims of a cluster by the pod that they count under, as assignments of the ledger.
+
+An assignment belongs to the first pod that a claim is reserved for, and has all claims of that pod. A claim that
+several pods share counts once, under that pod. A claim that no pod is reserved for is still taken from its card: it
+counts under its own name and uid until it is deallocated.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
+from gcushare.core.claim_names import claimed_units, parse_device_name
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.quantities import parse_count
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.dra.assignments import ClaimHolding, claims_assignment, read_holding
-from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimHolding:
+    """The cards that one allocated claim takes on a node, and the pod that it counts under.
+
+    ``cards`` are indexes, each with the bytes that the claim takes of the card; None means all of them.
+    """
+
+    uid: str
+    holder: PodRef
+    node: str
+    cards: tuple[tuple[int, int | None], ...]
+
+
+def _read_holding(claim: ResourceClaim, vendor: Vendor) -> ClaimHolding | None:
+    """Read what a claim takes of this vendor's cards; None if it is not allocated any.
+
+    Raises:
+        RemoteContractError: a device or an amount cannot be read, or the devices are on several nodes.
+    """
+    # The scheduler counts a device of which an administrator only inspects the use as free.
+    results = [each for each in claim.results_of(vendor.claims.driver) if not each.admin_access]
+    if not results:
+        return None
+    nodes = {each.pool for each in results}
+    if len(nodes) > 1:
+        raise RemoteContractError(f"the claim has devices of several nodes: {', '.join(sorted(nodes))}")
+    whole_class = vendor.claims.whole_class
+    cards = tuple(_read_card(each, is_whole=claim.class_of(each) == whole_class) for each in results)
+    meta = claim.metadata
+    pods = (each for each in claim.status.reserved_for if each.resource == "pods")
+    uid, name = next(((pod.uid, pod.name) for pod in pods), (meta.uid, meta.name))
+    holder = PodRef(uid, meta.namespace, name, meta.creation_timestamp or "")
+    return ClaimHolding(meta.uid, holder, nodes.pop(), cards)
+
+
+def _read_card(result: AllocationResult, *, is_whole: bool) -> tuple[int, int | None]:
+    index = parse_device_name(result.device)
+    if index is None:
+        raise RemoteContractError(f"device {result.device[:80]!r} cannot be read; expected card-N")
+    consumed = result.consumed_memory()
+    return index, None if is_whole or consumed is None else parse_count(consumed)
 
 
 class ClaimHolders:
@@ -33,7 +83,7 @@ class ClaimHolders:
         uid = claim.metadata.uid
         self.problems.pop(uid, None)
         try:
-            holding = read_holding(claim, self._vendor)
+            holding = _read_holding(claim, self._vendor)
         except RemoteContractError as error:
             self.problems[uid] = f"claim {claim.metadata.namespace}/{claim.metadata.name} cannot be read: {error}"
             holding = None
@@ -70,11 +120,18 @@ class ClaimHolders:
         if not holdings:
             return None
         # A pod runs on one node; claims of another node would be an error of the scheduler, and count for nothing.
-        node_name = next(iter(holdings.values())).node
-        node = self._find_node(node_name)
+        first = next(iter(holdings.values()))
+        node = self._find_node(first.node)
         unit = node.unit if node is not None and node.unit is not None else parse_memory_unit(self._vendor.default_unit)
-        sizes = {index: state.total for index, state in node.cards.items()} if node is not None else {}
-        return claims_assignment((each for each in holdings.values() if each.node == node_name), unit, sizes)
+        units: dict[int, int] = {}
+        wholes: dict[int, int] = {}
+        held = (card for each in holdings.values() if each.node == first.node for card in each.cards)
+        for index, memory_bytes in held:
+            if memory_bytes is None:
+                wholes[index] = node.cards[index].total if node is not None and index in node.cards else 0
+            units[index] = units.get(index, 0) + claimed_units(memory_bytes or 0, unit)
+        grants = tuple(CardGrant(i, wholes.get(i, units[i]), i in wholes) for i in sorted(units))
+        return Assignment(first.holder, first.node, grants, assigned=True)
 
     def _drop(self, uid: str) -> frozenset[str]:
         holding = self._claims.pop(uid, None)

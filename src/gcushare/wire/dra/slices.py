@@ -11,9 +11,10 @@ import re
 
 from msgspec import field
 
-from gcushare.wire.dra import API_VERSION, DraObject
-from gcushare.wire.objects import ObjectMeta
+from gcushare.wire.objects import KubeObject, ObjectMeta
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
+
+API_VERSION = "resource.k8s.io/v1"
 
 MAX_DEVICES = 64
 """Devices of one slice if any of them has taints. Source: ``ResourceSliceMaxDevicesWithAdvancedFeatures``."""
@@ -30,7 +31,7 @@ NO_SCHEDULE = "NoSchedule"
 _SEMVER = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 
-class Attribute(DraObject, frozen=True):
+class Attribute(KubeObject, frozen=True):
     """One attribute of a device; exactly one field is set."""
 
     int: Int | None = None
@@ -38,28 +39,28 @@ class Attribute(DraObject, frozen=True):
     version: str | None = None
 
 
-class ValidRange(DraObject, frozen=True):
+class ValidRange(KubeObject, frozen=True):
     """Amounts that a claim may consume: ``min`` and every ``step`` above it; others are rounded up."""
 
     min: str
     step: str | None = None
 
 
-class RequestPolicy(DraObject, frozen=True):
+class RequestPolicy(KubeObject, frozen=True):
     """How claims consume a capacity; ``default`` is for a request that names no amount."""
 
     default: str
     valid_range: ValidRange
 
 
-class Capacity(DraObject, frozen=True):
+class Capacity(KubeObject, frozen=True):
     """An amount that a device has. Only a device that several claims may share has a policy."""
 
     value: str
     request_policy: RequestPolicy | None = None
 
 
-class DeviceTaint(DraObject, frozen=True):
+class DeviceTaint(KubeObject, frozen=True):
     """Keeps claims that do not tolerate it off a device."""
 
     key: str
@@ -67,7 +68,7 @@ class DeviceTaint(DraObject, frozen=True):
     value: str = ""
 
 
-class Device(DraObject, frozen=True):
+class Device(KubeObject, frozen=True):
     """One thing that a claim may be given."""
 
     name: str
@@ -77,7 +78,7 @@ class Device(DraObject, frozen=True):
     allow_multiple_allocations: bool = False
 
 
-class ResourcePool(DraObject, frozen=True):
+class ResourcePool(KubeObject, frozen=True):
     """The pool that a slice belongs to. Slices of an older ``generation`` than the newest count for nothing."""
 
     name: str
@@ -85,7 +86,7 @@ class ResourcePool(DraObject, frozen=True):
     resource_slice_count: Int = 0
 
 
-class SliceSpec(DraObject, frozen=True):
+class SliceSpec(KubeObject, frozen=True):
     """What a slice says; ``driver``, ``node_name`` and the pool's name never change."""
 
     driver: str
@@ -94,7 +95,7 @@ class SliceSpec(DraObject, frozen=True):
     devices: tuple[Device, ...] = ()
 
 
-class ResourceSlice(DraObject, frozen=True):
+class ResourceSlice(KubeObject, frozen=True):
     """A slice; kind and API version are set on what we create."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -13,22 +13,21 @@ from msgspec import field
 from gcushare.core.claim_names import ClaimSize, unit_bytes
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
-from gcushare.wire.dra import API_VERSION, DraObject
-from gcushare.wire.dra.slices import MEMORY, quantity
-from gcushare.wire.objects import ObjectMeta, PodResourceClaim
+from gcushare.wire.dra.slices import API_VERSION, MEMORY, quantity
+from gcushare.wire.objects import KubeObject, ObjectMeta, PodResourceClaim
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 REQUEST_NAME = "card"
 """Name of the one request of our claims; allocation results carry it."""
 
 
-class CapacityRequests(DraObject, frozen=True):
+class CapacityRequests(KubeObject, frozen=True):
     """The amounts that a claim takes of a device, by the capacity's name."""
 
     requests: dict[str, str] = field(default_factory=dict)
 
 
-class ExactRequest(DraObject, frozen=True):
+class ExactRequest(KubeObject, frozen=True):
     """Devices of one class, ``count`` of them, with these amounts of each."""
 
     device_class_name: str = ""
@@ -40,19 +39,19 @@ class ExactRequest(DraObject, frozen=True):
     admin_access: bool | None = None
 
 
-class DeviceRequest(DraObject, frozen=True):
+class DeviceRequest(KubeObject, frozen=True):
     name: str
     exactly: ExactRequest = ExactRequest()
 
 
-class DeviceConstraint(DraObject, frozen=True):
+class DeviceConstraint(KubeObject, frozen=True):
     """What the devices of a claim must have in common, or by what they must differ."""
 
     distinct_attribute: str = ""
     match_attribute: str = ""
 
 
-class DeviceClaim(DraObject, frozen=True):
+class DeviceClaim(KubeObject, frozen=True):
     """The devices that a claim asks for."""
 
     requests: tuple[DeviceRequest, ...] = ()
@@ -60,18 +59,18 @@ class DeviceClaim(DraObject, frozen=True):
     config: tuple[object, ...] = ()
 
 
-class ClaimSpec(DraObject, frozen=True):
+class ClaimSpec(KubeObject, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
-class TemplateSpec(DraObject, frozen=True):
+class TemplateSpec(KubeObject, frozen=True):
     """What claims made from the template get, labels and annotations among it; immutable on the API server."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ClaimSpec = ClaimSpec()
 
 
-class ResourceClaimTemplate(DraObject, frozen=True):
+class ResourceClaimTemplate(KubeObject, frozen=True):
     """A template; kind and API version are set on what we create."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -80,11 +79,11 @@ class ResourceClaimTemplate(DraObject, frozen=True):
     kind: str = ""
 
 
-class ClaimingPodSpec(DraObject, frozen=True):
+class ClaimingPodSpec(KubeObject, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
-class ClaimingPod(DraObject, frozen=True):
+class ClaimingPod(KubeObject, frozen=True):
     """A pod, as far as its claims go."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -9,8 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from gcushare.vendors import VENDORS_BY_NAME
-from gcushare.wire.kubelet.device_ids import cards_of_ids
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from simulation.admission import AdmissionPolicies
 from simulation.apiserver import ApiServer
 from simulation.bugs import Bug, find_bug

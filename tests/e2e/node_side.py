@@ -15,8 +15,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations.record import decode_record
-from gcushare.wire.kubelet.device_ids import cards_of_ids
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.commands import plugin_command
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan

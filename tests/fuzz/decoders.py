@@ -49,8 +49,7 @@ from gcushare.wire.annotations.keys import OVER_USE
 from gcushare.wire.annotations.over_use import note_since_s, over_use_text, over_used_cards
 from gcushare.wire.contracts import CA, SERVER_CERT, SERVER_KEY
 from gcushare.wire.documents.node_report import decode_node_reports
-from gcushare.wire.kubelet.device_ids import decode_device_id
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.nodes import node_cards, parse_card_names
 from gcushare.wire.objects import HEAD, POD
 from tests.unit.foreign_inputs import CARDS, DECODERS, OF_WORKER, Decoder, any_text, encoded, text_of

@@ -12,8 +12,7 @@ from typing import Any
 from gcushare.core.errors import NotFoundError
 from gcushare.core.quantities import parse_count
 from gcushare.wire.annotations.record import PodRecord, decode_record
-from gcushare.wire.kubelet.device_ids import cards_of_ids
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.doubles import InsideDoubles
 from gcushare_playground.picture import POD_OBJECTS, condition_of, key_of, node_of, phase_of, poll_until

@@ -17,9 +17,8 @@ import pytest
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.wire.kubelet.device_ids import decode_device_id
+from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig

@@ -51,7 +51,6 @@ from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
-from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
@@ -60,6 +59,7 @@ from gcushare.wire.pods import pod_assignment, pod_options, pod_request
 from gcushare.wire.protos import deviceplugin_pb2, podresources_pb2
 from gcushare.wire.protos.dra_pb2 import Claim as PrepareClaim
 from gcushare.wire.protos.dra_pb2 import NodePrepareResourcesRequest
+from gcushare.wire.protos.services import read_message
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 from gcushare.wire.untrusted_yaml import load_yaml
 from tests.unit.status_documents import FIRST

@@ -36,7 +36,7 @@ IN_WIRE = {"wire/untrusted_json.py", "wire/untrusted_yaml.py"}
 ELSEWHERE = {
     "wire/extender_api.py": "the scheduler's calls: cut by hand for speed; one function turns what the parser raises",
     "wire/extender_preempt.py": "as above, with the same function",
-    "wire/kubelet/messages.py": "protobuf messages of the kubelet; DecodeError is all that parsing raises",
+    "wire/protos/services.py": "protobuf messages of the kubelet; DecodeError is all that parsing raises",
     "cards/worker/main.py": "its own command line, written by its parent",
     "config_manager/scheduler_config/yaml_tree.py": "events instead of values, with the bounds of wire.untrusted_yaml",
     "config_manager/host/static_pod.py": "parts of a tree that yaml_tree has read; what cannot be converted is empty",

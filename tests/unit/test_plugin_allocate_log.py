@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from gcushare.device_plugin.choices import Mode
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import device_ids
-from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_id
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import pod, whole_pod, with_annotations
 

@@ -22,9 +22,8 @@ from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.mps_settings import Fallback
 from gcushare.node.mps.state import MpsFolders
 from gcushare.vendors import ENFLAME
-from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
-from gcushare.wire.kubelet.whole_card_ids import encode_whole_card_id
 from gcushare.wire.objects import Pod
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from tests.unit.node_agent_rig import Rig, make_rig

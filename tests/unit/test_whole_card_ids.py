@@ -2,15 +2,8 @@ import pytest
 
 from gcushare.core.cards import Card
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.kubelet.device_ids import is_device_id
-from gcushare.wire.kubelet.device_lists import encode_preferred_response
-from gcushare.wire.kubelet.whole_card_ids import (
-    decode_whole_card_id,
-    encode_id_entry,
-    encode_whole_card_id,
-    encode_whole_card_list,
-    is_whole_card_id,
-)
+from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id, is_device_id, is_whole_card_id
+from gcushare.wire.kubelet.device_lists import encode_id_entry, encode_preferred_response, encode_whole_card_list
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
 

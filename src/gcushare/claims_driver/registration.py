@@ -19,9 +19,9 @@ from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
-from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.protos import plugin_registration_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare.wire.protos.services import read_message
 
 logger = logging.getLogger(__name__)
 

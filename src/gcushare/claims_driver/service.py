@@ -19,9 +19,9 @@ from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteCo
 from gcushare.core.log_fields import fields
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim
-from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.protos import dra_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare.wire.protos.services import read_message
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ import grpc
 import grpc.aio
 
 from gcushare.core.errors import RetryableError
-from gcushare.wire.kubelet.messages import read_message
 from gcushare.wire.protos import podresources_pb2 as pb
 from gcushare.wire.protos import services
+from gcushare.wire.protos.services import read_message
 
 LIST_TIMEOUT_S = 5.0
 

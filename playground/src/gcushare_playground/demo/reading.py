@@ -10,8 +10,7 @@ import aiohttp
 import msgspec
 
 from gcushare.core.errors import RetryableError
-from gcushare.wire.kubelet.device_ids import cards_of_ids
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id
+from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.kubelet.checkpoint import CheckpointFile
 from gcushare_playground.picture import JsonObject

@@ -14,8 +14,8 @@ from gcushare.core.matching import Candidate, match
 from gcushare.core.placement import WHOLE_CARD_POLICIES
 from gcushare.core.requests import split_over_cards
 from gcushare.core.topology import CLOSE, by_index
-from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, encode_id_entry, encode_whole_card_id
+from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign, encode_id_entry
 
 
 @dataclass(frozen=True, slots=True)

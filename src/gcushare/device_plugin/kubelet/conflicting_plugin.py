@@ -20,8 +20,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import DeviceError
 from gcushare.device_plugin.kubelet.checkpoint import read_registered
 from gcushare.device_plugin.node.publisher import ResourceCounts
-from gcushare.wire.kubelet.device_ids import is_device_id
-from gcushare.wire.kubelet.whole_card_ids import is_whole_card_id
+from gcushare.wire.kubelet.device_ids import is_device_id, is_whole_card_id
 
 logger = logging.getLogger(__name__)
 

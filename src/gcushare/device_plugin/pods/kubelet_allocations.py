@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
+from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds
-from gcushare.wire.kubelet.whole_card_ids import decode_whole_card_id, is_whole_card_id
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""

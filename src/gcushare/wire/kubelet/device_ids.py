@@ -1,4 +1,4 @@
-"""Device ids that name their card. They have three characters, the first of which names the card, or four.
+"""Device ids that name their card: three characters, of which the first names the card, or four.
 
 The kubelet never allocates an id twice. So ids that name their card make the kubelet itself prevent that a card is
 overcommitted. An id depends only on (card index, unit). It stays the same if cards are added, removed or resized, and
@@ -10,6 +10,9 @@ range of first characters, large enough for an equal share of 262,144 units amon
 These units are page 0 of a card. Further units are on pages 1 to 94: their ids are the page's character, followed by
 the short id of the same position on page 0. So the card's character is always the third from the end.
 docs/adr/0002-device-ids.md discusses the alternatives.
+
+The id of a whole card is ``card-`` and the card's index. It is longer than the id of a unit, so the two cannot be
+confused.
 
 Source of the limits: the kubelet accepts at most 4,194,304 bytes per message (gRPC's default, a constant of its build),
 and a ``Device`` takes 13 bytes in addition to its id.
@@ -55,6 +58,8 @@ CARD_OF_FIRST_BYTE = bytes(_CARD_OF_FIRST.get(chr(code), NO_CARD) for code in ra
 """Table for ``bytes.translate`` from a short id's first byte to its card index, or ``NO_CARD``."""
 
 _ID_BYTES = _ALPHABET.encode()
+_WHOLE_PREFIX = "card-"
+_WHOLE_IDS = frozenset(f"{_WHOLE_PREFIX}{index}" for index in range(MAX_CARDS))
 
 
 def are_own_ids(*characters: bytes) -> bool:
@@ -184,3 +189,23 @@ def cards_of_ids(device_ids: Iterable[str]) -> dict[int, int]:
         RemoteContractError: one of them is not of this layout.
     """
     return dict(Counter(decode_device_id(device_id)[0] for device_id in device_ids))
+
+
+def encode_whole_card_id(index: int) -> str:
+    return f"{_WHOLE_PREFIX}{index}"
+
+
+def is_whole_card_id(device_id: str) -> bool:
+    """Whether an id names a whole card of ours."""
+    return device_id in _WHOLE_IDS
+
+
+def decode_whole_card_id(device_id: str) -> int:
+    """Read the card's index.
+
+    Raises:
+        RemoteContractError: not such an id; the message says where it may be from.
+    """
+    if not is_whole_card_id(device_id):
+        raise RemoteContractError(f"device id {device_id[:80]!r} is not a whole card: {explain_foreign_id(device_id)}")
+    return int(device_id.removeprefix(_WHOLE_PREFIX))

@@ -15,18 +15,20 @@ from dataclasses import dataclass
 from itertools import compress, groupby, islice
 
 from gcushare.core.bounds import MAX_CARDS
+from gcushare.core.cards import Card
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     CARD_OF_FIRST_BYTE,
     ID_LENGTH,
     NO_CARD,
     are_own_ids,
+    encode_whole_card_id,
     explain_foreign_id,
     is_device_id,
     list_bytes,
 )
-from gcushare.wire.kubelet.messages import read_message, read_varint
-from gcushare.wire.protos import deviceplugin_pb2
+from gcushare.wire.protos import deviceplugin_pb2, services
+from gcushare.wire.protos.services import read_message, read_varint
 
 _AVAILABLE_TAG, _MUST_INCLUDE_TAG, _SIZE_TAG = b"\x0a", b"\x12", 0x18
 _SHORT, _LONG = bytes([ID_LENGTH]), bytes([ID_LENGTH + 1])
@@ -65,6 +67,17 @@ def _encode_of_one_length(ids: Sequence[str], health: bytes) -> bytes:
     return head + (health + head).join([device_id.encode() for device_id in ids]) + health
 
 
+def encode_whole_card_list(cards: Iterable[tuple[Card, bool]]) -> bytes:
+    """Encode a ListAndWatchResponse of whole cards: each with its health and, if known, its NUMA node."""
+    message = deviceplugin_pb2.ListAndWatchResponse()
+    for card, is_healthy in cards:
+        health = services.HEALTHY if is_healthy else services.UNHEALTHY
+        device = message.devices.add(ID=encode_whole_card_id(card.index), health=health)
+        if card.numa_node is not None:
+            device.topology.nodes.add(ID=card.numa_node)
+    return message.SerializeToString()
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceIds:
     """A list of device ids, in the kubelet's encoding.
@@ -100,7 +113,9 @@ class DeviceIds:
         mask = self.card_of_each().translate(_IS_CARD[card_index])
         positions = islice(compress(range(0, len(run), stride), mask), limit)
         entries = [run[position : position + stride] for position in positions]
-        return [_without_pad(entry) for entry in entries] if self.is_padded else entries
+        if self.is_padded:
+            entries = [entry if entry[2:3] != _PAD else entry[:1] + _SHORT + entry[3:] for entry in entries]
+        return entries
 
     def first(self, limit: int) -> list[str]:
         """Some of the ids as text, for a log."""
@@ -120,10 +135,6 @@ class DeviceIds:
 
 _STRIDE = 2 + ID_LENGTH
 _PADDED_STRIDE = _STRIDE + 1
-
-
-def _without_pad(entry: bytes) -> bytes:
-    return entry if entry[2:3] != _PAD else entry[:1] + _SHORT + entry[3:]
 
 
 def pad_short_ids(run: bytes, prefix: bytes = _AVAILABLE_TAG + _SHORT, padded: bytes = _AVAILABLE_TAG + _LONG) -> bytes:
@@ -186,6 +197,12 @@ def encode_preferred_response(entries: Sequence[Sequence[bytes]]) -> bytes:
     return bytes(message)
 
 
+def encode_id_entry(device_id: str) -> bytes:
+    """Encode one id as an entry of a preferred answer: tag, length, text."""
+    encoded = device_id.encode()
+    return b"\x0a" + bytes([len(encoded)]) + encoded
+
+
 def _containers(body: bytes) -> list[bytes]:
     parts: list[bytes] = []
     position = 0
@@ -231,8 +248,10 @@ def _read_entries(part: bytes, *, is_padded: bool) -> PreferredRequest | None:
     available, must = part[:available_end], part[available_end:must_end]
     if not (_are_ours(available, is_padded=is_padded) and _are_ours(must, is_padded=is_padded)):
         return None
-    must = _with_available_tag(must, _PADDED_STRIDE if is_padded else _STRIDE)
-    return PreferredRequest(DeviceIds(available, (), is_padded), DeviceIds(must, (), is_padded), size)
+    stride = _PADDED_STRIDE if is_padded else _STRIDE
+    retagged = bytearray(must)
+    retagged[::stride] = _AVAILABLE_TAG * (len(must) // stride)  # the tag of every answer
+    return PreferredRequest(DeviceIds(available, (), is_padded), DeviceIds(bytes(retagged), (), is_padded), size)
 
 
 def _run_end(part: bytes, start: int, tag: bytes, *, is_padded: bool) -> int:
@@ -242,13 +261,6 @@ def _run_end(part: bytes, start: int, tag: bytes, *, is_padded: bool) -> int:
     tags, lengths = part[start:stop:stride], part[start + 1 : stop : stride]
     entries = min(len(tags) - len(tags.lstrip(tag)), len(lengths) - len(lengths.lstrip(length)))
     return start + entries * stride
-
-
-def _with_available_tag(run: bytes, stride: int) -> bytes:
-    """The same entries under the tag of ``available``, which is also the tag of every answer."""
-    rewritten = bytearray(run)
-    rewritten[::stride] = _AVAILABLE_TAG * (len(run) // stride)
-    return bytes(rewritten)
 
 
 def _are_ours(run: bytes, *, is_padded: bool) -> bool:

@@ -1,8 +1,14 @@
-"""Full gRPC method names of the kubelet's APIs, written out so that a search finds them."""
+"""The kubelet's gRPC APIs: full method names, written out so that a search finds them, limits, and message readers."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from gcushare.core.errors import RemoteContractError
+
+M = TypeVar("M", bound=Message)
 
 DEVICE_PLUGIN_VERSION: Final = "v1beta1"
 HEALTHY: Final = "Healthy"
@@ -48,3 +54,34 @@ POD_RESOURCES_ANSWER_LIMIT_BYTES: Final = 16 * 1024 * 1024
 def short_name(method: str) -> str:
     """Return the last part of a full method name, the key under which gRPC's generic handlers expect it."""
     return method.rpartition("/")[2]
+
+
+def read_message(kind: type[M], body: bytes) -> M:
+    """Read a message of this kind.
+
+    Raises:
+        RemoteContractError: the bytes are not such a message.
+    """
+    message = kind()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise RemoteContractError(f"the kubelet's {kind.__name__} cannot be read: {error}") from error
+    return message
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a number before ``end``; returns it and the position after it.
+
+    Raises:
+        RemoteContractError: it does not end there, or has more than 64 bits.
+    """
+    value = shift = 0
+    while position < end and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise RemoteContractError(f"the kubelet's message has a broken number at byte {position}")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, Vendor
-from gcushare.wire.annotations import keys
+from gcushare.wire import annotations as keys
 
 ROOT = Path(__file__).parents[1]
 BOTH = "both"

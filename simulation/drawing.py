@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from gcushare.device_plugin.choices import Mode
 from gcushare.vendors import VENDORS_BY_NAME
-from gcushare.wire.annotations import keys
+from gcushare.wire import annotations as keys
 from simulation.certificates import SECRET_FAULTS
 from simulation.schedule import FIRST_S, OUR_LEASE, USUAL_LEASE, Action, Schedule, Settings
 

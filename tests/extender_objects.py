@@ -18,8 +18,8 @@ from gcushare.scheduler_extender import maintenance
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.annotations.inventory import encode_inventory
-from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.annotations import PodRecord, encode_record
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, Pod
 from tests.builders import card
 

@@ -11,8 +11,7 @@ import msgspec
 
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARD_MODE, CORRECTED
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import CARD_MODE, CORRECTED, PodRecord
 from gcushare.wire.objects import Node, Pod
 from tests.builders import card
 from tests.extender_objects import node_document, pod_document

@@ -10,9 +10,8 @@ import msgspec
 from gcushare.core.cards import Health, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.inventory import encode_inventory
-from gcushare.wire.annotations.keys import CORRECTED, OVER_USE
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import CORRECTED, OVER_USE, PodRecord
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, Pod
 from tests.browser.canvas import colour_of, find, painted, until_painted, variable
 from tests.browser.page_rig import PageRig

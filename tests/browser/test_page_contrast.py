@@ -11,7 +11,7 @@ import pytest
 from gcushare.core.cards import Health
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.browser.contrast import Text, texts_of, texts_of_the_map
 from tests.browser.page_rig import PageRig

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.cards import Health
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
-from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.browser.page_rig import PageRig
 from tests.browser.tab import Tab

@@ -19,7 +19,6 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NAMESPACES, Resource
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.dra.slices import (
@@ -34,6 +33,7 @@ from gcushare.wire.dra.slices import (
     ValidRange,
     new_slice,
 )
+from gcushare.wire.nodes import decode_inventory, encode_inventory
 from gcushare.wire.objects import ObjectMeta
 from tests.charts import CLAIMS_CHART, Rendering, of_kind, render
 from tests.e2e.assets import need_binaries

@@ -14,7 +14,7 @@ import msgspec
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.annotations import decode_record
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.commands import plugin_command
 from gcushare_playground.picture import allocatable_of, node_of, phase_of

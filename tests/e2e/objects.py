@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ENFLAME, Vendor
-from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
-from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.annotations import decode_record
+from gcushare.wire.nodes import decode_inventory, encode_inventory
 from gcushare_playground.picture import node_of
 
 JsonObject: TypeAlias = dict[str, Any]

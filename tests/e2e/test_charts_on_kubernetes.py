@@ -22,7 +22,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS
 from gcushare.node.other_systems import SliceDrivers
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from gcushare_playground.picture import POD_OBJECTS
 from gcushare_playground.plans import NodePlan
 from gcushare_playground.processes import Command

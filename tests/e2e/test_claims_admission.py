@@ -13,7 +13,7 @@ from gcushare.core.claim_names import ClaimSize
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.kube.resources import DEPLOYMENTS, Resource
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import CLAIMED_RESOURCE, CLAIMED_UNITS
+from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import copy_of
 from gcushare_playground.apiserver.registry import Registry

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CLAIMED_RESOURCE, CLAIMED_UNITS
+from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm

@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.claims_driver.slice_publisher import slice_name
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.contracts import CLAIMS_DRIVER
 from tests.charts import CLAIMS_CHART, NAMESPACE, needs_helm, of_kind, rendered
 from tests.e2e.control_plane import ControlPlane

@@ -17,7 +17,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare_playground.picture import POD_OBJECTS, Picture
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import node, pod

@@ -11,7 +11,7 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
 from gcushare.kube.resources import PODS
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import MEMORY_LIMIT, MEMORY_PERCENT
+from gcushare.wire.annotations import MEMORY_LIMIT, MEMORY_PERCENT
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE

@@ -10,7 +10,7 @@ import pytest_asyncio
 from gcushare.core.units import GIB
 from gcushare.kube.resources import PODS
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare_playground.picture import node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE

@@ -18,7 +18,7 @@ from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
-from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations import OVER_USE
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.assets import need_client
 from tests.e2e.control_plane import NODE, ControlPlane

@@ -16,7 +16,7 @@ from gcushare.core.cards import Health
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, PODS
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
+from gcushare.wire.nodes import decode_inventory, encode_inventory
 from gcushare_playground.picture import node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane

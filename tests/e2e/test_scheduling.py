@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.resources import PODS
-from gcushare.wire.annotations.keys import MEMORY_PERCENT
+from gcushare.wire.annotations import MEMORY_PERCENT
 from gcushare_playground.picture import condition_of, node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import PODS
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ADMIN, ControlPlane

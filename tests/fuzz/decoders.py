@@ -45,8 +45,7 @@ from gcushare.scheduler_extender.dashboard.feed import parse_mark
 from gcushare.scheduler_extender.extender_settings import ExtenderSettings
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import OVER_USE
-from gcushare.wire.annotations.over_use import note_since_s, over_use_text, over_used_cards
+from gcushare.wire.annotations import OVER_USE, note_since_s, over_use_text, over_used_cards
 from gcushare.wire.contracts import CA, SERVER_CERT, SERVER_KEY
 from gcushare.wire.documents.node_report import decode_node_reports
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id

@@ -11,7 +11,7 @@ from typing import Any
 
 from gcushare.core.errors import NotFoundError
 from gcushare.core.quantities import parse_count
-from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.kubelet.device_ids import cards_of_ids, decode_whole_card_id
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.doubles import InsideDoubles

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from tests.charts import HELM, NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART

@@ -16,7 +16,7 @@ from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.events import EventRecorder, RecorderLimits
 from gcushare.kube.resources import NAMESPACES
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from gcushare.wire.objects import ObjectReference
 from gcushare_playground.apiserver import DropAfter, Fault, RbacAuthorizer, service_account
 from gcushare_playground.cluster import Cluster

@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import MEMORY_PERCENT
+from gcushare.wire.annotations import MEMORY_PERCENT
 from gcushare_playground.picture import POD_OBJECTS, phase_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.playground.census import CONTAINER, Census, manifest

@@ -8,9 +8,9 @@ from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_DRIVER, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.slices import new_slice
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards

@@ -25,7 +25,7 @@ from gcushare.core.cards import InventoryCard
 from gcushare.kube.clock import rfc3339_micro
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, Deletion, User
 from gcushare_playground.apiserver.objects import JsonObject, Key

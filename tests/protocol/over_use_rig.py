@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gcushare.core.units import GIB
-from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations import OVER_USE
 from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 

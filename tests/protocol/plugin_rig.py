@@ -31,7 +31,7 @@ from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import Shutdown
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver.identities import ADMIN, User
 from gcushare_playground.apiserver.serving import ApiServer, ApiServerConfig
 from gcushare_playground.kubelet import AdmissionOrder, ContainerView, HttpNodeApi, Kubelet

@@ -10,7 +10,7 @@ import pytest_asyncio
 from gcushare.claims_driver.slice_publisher import slice_name
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver import Deletion
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge

@@ -16,7 +16,7 @@ from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
 from gcushare.node.mps.state import MpsFolders, MpsState, write_state
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
-from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc

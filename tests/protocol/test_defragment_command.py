@@ -11,7 +11,7 @@ from typing import Any
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARDS
+from gcushare.wire.annotations import CARDS
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster
 

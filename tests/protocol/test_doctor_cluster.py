@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import CLAIMED_RESOURCE
+from gcushare.wire.annotations import CLAIMED_RESOURCE
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import cards

@@ -24,8 +24,8 @@ from gcushare.core.cards import (
 )
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.nodes import encode_inventory
 from gcushare_playground.apiserver import DropBefore, Fault
 from gcushare_playground.apiserver.objects import JsonObject
 from tests.builders import card, cards

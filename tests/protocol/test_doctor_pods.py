@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.documents.plugin_status import PodOnNode
 from tests.extender_objects import pod_document
 from tests.protocol.doctor_rig import NODE, DoctorRig, record

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import CARD_POLICY
+from gcushare.wire.annotations import CARD_POLICY
 from gcushare_playground.apiserver import ADMIN
 from tests.builders import card
 from tests.extender_objects import filter_body, node_document, on_card, pod_document

@@ -14,7 +14,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from gcushare_playground.picture import POD_OBJECTS, Picture, node_of
 from gcushare_playground.scheduler import ExtenderSettings, ManagedResource, Pacing, SchedulerDouble, SchedulerSettings
 from tests.extender_objects import Document, node_document, on_card, pod_document

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CORRECTED
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import CORRECTED, PodRecord
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from tests.builders import card
 from tests.extender_objects import pod_document

@@ -15,7 +15,7 @@ from gcushare.node.mps.daemon import MpsControl
 from gcushare.node.mps.mps_settings import Fallback, MemoryLimit
 from gcushare.node.mps.state import MpsStateReader
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import COMPUTE_SHARE, MEMORY_LIMIT
+from gcushare.wire.annotations import COMPUTE_SHARE, MEMORY_LIMIT
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.plugin_rig import PluginRig, until
 

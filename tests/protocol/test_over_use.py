@@ -10,7 +10,7 @@ import pytest
 from gcushare.core.over_use.eviction import When
 from gcushare.core.units import GIB
 from gcushare.node.over_use.over_use_settings import Action
-from gcushare.wire.annotations.keys import MEMORY_LIMIT, OVER_USE
+from gcushare.wire.annotations import MEMORY_LIMIT, OVER_USE
 from gcushare_playground.apiserver.faults import FailBefore, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME

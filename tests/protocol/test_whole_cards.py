@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_WHOLE
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARD_MODE
+from gcushare.wire.annotations import CARD_MODE
 from tests.extender_objects import as_whole, node_document, pod_document
 from tests.protocol.extender_rig import ExtenderRig, until
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, extender_of

@@ -11,7 +11,7 @@ from simulation.run import Outcome, run
 from simulation.schedule import Action, Schedule
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from tests.simulation.planted_storms import KUBELETS_ARE_RECORDED, create, planned
 
 RECORD = {ENFLAME.record.card_index: "1"}

@@ -14,7 +14,7 @@ from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.units import GIB
 from gcushare.vendors import VENDORS_BY_NAME
-from gcushare.wire.annotations.record import encode_record, record_keys
+from gcushare.wire.annotations import encode_record, record_keys
 from tests.charts import Object, Rendering, containers, needs_helm, of_kind, pod_specs, render, render_text
 from tests.extender_objects import node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, extender_settings

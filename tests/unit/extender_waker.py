@@ -13,7 +13,7 @@ from gcushare.scheduler_extender.state.scheduling_request import read_scheduling
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.waking.waker import RoomWaker
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from gcushare.wire.extender_api import FilterDecoder
 from tests.extender_objects import a_node, a_pod, filter_body, on_card, pod_document, state_of
 from tests.running import running

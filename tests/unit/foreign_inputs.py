@@ -36,9 +36,7 @@ from gcushare.node.mps.state import MPS_STATE
 from gcushare.runtime.settings.file import parse_settings_file
 from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import INVENTORY, decode_inventory
-from gcushare.wire.annotations.over_use import OVER_USE_NOTE, decode_over_use
-from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.annotations import OVER_USE_NOTE, decode_over_use, decode_record
 from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.explain import EXPLANATION
 from gcushare.wire.documents.inspect import INSPECT, decode_document
@@ -52,7 +50,7 @@ from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, dec
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
 from gcushare.wire.kubelet.pod_resources import decode_holdings
-from gcushare.wire.nodes import node_cards
+from gcushare.wire.nodes import INVENTORY, decode_inventory, node_cards
 from gcushare.wire.objects import HEAD, NODE, POD, STATUS
 from gcushare.wire.other_resources import POD_DEMAND
 from gcushare.wire.pods import pod_assignment, pod_options, pod_request

@@ -32,7 +32,7 @@ from gcushare.core.requests import CardRequest, CardSelection, limit_per_card
 from gcushare.core.units import GIB
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeContext, NodeMetadata, node_document
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import CARDS, MEMORY_LIMIT
+from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
 from gcushare.wire.documents.explain import RequestDocument, describe_ways_out, explain_bound, explain_waiting
 from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.pods import memory_limit, pod_assignment, pod_request

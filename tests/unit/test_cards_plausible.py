@@ -19,7 +19,7 @@ from gcushare.core.bounds import MAX_CARD_UNITS
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import MEMORY_UNITS
-from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
+from gcushare.wire.nodes import decode_inventory, encode_inventory
 
 ANY_COUNT = st.integers(-(2**64), 2**64)
 ANY_TEXT = st.text(max_size=600)

@@ -8,8 +8,7 @@ import pytest
 
 from gcushare.device_plugin.plugin_settings import COMPONENT
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, OVER_USE, ROOM_FOUND
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.annotations import CARD_UUID, CORRECTED, OVER_USE, ROOM_FOUND, record_keys
 from tests.charts import (
     EXTENDER_CHART,
     PLUGIN_CHART,

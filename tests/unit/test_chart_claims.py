@@ -11,7 +11,7 @@ from gcushare.claims_controller.node_order import MAX_LEVEL
 from gcushare.core.claim_names import MAX_UNITS
 from gcushare.runtime.settings.declare import list_specs
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations import keys
+from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import (
     CLAIMS_CONTROLLER,
     CLAIMS_CONTROLLER_PORT,

@@ -15,7 +15,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.ledger import Ledger
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.documents.inspect import CLOSING, OPENING, decode_document, encode_node
 from tests.builders import card, cards, held
 from tests.extender_objects import a_node, a_pod, on_card, pod_document

@@ -13,7 +13,7 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.kube.patches import Patch
 from gcushare.kube.resources import Resource
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, ObjectMeta
 
 CORDONED = ENFLAME.cordon_annotation

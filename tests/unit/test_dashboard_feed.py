@@ -17,7 +17,7 @@ from gcushare.scheduler_extender.state.scheduling_request import SchedulingReque
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CORRECTED
+from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import a_node, a_pod, as_whole, node_document, on_card, pod_document, state_of
 

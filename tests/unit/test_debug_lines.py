@@ -9,7 +9,7 @@ import pytest
 
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import decode_allocate_request
 from gcushare.wire.objects import POD

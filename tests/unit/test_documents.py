@@ -14,8 +14,8 @@ import pytest
 
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.vendors import VENDORS
-from gcushare.wire.annotations import keys
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire import annotations as keys
+from gcushare.wire.annotations import record_keys
 from gcushare.wire.contracts import CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL
 from gcushare.wire.kubelet.device_ids import fits_kubelet
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide

@@ -13,7 +13,7 @@ from gcushare.core.errors import ForbiddenError, GcushareError, Refused, Retryab
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARD_POLICY, USE_CARDS
+from gcushare.wire.annotations import CARD_POLICY, USE_CARDS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card, recount
 from tests.unit.extender_binds import Rig

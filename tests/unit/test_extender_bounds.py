@@ -26,7 +26,7 @@ from gcushare.scheduler_extender.waking import choosing, waker
 from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, RefusedGroup, RefusedPods
 from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import OVER_USE
+from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
 from tests.manual_clock import ManualClock

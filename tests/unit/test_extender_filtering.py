@@ -19,7 +19,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import FilterService
 from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import AVOID_CARDS, CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
+from gcushare.wire.annotations import AVOID_CARDS, CARD_POLICY, CARDS, MEMORY_LIMIT, NODE_POLICY, USE_CARDS
 from gcushare.wire.extender_api import SPARE_NODES
 from tests.builders import GIB_UNIT, asks, card, node_score
 from tests.extender_objects import (

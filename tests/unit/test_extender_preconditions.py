@@ -11,7 +11,7 @@ from gcushare.core.errors import RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
-from gcushare.wire.annotations.record import encode_record
+from gcushare.wire.annotations import encode_record
 from gcushare.wire.objects import Condition, Pod, PodStatus
 from tests.extender_objects import a_pod, on_card
 from tests.unit.extender_binds import Rig

@@ -17,8 +17,8 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 from gcushare.scheduler_extender.state.vendor_state import MAX_REMEMBERED, VendorState
 from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.inventory import encode_inventory
-from gcushare.wire.annotations.keys import CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.annotations import CARDS, NODE_POLICY, USE_CARDS
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
 from tests.builders import asks, card
 from tests.extender_objects import a_node, a_pod, on_card, pod_document, recount, rejected, state_of

@@ -16,7 +16,7 @@ from gcushare.scheduler_extender.explain.pending_reasons import (
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARDS, USE_CARDS
+from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Node, Pod
 from tests.builders import card
 from tests.extender_objects import a_node, a_pod, inventory_text, node_document, on_card, state_of

@@ -12,7 +12,7 @@ from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS,
 from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, LONGEST_SETTLE_S, SETTLE_S
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARDS, USE_CARDS
+from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_node, a_pod, pod_document
 from tests.unit.extender_waker import SOON_S, Bench

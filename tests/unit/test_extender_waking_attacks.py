@@ -22,7 +22,7 @@ from gcushare.scheduler_extender.waking.refused_pods import (
 from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S, LONGEST_WAIT_S
 from gcushare.scheduler_extender.waking.waker import ANSWER_S, BURST_WRITES, WRITES_PER_S
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 from tests.extender_objects import a_pod
 from tests.unit.extender_waker import SOON_S, Bench
 

@@ -24,7 +24,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import ClaimHandler
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import NODE_POLICY, OVER_USE
+from gcushare.wire.annotations import NODE_POLICY, OVER_USE
 from gcushare.wire.objects import Pod
 from tests.builders import asks, pod
 from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, pod_document, state_of

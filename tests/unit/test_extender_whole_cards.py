@@ -24,7 +24,7 @@ from gcushare.scheduler_extender.state.scheduling_request import read_scheduling
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.annotations.keys import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
+from gcushare.wire.annotations import CARD_MODE, CARDS, USE_CARDS, WHOLE_CARD_POLICY
 from gcushare.wire.documents.explain import render_explanation
 from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.extender_api import BindArguments

@@ -18,7 +18,7 @@ from gcushare.core.errors import RemoteContractError
 from gcushare.kube.client import PAGE
 from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.resources import Resource
-from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import HEAD, POD
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, MAX_DEPTH, OBJECT_DEPTH, BoundedJsonDecoder, Int
 from gcushare.wire.untrusted_yaml import MAX_YAML_DEPTH, load_yaml

@@ -26,8 +26,7 @@ from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARDS, MEMORY_LIMIT, MEMORY_PERCENT
-from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.annotations import CARDS, MEMORY_LIMIT, MEMORY_PERCENT, PodRecord, decode_record
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod

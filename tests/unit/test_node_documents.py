@@ -18,8 +18,7 @@ from gcushare.core.cards import (
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.units import GIB, MEMORY_UNITS, parse_memory_unit
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import MAX_UNRECORDED, decode_inventory, encode_inventory
-from gcushare.wire.nodes import node_cards
+from gcushare.wire.nodes import MAX_UNRECORDED, decode_inventory, encode_inventory, node_cards
 from tests.builders import card
 
 CARDS = st.builds(

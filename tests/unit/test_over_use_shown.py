@@ -19,8 +19,8 @@ from gcushare.core.over_use.tracking import Figures, OverUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import OVER_USE
-from gcushare.wire.annotations.over_use import (
+from gcushare.wire.annotations import (
+    OVER_USE,
     decode_over_use,
     encode_over_use,
     note_since_s,

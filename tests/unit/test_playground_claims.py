@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARDS, CLAIMED_UNITS, USE_CARDS
+from gcushare.wire.annotations import CARDS, CLAIMED_UNITS, USE_CARDS
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare_playground.apiserver.controllers.claims import CLAIMS, ClaimController
 from gcushare_playground.apiserver.controllers.cluster import Cluster

@@ -13,7 +13,7 @@ from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.choices import Strategy
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import MEMORY_LIMIT
+from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
 from gcushare.wire.objects import Pod

@@ -10,8 +10,8 @@ from gcushare.core.nodes import PodRef
 from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
-from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.nodes import encode_inventory
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import pod
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.annotations import decode_record
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
     UNITS,

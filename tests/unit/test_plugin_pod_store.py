@@ -12,8 +12,7 @@ from gcushare.device_plugin.pods.annotation_diff import compute_write
 from gcushare.device_plugin.pods.states import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.keys import CARD_MODE, CARD_UUID, UNITS_BY_CARD
-from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.annotations import CARD_MODE, CARD_UUID, UNITS_BY_CARD, decode_record
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import (
     UNITS,

@@ -13,7 +13,7 @@ from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.choices import CardCount
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 from tests.running import running
 

@@ -9,7 +9,7 @@ from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.record import decode_record
+from gcushare.wire.annotations import decode_record
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.protos import deviceplugin_pb2 as pb

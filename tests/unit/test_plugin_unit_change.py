@@ -10,8 +10,8 @@ import pytest
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.node.inventory import Holders, check_unit_change
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import encode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.nodes import encode_inventory
 from tests.running import running
 from tests.unit.node_agent_rig import Rig, make_rig
 from tests.unit.plugin_pods import pod

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
 from tests.running import running
 from tests.unit.cut_off import CutOff, Ended, every_cut_off

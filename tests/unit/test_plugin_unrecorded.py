@@ -13,7 +13,7 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations.inventory import MAX_UNRECORDED
+from gcushare.wire.nodes import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
 from tests.unit.plugin_pods import mirror, pod, store_of, whole_pod, with_annotations
 from tests.unit.plugin_reconcile import MIRROR_ANNOTATIONS, reconcile

@@ -4,8 +4,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
-from gcushare.wire.annotations.keys import UNITS_BY_CARD
-from gcushare.wire.annotations.record import PodRecord, decode_record, encode_record, record_keys
+from gcushare.wire.annotations import UNITS_BY_CARD, PodRecord, decode_record, encode_record, record_keys
 
 CARDS = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
 RECORDS = st.builds(

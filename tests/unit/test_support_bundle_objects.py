@@ -29,7 +29,7 @@ from gcushare.runtime.settings.command_line import COMMON_FLAGS
 from gcushare.runtime.settings.declare import list_specs
 from gcushare.scheduler_extender.extender_settings import ExtenderSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import keys
+from gcushare.wire import annotations as keys
 from tests.unit import full_objects
 from tests.unit.full_objects import Document
 

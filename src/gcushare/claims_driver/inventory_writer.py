@@ -14,7 +14,7 @@ from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
-from gcushare.wire.annotations.inventory import encode_inventory
+from gcushare.wire.nodes import encode_inventory
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, NodeState, PodRef
 from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.keys import CORRECTED
-from gcushare.wire.annotations.over_use import over_use_text, over_used_cards
+from gcushare.wire.annotations import CORRECTED, over_use_text, over_used_cards
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.dra.claims import ResourceClaim, claimed_request
 from gcushare.wire.nodes import node_cards

@@ -114,7 +114,7 @@ class Vendor:
     auto_units: tuple[str, ...]
     """The units that ``--memory-unit auto`` chooses from, the coarsest first."""
     inventory_annotation: str
-    """On the Node, written by the plugin: the cards and their state (``wire.annotations.inventory``)."""
+    """On the Node, written by the plugin: the cards and their state (``wire.nodes``)."""
     cordon_annotation: str
     """On the Node, written by an admin: the indexes or uuids of cards that take no new pods, comma-separated."""
     visible_by_uuid: bool

@@ -26,8 +26,8 @@ from gcushare.core.requests import (
 )
 from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations import keys
-from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire import annotations as keys
+from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.objects import Container, Pod
 
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gcushare.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
-from gcushare.wire.annotations.keys import CLAIMED_UNITS
+from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare_playground.commands import clean_environ, inspect_name, inspect_program
 from gcushare_playground.demo.playing import Player, describe_pod

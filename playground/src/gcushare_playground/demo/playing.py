@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gcushare.core.errors import RemoteContractError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.nodes import cards_of_count
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.commands import inspect_name, inspect_words

@@ -18,8 +18,7 @@ from gcushare.kube.resources import NODES, Resource
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
-from gcushare.wire.annotations.inventory import decode_inventory
-from gcushare.wire.nodes import is_named, parse_card_names
+from gcushare.wire.nodes import decode_inventory, is_named, parse_card_names
 
 ATTEMPTS = 5
 """A busy Node is written every few seconds, so five collisions in a row do not happen by chance."""

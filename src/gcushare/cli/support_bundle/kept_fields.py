@@ -16,8 +16,8 @@ from gcushare.cluster.programs import VENDOR_LABEL
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
 from gcushare.vendors import VENDORS
-from gcushare.wire.annotations import keys
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire import annotations as keys
+from gcushare.wire.annotations import record_keys
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 
 

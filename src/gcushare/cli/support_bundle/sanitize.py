@@ -39,7 +39,7 @@ from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerF
 from gcushare.cluster.programs import Program
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.annotations import record_keys
 
 JsonObject = dict[str, Any]
 

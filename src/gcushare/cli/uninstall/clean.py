@@ -23,7 +23,7 @@ from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
-from gcushare.wire.annotations.inventory import decode_inventory
+from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import Node
 
 NAME = "gcushare-uninstall"

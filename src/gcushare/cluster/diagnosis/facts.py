@@ -15,10 +15,10 @@ from gcushare.cluster.rights import Area, Unread
 from gcushare.core.cards import Inventory
 from gcushare.core.errors import RemoteContractError
 from gcushare.vendors import VENDORS, Vendor
-from gcushare.wire.annotations.inventory import decode_inventory
 from gcushare.wire.documents.node_report import NodeReport
 from gcushare.wire.documents.plugin_status import PluginStatus
 from gcushare.wire.dra.slices import ResourceSlice
+from gcushare.wire.nodes import decode_inventory
 from gcushare.wire.objects import Lease, Node
 
 

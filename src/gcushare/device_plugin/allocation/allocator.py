@@ -30,7 +30,7 @@ from gcushare.device_plugin.pods.annotation_diff import expect_write
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.container_environment import Grant
 from gcushare.node.pods import CardCounts
-from gcushare.wire.annotations.keys import COMPUTE_SHARE, PROPORTIONAL
+from gcushare.wire.annotations import COMPUTE_SHARE, PROPORTIONAL
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 

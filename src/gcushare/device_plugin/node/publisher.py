@@ -19,8 +19,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_count
 from gcushare.vendors import Vendor
 from gcushare.vendors.neighbours import Sighting, find_neighbours, neighbours_of
-from gcushare.wire.annotations.inventory import decode_inventory, encode_inventory
-from gcushare.wire.nodes import parse_card_names
+from gcushare.wire.nodes import decode_inventory, encode_inventory, parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)

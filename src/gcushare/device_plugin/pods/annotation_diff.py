@@ -12,8 +12,7 @@ from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.states import PodState
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED, UNITS_BY_CARD
-from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.annotations import CARD_UUID, CORRECTED, UNITS_BY_CARD, PodRecord, encode_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

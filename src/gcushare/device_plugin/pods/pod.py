@@ -13,7 +13,7 @@ from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
 from gcushare.device_plugin.pods.states import PodState
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_request, with_recorded_units
 

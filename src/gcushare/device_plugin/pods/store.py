@@ -32,7 +32,7 @@ from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrec
 from gcushare.node.choices import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.record import PodRecord
+from gcushare.wire.annotations import PodRecord
 from gcushare.wire.kubelet.device_lists import DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, is_finished, pod_record, pod_ref

@@ -14,7 +14,7 @@ from gcushare.device_plugin.pods.force_deleted import ForceDeletedPod
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
-from gcushare.wire.annotations.inventory import MAX_UNRECORDED
+from gcushare.wire.nodes import MAX_UNRECORDED
 
 PATIENCE_S = 2.0
 """A holder that the watch does not show by then is published."""

@@ -18,8 +18,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUse
 from gcushare.node.api_server import PodPatcher
 from gcushare.node.pods import NodePods
-from gcushare.wire.annotations.keys import OVER_USE
-from gcushare.wire.annotations.over_use import encode_over_use
+from gcushare.wire.annotations import OVER_USE, encode_over_use
 
 logger = logging.getLogger(__name__)
 

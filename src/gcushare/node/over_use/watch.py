@@ -22,7 +22,7 @@ from gcushare.core.over_use.tracking import (
 from gcushare.node.api_server import Announcer
 from gcushare.node.pod_use import CardPolls, PodMemoryMonitor, granted_bytes
 from gcushare.node.pods import NodePods, PodWithCards
-from gcushare.wire.annotations.over_use import note_since_s
+from gcushare.wire.annotations import note_since_s
 
 logger = logging.getLogger(__name__)
 

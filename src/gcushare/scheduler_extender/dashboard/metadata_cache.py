@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gcushare.scheduler_extender.dashboard.feed_documents import NodeMetadata, PodMetadata, shown_labels
 from gcushare.scheduler_extender.state.scheduling_request import WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.annotations.keys import CORRECTED
-from gcushare.wire.annotations.over_use import over_use_text
+from gcushare.wire.annotations import CORRECTED, over_use_text
 from gcushare.wire.objects import Node, Pod
 
 _MAX_MESSAGE = 600

@@ -12,8 +12,7 @@ from itertools import chain
 
 from gcushare.core.log_fields import fields
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.keys import CARD_UUID, CORRECTED
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.annotations import CARD_UUID, CORRECTED, record_keys
 from gcushare.wire.objects import Pod
 
 logger = logging.getLogger(__name__)

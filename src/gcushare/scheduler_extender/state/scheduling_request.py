@@ -12,8 +12,7 @@ from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.keys import MEMORY_PERCENT, NODE_POLICY
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.annotations import MEMORY_PERCENT, NODE_POLICY, record_keys
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts

@@ -34,7 +34,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_scheduling_request,
 )
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations.over_use import over_use_text
+from gcushare.wire.annotations import over_use_text
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.objects import Node, Pod

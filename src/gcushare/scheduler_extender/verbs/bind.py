@@ -27,7 +27,7 @@ from gcushare.scheduler_extender.state.scheduling_request import (
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.binding_client import Attempt, BindingClient, BindTimes
 from gcushare.scheduler_extender.verbs.pod_lookup import PodApi, read_unbound
-from gcushare.wire.annotations.record import PodRecord, encode_record
+from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare.wire.extender_api import BindArguments
 
 logger = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ from gcushare.scheduler_extender.waking.refused_pods import (
     RefusedPods,
 )
 from gcushare.scheduler_extender.waking.unasked_pods import Phase, UnaskedPods
-from gcushare.wire.annotations.keys import ROOM_FOUND
+from gcushare.wire.annotations import ROOM_FOUND
 
 logger = logging.getLogger(__name__)
 

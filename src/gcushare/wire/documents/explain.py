@@ -12,7 +12,7 @@ from gcushare.core.explain.reasons import Explanation, Verdict
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
-from gcushare.wire.annotations.keys import CARDS, MEMORY_LIMIT
+from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
 from gcushare.wire.pods import MAX_CARDS_PER_POD
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 

@@ -10,7 +10,7 @@ from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
 from gcushare.vendors import VENDORS
-from gcushare.wire.annotations.record import record_keys
+from gcushare.wire.annotations import record_keys
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.pods import is_finished
 

@@ -20,7 +20,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.wording import some_names
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations.record import PodRecord, decode_record
+from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.kubernetes_versions import find_release
 from gcushare.wire.pods import is_finished, with_recorded_units

@@ -46,7 +46,7 @@ from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
 from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
-from gcushare.wire.extender_api import FilterDecoder, decode_bind_arguments, decode_names, decode_node_items
+from gcushare.wire.extender_api import FilterDecoder, decode_asked_nodes, decode_bind_arguments
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request
 from gcushare.wire.kubelet.pod_resources import decode_holdings
@@ -204,9 +204,8 @@ def _allocate() -> bytes:
 
 
 def _filtered(body: bytes) -> object:
-    arguments = FilterDecoder().decode(body)
-    names = decode_names(arguments.node_names, 100) if arguments.node_names is not None else None
-    return names, decode_node_items(arguments.nodes, 100) if arguments.nodes is not None else None
+    asked = decode_asked_nodes(FilterDecoder().decode(body), 100)
+    return list(asked.names), asked.items
 
 
 def _preempt(body: bytes) -> object:

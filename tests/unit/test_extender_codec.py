@@ -23,9 +23,10 @@ def decode(body: bytes) -> extender.FilterArguments:
     return extender.FilterDecoder().decode(body)
 
 
-def names_of(body: bytes) -> list[str] | None:
-    raw = decode(body).node_names
-    return None if raw is None else extender.decode_names(raw, MOST)
+def names_of(body: bytes) -> list[str]:
+    asked = extender.decode_asked_nodes(decode(body), MOST)
+    assert asked.items is None
+    return list(asked.names)
 
 
 @given(st.lists(st.text(max_size=12)), st.dictionaries(st.text(max_size=20), st.text(max_size=20)))
@@ -39,7 +40,7 @@ def test_whatever_the_pod_and_the_names_contain_they_are_read_as_json_says(
             body = json.dumps(document, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
             arguments = decode(body)
             assert str(arguments.pod) == "default/a"
-            assert names_of(body) == names
+            assert names_of(body) == list(dict.fromkeys(names))
 
 
 @pytest.mark.parametrize(
@@ -92,16 +93,16 @@ def test_what_is_not_the_protocol_is_refused_with_the_place(body: bytes) -> None
 @pytest.mark.parametrize("raw", [b'["a",1]', b'{"a":1}', b'["a"', b'["\xff"]', b'["a"],"More":["b"]'])
 def test_what_is_no_list_of_names_is_refused(raw: bytes) -> None:
     with pytest.raises(RemoteContractError, match="is not a list of node names"):
-        extender.decode_names(raw, MOST)
+        extender.decode_asked_nodes(extender.FilterArguments(PodRef("", "", ""), None, raw, b""), MOST)
 
 
 def test_what_follows_the_list_of_names_is_not_taken_for_names() -> None:
     body = b'{"Pod":{},"NodeNames":["a"],"More":["b"]}'
-    raw = decode(body).node_names
+    arguments = decode(body)
 
-    assert raw is not None
+    assert arguments.node_names is not None
     with pytest.raises(RemoteContractError):
-        extender.decode_names(raw, MOST)
+        extender.decode_asked_nodes(arguments, MOST)
 
 
 def test_bind_arguments_need_every_field() -> None:

@@ -204,32 +204,6 @@ def decode_bind_arguments(body: bytes) -> BindArguments:
     return BindArguments(pod, arguments.node)
 
 
-def decode_names(raw: bytes, most: int) -> list[str]:
-    """Read a list of at most ``most`` node names.
-
-    Raises:
-        RemoteContractError: not a list of strings, or too many.
-    """
-    count = raw.count(b",") + 1
-    if count > most or len(raw) > most * _MAX_NAME_BYTES:
-        raise too_many_nodes(count, most)
-    return decode_call(_names_decoder, raw, "a list of node names")
-
-
-def decode_node_items(raw: bytes, most: int) -> dict[str, bytes]:
-    """Read at most ``most`` nodes of a NodeList: the unchanged JSON of each by its name.
-
-    Schedulers send whole nodes if the extender is not set to cache nodes.
-
-    Raises:
-        RemoteContractError: not a NodeList, or too many nodes.
-    """
-    items = decode_call(_nodes_decoder, raw, "a NodeList").items or []
-    if len(items) > most:
-        raise too_many_nodes(len(items), most)
-    return {decode_call(_item_decoder, bytes(item), "a Node").metadata.name: bytes(item) for item in items}
-
-
 def too_many_nodes(count: int, most: int) -> RemoteContractError:
     """The error for a request with ``count`` nodes."""
     return RemoteContractError(
@@ -260,15 +234,21 @@ class AskedNodes:
 
 
 def decode_asked_nodes(arguments: FilterArguments, most: int) -> AskedNodes:
-    """Read at most ``most`` nodes of a request.
+    """Read at most ``most`` nodes of a request: names, or whole nodes if the extender is not set to cache nodes.
 
     Raises:
         RemoteContractError: neither a list of names nor a NodeList, or too many nodes.
     """
-    if arguments.node_names is not None:
-        return AskedNodes(dict.fromkeys(decode_names(arguments.node_names, most)))
-    items = decode_node_items(arguments.nodes or b"{}", most)
-    return AskedNodes(dict.fromkeys(items), items)
+    if (raw := arguments.node_names) is not None:
+        count = raw.count(b",") + 1
+        if count > most or len(raw) > most * _MAX_NAME_BYTES:
+            raise too_many_nodes(count, most)
+        return AskedNodes(dict.fromkeys(decode_call(_names_decoder, raw, "a list of node names")))
+    items = decode_call(_nodes_decoder, arguments.nodes or b"{}", "a NodeList").items or []
+    if len(items) > most:
+        raise too_many_nodes(len(items), most)
+    nodes = {decode_call(_item_decoder, bytes(item), "a Node").metadata.name: bytes(item) for item in items}
+    return AskedNodes(dict.fromkeys(nodes), nodes)
 
 
 def encode_scores(names: Iterable[str], scores: Iterable[int]) -> bytes:

@@ -28,12 +28,8 @@ def first_end(pem: bytes) -> datetime:
     found = [match["text"] for match in _PEM.finditer(pem)]
     if not found:
         raise RemoteContractError("it contains no PEM certificate")
-    return min(_end_of(_decoded(text)) for text in found)
-
-
-def _decoded(text: bytes) -> bytes:
     try:
-        return base64.b64decode(b"".join(text.split()), validate=True)
+        return min(_end_of(base64.b64decode(b"".join(text.split()), validate=True)) for text in found)
     except binascii.Error as failure:
         raise RemoteContractError(f"its PEM is not base64: {failure}") from failure
 
@@ -43,10 +39,10 @@ def _end_of(der: bytes) -> datetime:
     certificate = _Cursor(der).enter(_SEQUENCE)
     body = certificate.enter(_SEQUENCE)
     if body.tag == _EXPLICIT_VERSION:
-        body.skip(_EXPLICIT_VERSION)
-    body.skip(_INTEGER)  # serial number
-    body.skip(_SEQUENCE)  # signature algorithm
-    body.skip(_SEQUENCE)  # issuer
+        body.take(_EXPLICIT_VERSION)
+    body.take(_INTEGER)  # serial number
+    body.take(_SEQUENCE)  # signature algorithm
+    body.take(_SEQUENCE)  # issuer
     validity = body.enter(_SEQUENCE)
     validity.take()
     tag, value = validity.take()
@@ -72,8 +68,8 @@ class _Cursor:
         """The tag of what comes next."""
         return self._data[self._at] if self._at < len(self._data) else -1
 
-    def take(self) -> tuple[int, bytes]:
-        """Read the next value and move past it."""
+    def take(self, expected: int | None = None) -> tuple[int, bytes]:
+        """Read the next value, of any tag or the ``expected`` one, and move past it."""
         tag, start = self.tag, self._at + 2
         if start > len(self._data):
             raise RemoteContractError("its certificate ends in the middle")
@@ -84,19 +80,11 @@ class _Cursor:
             start += digits
         if start + length > len(self._data):
             raise RemoteContractError("its certificate ends in the middle")
+        if expected is not None and tag != expected:
+            raise RemoteContractError(f"its certificate is not X.509: found tag {tag:#04x}, expected {expected:#04x}")
         self._at = start + length
         return tag, self._data[start : start + length]
 
-    def skip(self, expected: int) -> None:
-        """Move past a value with a known tag."""
-        self._take(expected)
-
     def enter(self, expected: int) -> _Cursor:
         """Return a cursor for the inside of a value with a known tag. This cursor moves past the value."""
-        return _Cursor(self._take(expected))
-
-    def _take(self, expected: int) -> bytes:
-        tag, value = self.take()
-        if tag != expected:
-            raise RemoteContractError(f"its certificate is not X.509: found tag {tag:#04x}, expected {expected:#04x}")
-        return value
+        return _Cursor(self.take(expected)[1])

@@ -134,7 +134,7 @@ async def test_a_second_preemptor_has_a_victim_of_its_own_while_the_first_ones_i
         pytest.param(4, 4, "Insufficient enflame.com/gcu-memory", id="the node is too full for the scheduler already"),
     ],
 )
-async def test_no_pod_is_ended_where_that_would_free_no_card(
+async def test_no_pod_is_ended_if_that_would_free_no_card(
     scheduling: Scheduling, running: int, units: int, said: str
 ) -> None:
     await _ensure_priorities(scheduling)

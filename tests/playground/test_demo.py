@@ -273,7 +273,7 @@ async def test_a_step_that_is_not_as_expected_ends_the_scenario() -> None:
         assert "WRONG" in shown.getvalue()
 
 
-def test_the_bookkeeping_puts_pods_beside_others_and_knows_who_refuses() -> None:
+def test_the_bookkeeping_puts_pods_next_to_others_and_knows_who_refuses() -> None:
     ledger = Ledger({"a": (16, 16), "b": (16, 16)})
     assert ledger.candidates(4) == {"a": 0, "b": 0}
     ledger.take("a", 0, 12)

@@ -110,7 +110,7 @@ async def test_a_node_that_could_not_be_loaded_is_where_the_next_run_goes_on(ben
     assert "has been upgraded" in third.out
 
 
-async def test_an_image_that_cannot_be_pushed_stops_where_that_was_asked_for(bench: Bench) -> None:
+async def test_an_image_that_cannot_be_pushed_stops_if_that_was_asked_for(bench: Bench) -> None:
     bench.give_image(PLUGIN)
     bench.fail_once("docker push")
     done = await bench.run(PLUGIN, "deploy.sh", "--delivery", "push", "--nodes", "all")

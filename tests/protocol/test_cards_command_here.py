@@ -156,7 +156,7 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
     assert (document["pods"][0]["cards"], document["pods"][0]["whole"]) == ([0], False)
 
 
-async def test_a_plugin_that_answers_https_alone_is_found_out_where_no_address_is_given(tmp_path: Path) -> None:
+async def test_a_plugin_that_answers_https_alone_is_found_out_if_no_address_is_given(tmp_path: Path) -> None:
     issued = Authority("plugins").issue("gcushare-device-plugin")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*issued.write(tmp_path))

@@ -91,7 +91,7 @@ def test_a_library_with_both_apis_is_used_through_its_own(tmp_path: Path) -> Non
     assert library.open() == f"{tmp_path}/libefml.so, own API"
 
 
-def test_the_nvml_shaped_api_is_the_way_where_the_own_cannot_be_initialised(tmp_path: Path) -> None:
+def test_the_nvml_shaped_api_is_the_way_if_the_own_cannot_be_initialised(tmp_path: Path) -> None:
     fake = install_fake("efml", tmp_path)
     fake.control("fail EfmlInit * 13")
     library = EfmlLibrary(str(fake.path), NO_BUS, ignore_call)

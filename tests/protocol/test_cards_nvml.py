@@ -94,7 +94,7 @@ async def test_clients_of_mps_are_processes_of_the_card_and_one_in_both_lists_is
     assert [use.processes for use in uses] == [{4242: 3 * GIB, 5252: 2 * GIB}, {4242: 3 * GIB}]
 
 
-async def test_the_most_that_a_process_ever_had_is_known_where_accounting_is_on(tmp_path: Path) -> None:
+async def test_the_most_that_a_process_ever_had_is_known_if_accounting_is_on(tmp_path: Path) -> None:
     fake = install_fake("nvml", tmp_path)
     fake.control("set accounting 0 1", "set mps_clients 0 1")
     async with isolated(fake) as source:

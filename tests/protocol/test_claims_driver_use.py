@@ -110,7 +110,7 @@ async def test_a_pod_over_its_claim_is_evicted_once_a_neighbour_lacks_its_own(tm
         assert found is None or "deletionTimestamp" in found["metadata"]
 
 
-async def test_nobody_is_evicted_from_a_card_on_which_two_pods_share_a_claim(tmp_path: Path) -> None:
+async def test_no_pod_is_evicted_from_a_card_on_which_two_pods_share_a_claim(tmp_path: Path) -> None:
     async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
         await rig.start()
         await rig.run("greedy", 4)

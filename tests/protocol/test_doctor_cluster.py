@@ -335,7 +335,7 @@ async def test_what_is_expected_follows_the_version_of_kubernetes(
         assert (await rig.examine()).kinds == kinds
 
 
-async def test_the_other_vendor_is_looked_for_only_where_there_is_a_trace_of_it(rig: DoctorRig) -> None:
+async def test_the_other_vendor_is_looked_for_only_if_there_is_a_trace_of_it(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["metadata"]["labels"].update({"gpushare": "true"}))
     answer = await rig.examine()
     assert answer.kinds == {(ERROR, "node-without-plugin"), (WARNING, "policy-missing")}

@@ -325,7 +325,7 @@ def scheduler_side(url: str, data: Mapping[str, bytes], **changes: bytes) -> Sch
     return SchedulerSide(url=url, options=ExtenderOptions(), tls=ExtenderTls(server_name=NAME, **given))
 
 
-async def test_the_scheduler_is_sent_only_where_its_certificates_are_taken(tmp_path: Path) -> None:
+async def test_the_scheduler_is_sent_only_if_its_certificates_are_taken(tmp_path: Path) -> None:
     async with rig_of() as rig:
         await start(rig)
         port = await verbs_port(rig, tmp_path)

@@ -52,7 +52,7 @@ async def test_without_the_extender_the_figures_are_counted_from_the_api_server_
     assert source == "source: the API server alone"
 
 
-async def test_the_extenders_figures_are_used_where_it_answers_and_are_the_same(seen: Cluster) -> None:
+async def test_the_extenders_figures_are_used_if_it_answers_and_are_the_same(seen: Cluster) -> None:
     alone = await seen.call("--source", "api")
     async with extender_of(seen) as replica:
         through, direct = await seen.call(), await seen.call("--extender-url", replica.url)
@@ -278,7 +278,7 @@ async def test_wrong_arguments_exit_with_2_and_say_what_is_accepted(
     assert said in ran.err
 
 
-async def test_flags_of_kubectl_choose_server_token_and_whom_to_act_as(seen: Cluster, tmp_path: Path) -> None:
+async def test_flags_of_kubectl_choose_server_token_and_impersonated_user(seen: Cluster, tmp_path: Path) -> None:
     token = seen.api.add_user(User("boss", ("system:masters",)))
     environ = {"HOME": str(tmp_path / "empty")}
     seen.api.requests.clear()

@@ -49,7 +49,7 @@ async def test_a_bound_pod_is_reported_with_its_card_its_record_and_its_neighbou
     ]
 
 
-async def test_a_bound_pods_options_are_history_even_where_they_were_edited(seen: Cluster) -> None:
+async def test_a_bound_pods_options_are_history_even_if_they_were_edited(seen: Cluster) -> None:
     pod = bound_pod("edited", "node-2", 0, 2)
     pod["metadata"]["annotations"]["gcushare.io/card-policy"] = "tightest"
     seen.put(pod)

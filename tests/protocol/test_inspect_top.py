@@ -115,7 +115,7 @@ async def test_missing_rights_for_the_proxy_are_named(tmp_path: Path) -> None:
         assert "cannot get pods/proxy" in ran.err
 
 
-async def test_pods_stand_below_the_cards_where_a_plugin_reports_what_each_uses(tmp_path: Path) -> None:
+async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with (
         cluster(tmp_path) as found,

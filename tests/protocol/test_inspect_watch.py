@@ -105,7 +105,7 @@ async def test_programs_get_one_document_per_line(seen: Cluster) -> None:
 
 
 @pytest.mark.slow
-async def test_the_extender_is_asked_again_where_it_was_chosen(seen: Cluster) -> None:
+async def test_the_extender_is_asked_again_if_it_was_chosen(seen: Cluster) -> None:
     async with extender_of(seen) as replica:
         flags = ("--source=extender", "--extender-url", replica.url, "--interval", "200ms")
         async with following(seen, "--watch", *flags) as ran:

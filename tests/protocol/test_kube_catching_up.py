@@ -69,7 +69,7 @@ async def test_catching_up_with_a_long_list_asks_a_new_stream_where_the_collecti
         await running.picture.shows("a", "b", "c")
 
 
-async def test_catching_up_lists_where_no_bookmark_comes_in_time(server: CollectionServer) -> None:
+async def test_catching_up_lists_if_no_bookmark_comes_in_time(server: CollectionServer) -> None:
     async with following(server, settings=ASKING) as running:
         await running.streaming()
         server.silent = True
@@ -91,7 +91,7 @@ async def test_catching_up_does_not_wait_for_the_pause_after_failures(server: Co
         assert running.picture.names == ["a", "b", "c"]
 
 
-async def test_catching_up_goes_by_the_list_where_versions_tell_no_order(server: CollectionServer) -> None:
+async def test_catching_up_goes_by_the_list_if_versions_tell_no_order(server: CollectionServer) -> None:
     async with following(server) as running:
         await running.streaming()
         server.opaque = True

@@ -162,7 +162,7 @@ async def test_the_limit_follows_a_card_that_was_corrected() -> None:
         assert rig.variables("moved")[LIMIT] == "GCU-1=4096M"
 
 
-async def test_compute_is_shared_in_proportion_where_the_pod_asks_for_it() -> None:
+async def test_compute_is_shared_in_proportion_if_the_pod_asks_for_it() -> None:
     async with mps_rig() as mps, LimitedRig(mps) as rig:
         await mps.start_well()
         await rig.start()
@@ -188,7 +188,7 @@ async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
 
 
 @pytest.mark.parametrize("bursts", [Bursts.AUTO, Bursts.IGNORE])
-async def test_no_author_raises_the_limit_that_an_admin_set_where_nothing_evicts(bursts: Bursts) -> None:
+async def test_no_author_raises_the_limit_that_an_admin_set_if_nothing_evicts(bursts: Bursts) -> None:
     async with mps_rig() as mps, LimitedRig(mps, bursts=bursts) as rig:
         await mps.start_well()
         await rig.start()

@@ -82,7 +82,7 @@ async def test_a_pod_that_bursts_is_reported_and_evicted_once_a_neighbour_needs_
         assert rig.is_here("modest")
 
 
-async def test_one_peak_is_enough_where_an_admin_asks_for_one_look(tmp_path: Path) -> None:
+async def test_one_peak_is_enough_if_an_admin_asks_for_one_look(tmp_path: Path) -> None:
     async with OverUseRig(tmp_path / "proc", over_use_looks=1) as rig:
         await start_pods(rig)
         rig.use(greedy=1, peaks={"greedy": 8})
@@ -144,7 +144,7 @@ async def test_the_worst_is_evicted_when_a_neighbours_grant_is_in_danger_and_no_
         assert figures.sum("gcushare_plugin_over_use_evictions_total", outcome="evicted") == 1
 
 
-async def test_a_rehearsal_evicts_no_one_and_says_whom(tmp_path: Path) -> None:
+async def test_a_dry_run_evicts_no_pod_and_names_those_it_would_evict(tmp_path: Path) -> None:
     async with evicting(tmp_path / "proc", dry_run=True) as rig:
         await start_pods(rig)
         rig.use(greedy=5, modest=2)

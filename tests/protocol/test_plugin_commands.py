@@ -48,7 +48,7 @@ async def test_status_prints_cards_and_pods_and_succeeds_when_all_is_well() -> N
         assert code == 0
 
 
-async def test_status_fails_where_the_plugin_names_a_problem() -> None:
+async def test_status_fails_if_the_plugin_names_a_problem() -> None:
     async with PluginRig(cards=(80,) * 8, memory_unit="0.001", plugin_first=False) as rig:
         await rig.start_plugin()
         await rig.until(lambda: rig.events("MemoryUnitRefused"), "the refusal")

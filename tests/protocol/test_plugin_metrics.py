@@ -76,7 +76,7 @@ async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_
         assert 'pod_name="b"' not in (await rig.get("/metrics"))[1]
 
 
-async def test_how_much_of_the_chip_a_pod_uses_is_reported_where_processes_are_sampled(tmp_path: Path) -> None:
+async def test_how_much_of_the_chip_a_pod_uses_is_reported_if_processes_are_sampled(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
         rig.bind("a", 4, card=0)

@@ -238,7 +238,7 @@ async def test_a_kubelet_that_dies_between_preference_and_allocate_loses_no_unit
         assert (rig.visible("b"), rig.visible("c")) == ("1", "0")
 
 
-async def test_no_socket_is_served_where_others_could_replace_it() -> None:
+async def test_no_socket_is_served_if_others_could_replace_it() -> None:
     async with PluginRig() as rig:
         await rig.end_plugin()
         directory = rig.root / "device-plugins"

@@ -78,7 +78,7 @@ async def calling(context: ssl.SSLContext) -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def test_it_answers_over_tls_to_who_trusts_its_authority(secret: Secret) -> None:
+async def test_it_answers_over_tls_to_clients_that_trust_its_authority(secret: Secret) -> None:
     secret.publish(secret.authority.issue("server"))
     async with serving(secret.settings) as server:
         assert server.url.startswith("https://")

@@ -50,7 +50,7 @@ def test_forged_annotations_are_refused_or_corrected(
 
 
 @pytest.mark.timeout(300)
-def test_a_forged_record_that_nobody_corrects_is_noticed() -> None:
+def test_a_forged_record_that_no_program_corrects_is_noticed() -> None:
     violation = forged(None, RECORD, "never corrects", has_policies=False).violation
     assert violation is not None
     assert violation.invariant == KUBELETS_ARE_RECORDED

@@ -34,7 +34,7 @@ def test_each_preemptor_has_a_victim_of_its_own_and_neither_waits_for_the_others
 
 
 @pytest.mark.timeout(300)
-def test_the_older_of_two_that_are_equal_is_spared_where_the_sums_let_it() -> None:
+def test_the_older_of_two_that_are_equal_is_spared_if_the_sums_let_it() -> None:
     storm = (pod(30.0, "older", 0), pod(31.0, "younger", 0), pod(50.0, "first", 100))
     outcome = run(planned(storm), keeps_history=True)
 

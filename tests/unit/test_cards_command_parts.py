@@ -62,7 +62,7 @@ def test_what_the_plugin_says_of_a_pods_use_counts_before_what_is_found_here() -
     assert first.granted_units == 8
 
 
-def test_a_pods_use_is_not_known_where_no_process_of_it_is() -> None:
+def test_a_pods_use_is_not_known_if_no_process_of_it_is() -> None:
     found = view_status(status(card(0, use=use(1, processes={4: 9})), pods=(pod("d/a", {0: 4}),)), "x", NO_OWNERS)
     assert found.cards[0].holders[0].used_bytes is None
 

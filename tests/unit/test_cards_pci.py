@@ -56,7 +56,7 @@ def test_a_machine_that_shows_no_bus_condemns_no_card(tmp_path: Path, address: s
     assert PciBus(tmp_path / "missing").find_lost(address) is None
 
 
-def test_the_numa_node_is_none_where_the_firmware_does_not_say(tmp_path: Path) -> None:
+def test_the_numa_node_is_none_if_the_firmware_does_not_say(tmp_path: Path) -> None:
     bus = bus_of(tmp_path, **{FIRST: ("pci0000:3a", 1), SECOND: ("pci0000:3b", -1)})
     assert [bus.numa_node(address) for address in (FIRST, SECOND, "0000:ff:00.0", "")] == [1, None, None, None]
 

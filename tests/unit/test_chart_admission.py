@@ -145,7 +145,7 @@ def test_every_policy_fails_closed_and_is_bound_once() -> None:
         pytest.param("v1.28.0", "true", 7, id="forced"),
     ],
 )
-def test_policies_are_installed_where_the_cluster_has_them(version: str, enabled: str, count: int) -> None:
+def test_policies_are_installed_if_the_cluster_has_them(version: str, enabled: str, count: int) -> None:
     objects = rendered(EXTENDER_CHART, f"admission.enabled={enabled}", version=version)
     assert len(of_kind(objects, POLICY)) == count
 

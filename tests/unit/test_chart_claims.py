@@ -86,7 +86,7 @@ def test_the_policies_use_the_keys_and_limits_of_the_programs() -> None:
 
 
 @pytest.mark.parametrize("value", ["admission.packNodes=false", "admission.callExtender=true"])
-def test_a_policy_without_packing_leaves_affinity_alone_and_nobody_may_label_nodes(value: str) -> None:
+def test_a_policy_without_packing_leaves_affinity_alone_and_no_one_may_label_nodes(value: str) -> None:
     objects = rendered(CLAIMS_CHART, value)
     policies = str(of_kind(objects, "MutatingAdmissionPolicy"))
     assert "affinity" not in policies

@@ -117,7 +117,7 @@ def test_simulated_cards_reach_the_driver_by_a_config_map() -> None:
 USE = ("driver.podUse=true", "driver.overUse.action=evict", "driver.overUse.exempt={kube-system,ops/*}")
 
 
-def test_the_program_reads_what_pods_use_where_the_chart_says_so() -> None:
+def test_the_program_reads_what_pods_use_if_the_chart_says_so() -> None:
     found = settings_of(*USE)
     assert found.cards.pod_use
     assert found.over_use.over_use is Action.EVICT

@@ -172,7 +172,7 @@ def test_probes_ask_the_port_that_the_program_listens_on() -> None:
     assert set(unprobed) == {"cleanup", "uninstall"}, "only what ends by itself has no probes"
 
 
-def test_probes_and_clients_speak_https_where_the_extender_does() -> None:
+def test_probes_and_clients_speak_https_if_the_extender_does() -> None:
     objects = rendered(EXTENDER_CHART, "tls.mode=own", "serviceMonitor.enabled=true")
     (container,) = pod_specs(objects)["Deployment/gcushare-scheduler-extender"]["containers"]
     assert {container[probe]["httpGet"]["scheme"] for probe in ("livenessProbe", "readinessProbe")} == {"HTTPS"}
@@ -371,7 +371,7 @@ def test_schedulers_are_put_back_before_anything_goes_and_nodes_cleaned_after() 
 
 
 @pytest.mark.parametrize("mode", ["second-scheduler", "none"])
-def test_nothing_is_put_back_where_nothing_was_changed(mode: str) -> None:
+def test_nothing_is_put_back_if_nothing_was_changed(mode: str) -> None:
     objects = rendered(EXTENDER_CHART, f"scheduler.mode={mode}")
     assert not [each for each in objects if is_hook(each, "pre-delete")]
     assert of_kind(objects, "DaemonSet") == []

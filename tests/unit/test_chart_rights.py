@@ -78,7 +78,7 @@ EVICTIONS = ("ClusterRole gcushare-device-plugin", "", "pods/eviction", frozense
         pytest.param(("podUse=true", "overUse.action=evict", "overUse.dryRun=true"), False, id="rehearsed"),
     ],
 )
-def test_the_right_to_evict_is_given_only_where_an_admin_turned_evictions_on(
+def test_the_right_to_evict_is_given_only_if_an_admin_turned_evictions_on(
     values: tuple[str, ...], is_given: bool
 ) -> None:
     before, now = {*granted(rendered(PLUGIN_CHART))}, {*granted(rendered(PLUGIN_CHART, *values))}

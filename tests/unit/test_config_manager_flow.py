@@ -249,7 +249,7 @@ async def test_a_configuration_edited_by_hand_is_kept_up_and_kept_aside_at_the_e
     assert any(".edited" in line for line in lines)
 
 
-async def test_recovering_where_nothing_was_applied_changes_nothing(tmp_path: Path) -> None:
+async def test_recovering_if_nothing_was_applied_changes_nothing(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     before = host.tree()
     lines = await host.recover()
@@ -283,7 +283,7 @@ async def test_a_scheduler_that_cannot_be_seen_for_a_while_is_waited_for(tmp_pat
     assert (await host.manager.prepare_apply(EXTENDER)).plan.changes_nothing, "it was seen well in the end"
 
 
-async def test_a_change_is_rolled_back_also_where_the_scheduler_is_seen_no_more(tmp_path: Path) -> None:
+async def test_a_change_is_rolled_back_also_if_the_scheduler_is_seen_no_more(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     before = host.tree()
 
@@ -297,7 +297,7 @@ async def test_a_change_is_rolled_back_also_where_the_scheduler_is_seen_no_more(
     assert host.tree() == before
 
 
-async def test_nothing_is_changed_where_it_cannot_be_known_which_scheduler_runs(tmp_path: Path) -> None:
+async def test_nothing_is_changed_if_it_cannot_be_known_which_scheduler_runs(tmp_path: Path) -> None:
     """Else the one that runs before the change would pass as started again after it."""
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     await host.apply()

@@ -181,7 +181,7 @@ async def test_a_later_edit_does_not_overwrite_what_was_kept_of_an_earlier_one(t
     assert any(later.name in line for line in lines)
 
 
-async def test_an_edit_is_kept_also_where_its_usual_name_is_a_link(tmp_path: Path) -> None:
+async def test_an_edit_is_kept_also_if_its_usual_name_is_a_link(tmp_path: Path) -> None:
     host = await applied(tmp_path)
     usual = tmp_path / (CONFIG + ".edited")[1:]
     usual.symlink_to("/srv/scheduler/scheduler.yaml")

@@ -51,7 +51,7 @@ def test_only_flag_mount_and_volume_differ_after_the_edit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_lines_are_only_added_except_where_a_value_is_replaced(name: str) -> None:
+def test_lines_are_only_added_except_if_a_value_is_replaced(name: str) -> None:
     manifest = corpus(name)
     before, after = (text.splitlines(keepends=True) for text in (manifest.text, edited_corpus(name).text))
     removed = [line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")]

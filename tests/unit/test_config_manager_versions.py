@@ -43,7 +43,7 @@ def test_a_version_is_read_in_every_spelling(text: str, shown: str) -> None:
         ("", None),
     ],
 )
-def test_an_images_tag_tells_the_version_where_it_is_one(image: str, shown: str | None) -> None:
+def test_an_images_tag_tells_the_version_if_it_is_one(image: str, shown: str | None) -> None:
     version = parse_image_version(image)
     assert (None if version is None else str(version)) == shown
 

@@ -172,7 +172,7 @@ def test_what_the_browser_has_is_not_sent_again() -> None:
     assert assets.page(ask(If_None_Match='"other"')).status == 200
 
 
-def test_files_are_sent_compressed_where_that_is_understood() -> None:
+def test_files_are_sent_compressed_if_that_is_understood() -> None:
     assets = Assets(TINY)
     packed = assets.file(ask("a.css", assets.version, Accept_Encoding="br, gzip;q=0.8"))
 
@@ -193,7 +193,7 @@ def test_files_are_sent_compressed_where_that_is_understood() -> None:
         ("xgzip", False),
     ],
 )
-def test_gzip_is_used_only_where_it_is_offered(header: str, accepted: bool) -> None:
+def test_gzip_is_used_only_if_it_is_offered(header: str, accepted: bool) -> None:
     assert accepts_gzip(ask(Accept_Encoding=header)) is accepted
 
 

@@ -168,7 +168,7 @@ def _run_without_a_reader(program: str, *argv: str, unbuffered: str = "") -> tup
     return done.returncode, done.stderr
 
 
-def test_a_reader_that_leaves_is_the_same_where_every_task_of_a_group_meets_it() -> None:
+def test_a_reader_that_leaves_is_the_same_if_every_task_of_a_group_meets_it() -> None:
     program = (
         f"{SMALL_PROGRAM}"
         "async def write():\n"

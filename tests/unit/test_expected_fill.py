@@ -77,13 +77,13 @@ def test_free_room_that_no_typical_pod_can_use_is_worth_nothing() -> None:
     assert fill.value(room(shared=(190, 400))) == 0
 
 
-def test_idle_cards_are_worth_nothing_where_the_cpu_is_spent() -> None:
+def test_idle_cards_are_worth_nothing_if_the_cpu_is_spent() -> None:
     fill = ExpectedFill({Demand(1, 0, True, 100): 1.0})
     assert fill.value(room(idle=4, cpu=99)) == 0
     assert fill.value(room(idle=4, cpu=400)) == 4000 * PARTS * len(fill.sequences)
 
 
-def test_a_small_share_goes_beside_the_large_one_and_not_where_two_halves_would_have_fitted() -> None:
+def test_a_small_share_goes_next_to_the_large_one_and_not_if_two_halves_would_have_fitted() -> None:
     fill = ExpectedFill({share(500): 1.0, share(190): 0.2})
     loss, spot = fill.best_spot(room(shared=(190, 500)), share(190))
     assert spot == Spot(190, False)
@@ -96,7 +96,7 @@ def test_a_share_opens_no_idle_card_that_pods_would_take_whole() -> None:
 
 
 @pytest.mark.parametrize("rare", [Demand(8, 0, True), Demand(8, 300, False)], ids=["whole", "shares"])
-def test_one_card_is_taken_where_no_room_for_a_rare_request_of_many_cards_is_lost(rare: Demand) -> None:
+def test_one_card_is_taken_if_no_room_for_a_rare_request_of_many_cards_is_lost(rare: Demand) -> None:
     fill = ExpectedFill({WHOLE: 1000.0, rare: 1.0})
     assert not any(rare in sequence for sequence in fill.sequences)
     assert fill.loss(room(idle=8), WHOLE) > fill.loss(room(idle=7), WHOLE)

@@ -70,7 +70,7 @@ async def test_what_settling_read_outlives_an_older_list_as_well() -> None:
         pytest.param("word", [12, 0], id="opaque"),
     ],
 )
-def test_a_list_without_the_pod_ends_it_only_where_it_is_not_older(version: str, left: list[int]) -> None:
+def test_a_list_without_the_pod_ends_it_only_if_it_is_not_older(version: str, left: list[int]) -> None:
     state, sink = reading("105")
     sink.retained(frozenset(), version)
 

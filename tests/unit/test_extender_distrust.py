@@ -63,7 +63,7 @@ def test_a_node_counted_in_mib_by_another_system_takes_no_pod_and_says_why(caplo
     assert why in caplog.text
 
 
-def test_its_reason_is_given_too_where_filter_names_all_that_fit() -> None:
+def test_its_reason_is_given_too_if_filter_names_all_that_fit() -> None:
     state = state_of(counted(node_document("theirs", 48, 48), HAMI_MIB), a_node("ours", 48))
     found = answer(state, ["theirs", "ours"], most=None)
     assert found["NodeNames"] == ["ours"]

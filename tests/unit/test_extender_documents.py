@@ -179,7 +179,7 @@ def test_a_request_that_no_one_grants_is_explained_by_its_problem() -> None:
     assert "1.5" in render_explanation(document)
 
 
-def test_a_pod_whose_cards_no_one_can_tell_stands_beside_the_cards_and_only_then() -> None:
+def test_a_pod_whose_cards_no_one_can_tell_is_listed_next_to_the_cards_and_only_then() -> None:
     ledger = Ledger()
     ledger.set_node("node-1", cards(16), GIB_UNIT)
     for vendor in (ENFLAME, ALIYUN):

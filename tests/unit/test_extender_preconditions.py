@@ -53,7 +53,7 @@ async def test_a_pod_that_changed_since_the_watch_reported_is_bound_at_the_versi
     rig.check_truth()
 
 
-async def test_the_version_that_filter_saw_counts_where_the_watch_is_late() -> None:
+async def test_the_version_that_filter_saw_counts_if_the_watch_is_late() -> None:
     rig = Rig(a_pod("a", 4))
     rig.cluster.put(rig.cluster.pods["default", "a"])
     asking = read_scheduling_request(rig.cluster.pods["default", "a"], rig.state.vendor, rig.state.policies)

@@ -81,7 +81,7 @@ async def test_the_room_of_an_earlier_nominee_is_not_counted_on_although_its_vic
     assert await cluster.preempt(16, "younger", "stays", priority=HIGH + 1) == ["younger"]
 
 
-async def test_no_one_ends_where_the_only_card_that_fits_is_kept_for_a_nominee() -> None:
+async def test_no_one_ends_if_the_only_card_that_fits_is_kept_for_a_nominee() -> None:
     cluster = Cluster(3)
     for card in (1, 2):
         cluster.hold(f"low-{card}", card, 8)

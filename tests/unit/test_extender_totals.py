@@ -90,7 +90,7 @@ def test_a_size_that_fits_nowhere_any_more_is_reported_as_lost_and_not_left_out(
     assert {size: found.fragmentation(size) for size in found.sizes()} == {1: 0.0, 2: 0.0, 4: 0.0, 8: 1.0, 16: 1.0}
 
 
-def test_totals_that_many_changes_stand_before_are_left_to_who_can_wait() -> None:
+def test_totals_that_many_changes_stand_before_are_left_to_callers_that_can_wait() -> None:
     ledger = Ledger()
     totals = ClusterTotals(ledger, ChangeLog(ledger))
     for number in range(5):

@@ -70,7 +70,7 @@ def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:
     assert reasons(state) == {reason: 1}
 
 
-def test_empty_cards_on_different_nodes_are_fragmented_for_who_wants_two() -> None:
+def test_empty_cards_on_different_nodes_are_fragmented_for_a_pod_that_wants_two() -> None:
     state = state_of(a_node("node-1", 16, 16, modes=BOTH), a_node("node-2", 16, 16, modes=BOTH))
     for node in ("node-1", "node-2"):
         state.on_pod_update(a_pod(f"holder-{node}", 1, node=node, record=on_card(0, 1)))

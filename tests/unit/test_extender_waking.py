@@ -244,7 +244,7 @@ async def test_a_card_that_is_healthy_again_is_room_as_well() -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "cleared", "nominated elsewhere", "bound elsewhere"])
-async def test_room_that_is_kept_no_more_wakes_who_was_kept_out(how: str) -> None:
+async def test_room_that_is_kept_no_more_wakes_pods_that_were_kept_out(how: str) -> None:
     bench = Bench(16, nodes=2)
     bench.hold("y", 16, "node-2")
     nominee = nominated("node-1")
@@ -277,7 +277,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
         assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
 
 
-async def test_room_that_was_kept_long_enough_wakes_who_was_kept_out_once() -> None:
+async def test_room_that_was_kept_long_enough_wakes_pods_that_were_kept_out_once() -> None:
     bench = Bench(16)
     async with bench.running():
         bench.state.on_pod_update(nominated("node-1"))

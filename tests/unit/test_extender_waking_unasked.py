@@ -14,7 +14,7 @@ def full() -> Bench:
     return Bench.filled()
 
 
-async def test_a_new_leader_wakes_those_whom_the_one_before_refused(full: Bench) -> None:
+async def test_a_new_leader_wakes_the_pods_that_the_one_before_refused(full: Bench) -> None:
     full.serves = False
     full.create("a", 8)
     full.create("asked", 4)

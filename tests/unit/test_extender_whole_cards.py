@@ -301,7 +301,7 @@ def test_nodes_of_which_the_kubelet_counts_nothing_are_judged_by_what_they_serve
     assert state.nodes.without_units == {"silent"}
 
 
-def test_the_settings_decide_where_the_author_does_not() -> None:
+def test_the_settings_decide_if_the_author_does_not() -> None:
     policies = replace(DEFAULT_POLICIES, whole_card="loose")
     asked = [
         read_scheduling_request(a_pod("a", whole=2, annotations=annotations), ENFLAME, policies)

@@ -97,7 +97,7 @@ def test_whole_cards_of_different_size_are_not_given_away_twice() -> None:
     assert table(snapshot)[1].split()[2:] == ["16/16=", "32/32=", "0/32", "48/80"]
 
 
-def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_whom_and_until_when() -> None:
+def test_a_card_that_is_closed_to_one_use_is_marked_and_says_for_which_pod_and_until_when() -> None:
     closure = Closure(use=SERVES_WHOLE, pod="d/gone", until=1_800_000_000)
     lines = table(picture_of(("node-1", [msgspec.structs.replace(card(0), closures=(closure,)), card(1)], "1")))
     assert lines[1].split()[2:] == ["0/16:", "0/16", "0/32"]
@@ -112,7 +112,7 @@ def test_where_whole_cards_are_served_a_line_says_how_many_are_left() -> None:
     assert not any("whole cards" in line for line in table(picture_of(("node-1", cards(16), "1"))))
 
 
-def test_a_pod_that_waits_for_whole_cards_is_reported_in_cards_and_only_where_they_are_served() -> None:
+def test_a_pod_that_waits_for_whole_cards_is_reported_in_cards_and_only_if_they_are_served() -> None:
     asks_two = PodFacts(ref=pod("train"), state="Pending", whole_cards=2)
     for modes, reported in ((BOTH_MODES, True), ((SERVES_MEMORY,), False)):
         snapshot = picture_of(("node-1", cards(16, 16), "1"), modes=modes)

@@ -85,7 +85,7 @@ def test_torch_that_uses_the_card_already_is_limited_at_once(frameworks: Path) -
     assert answer(frameworks, program) == [[0.25, 0]]
 
 
-def test_whoever_only_asks_where_a_framework_is_leaves_it_limited(frameworks: Path) -> None:
+def test_code_that_only_asks_where_a_framework_is_leaves_it_limited(frameworks: Path) -> None:
     asked = (
         "import gcushare_limits, importlib.util\nfound = [bool(importlib.util.find_spec('torch')) for _ in range(2)]"
     )

@@ -41,7 +41,7 @@ def test_among_equals_one_whose_card_has_room_is_taken() -> None:
     assert match([first, second], 4, {0: 3, 1: 3}) is first
 
 
-def test_a_pod_half_served_keeps_its_turn_even_where_its_card_is_full() -> None:
+def test_a_pod_half_served_keeps_its_turn_even_if_its_card_is_full() -> None:
     half, other = candidate("half", 1, 4, served=1), candidate("other", 4, cards=(1,))
     assert match([half, other], 4, {0: 0, 1: 8}) is half
 
@@ -53,7 +53,7 @@ def test_a_pod_whose_room_was_handed_out_already_comes_behind_one_whose_was_not(
     assert match([displaced, other], 4, {0: 16, 1: 3}) is displaced
 
 
-def test_a_pod_that_the_kubelet_forgot_is_meant_only_where_no_other_can_be() -> None:
+def test_a_pod_that_the_kubelet_forgot_matches_only_if_no_other_can_be() -> None:
     forgotten = replace(candidate("forgotten", 4, cards=(0,), assumed=1), is_forgotten=True)
     other = candidate("other", 4, cards=(1,), assumed=2)
     assert match([forgotten, other], 4, {0: 16, 1: 4}) is other
@@ -66,7 +66,7 @@ def test_a_card_of_which_no_ids_are_known_to_be_free_has_no_room() -> None:
     assert match([gone, other], 1, {0: 1}) is other
 
 
-def test_no_one_is_meant_by_a_size_that_no_one_asks_for() -> None:
+def test_no_pod_matches_a_size_that_no_one_asks_for() -> None:
     assert match([candidate("a", 4)], 5, {0: 16}) is None
 
 
@@ -78,7 +78,7 @@ def test_room_is_asked_of_every_recorded_card_and_of_none_of_a_pod_half_served()
     assert has_room(candidate("a", 4, 4, served=1), 4, {})
 
 
-def test_whole_cards_have_room_where_as_many_of_the_pods_own_are_free() -> None:
+def test_whole_cards_have_room_if_as_many_of_the_pods_own_are_free() -> None:
     containers = (ContainerRequest("c0", ContainerKind.APP, whole_cards=2),)
     pair = Candidate(pod("pair"), PodRequest(containers, CardRequest(0, 2, whole=True)), (1, 3))
     assert has_room(pair, 2, {1: 1, 3: 1})

@@ -88,7 +88,7 @@ def test_on_unequal_cards_each_pod_gets_its_part_of_the_card_that_it_has() -> No
         ledger.reserve(pod("p5"), "n1", share(50), BINPACK)
 
 
-def test_a_percentage_fits_only_where_that_much_is_free() -> None:
+def test_a_percentage_fits_only_if_that_much_is_free() -> None:
     node = node_of(16)
     node.add(held("a", "n1", (0, 9)))
     assert not node.fits(share(50))

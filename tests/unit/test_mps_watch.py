@@ -137,7 +137,7 @@ def test_when_the_plugins_own_pod_is_started_again_the_pods_of_before_hear_of_th
     assert (node.restart_events(), node.watch.restarts) == (["before"], 1)
 
 
-def test_when_the_plugins_container_alone_is_started_again_nobody_hears_of_its_daemon_twice(tmp_path: Path) -> None:
+def test_when_the_plugins_container_alone_is_started_again_no_pod_hears_of_its_daemon_twice(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     node.daemon_says(MpsState("a", started_s=NOW_S - 500.0, is_restart=True))
     node.hold("before", NOW_S - 1000.0)

@@ -19,7 +19,7 @@ def container(restart: str | None = None, **amounts: object) -> dict[str, object
     return made | ({"restartPolicy": restart} if restart else {})
 
 
-def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() -> None:
+def test_containers_add_up_and_an_init_container_counts_if_it_needs_more() -> None:
     found = requests(
         containers=[container(cpu="500m", memory="1Gi"), container(cpu=1)],
         initContainers=[container(cpu="2", memory="64Mi"), container("Always", cpu="100m")],

@@ -140,7 +140,7 @@ def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_ma
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_no_pod_is_evicted_where_the_driver_reports_more_for_processes_than_for_the_card(when: When) -> None:
+def test_no_pod_is_evicted_if_the_driver_reports_more_for_processes_than_for_the_card(when: When) -> None:
     greedy = _refused("greedy", 9)
     card = _card(greedy)
     assert decide([greedy], {0: card}, When.ALWAYS, Exemptions()).victim == greedy

@@ -32,7 +32,7 @@ def card_of(*offenders: Offender, memory: int = 16, neighbour: tuple[int, int] =
     return CardReading(index=index, memory=memory * GIB, in_use=in_use, unknown=0, figures=figures)
 
 
-def test_a_pod_over_its_grant_is_evicted_where_a_neighbours_grant_is_in_danger() -> None:
+def test_a_pod_over_its_grant_is_evicted_if_a_neighbours_grant_is_in_danger() -> None:
     greedy = offender(used=9)
     found = decide([greedy], {0: card_of(greedy)}, When.DANGER, NO_EXEMPTIONS)  # 11 of 16 in use, 6 granted and unused
     assert found.victim == greedy

@@ -62,7 +62,7 @@ def test_an_over_use_began_with_its_first_poll_and_knows_its_most() -> None:
     assert (over.since, over.peak, over.figures) == (1001.0, 6 * GIB, OVER)
 
 
-def test_a_peak_between_two_polls_counts_where_the_library_keeps_accounts() -> None:
+def test_a_peak_between_two_polls_counts_if_the_library_keeps_accounts() -> None:
     tracker = OverUseTracker(polls=2)
     peak = Figures(2 * GIB, 4 * GIB, 7 * GIB)
     assert kinds(tracker, peak, peak) == [None, ChangeKind.BEGAN]

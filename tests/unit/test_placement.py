@@ -41,7 +41,7 @@ def test_card_policies(policy: str, units: int, expected: list[int] | None) -> N
     assert chosen(state, asks(units), policy) == expected
 
 
-def test_binpack_leaves_an_empty_card_whole_where_a_shared_one_has_the_same_room() -> None:
+def test_binpack_leaves_an_empty_card_whole_if_a_shared_one_has_the_same_room() -> None:
     assert chosen(node([card(0, 8), card(1, 16)], (1, 8)), asks(4), "binpack") == [1]
 
 
@@ -91,7 +91,7 @@ def test_memory_goes_to_cards_in_use_so_that_whole_ones_stay_free() -> None:
     assert state.empty_cards == 2
 
 
-def test_a_card_is_opened_for_memory_where_no_one_could_have_had_it_whole() -> None:
+def test_a_card_is_opened_for_memory_if_no_one_could_have_had_it_whole() -> None:
     both, full_both = node(cards(16, 16)), node(cards(16, 16), (0, 16))
     memory_only = node(cards(16, 16), modes=[SERVES_MEMORY])
     shared = node(cards(16, 16), (0, 1))
@@ -102,7 +102,7 @@ def test_a_card_is_opened_for_memory_where_no_one_could_have_had_it_whole() -> N
     assert len(set(worth)) == 4
 
 
-def test_a_whole_card_is_taken_where_no_pod_could_have_shared_it() -> None:
+def test_a_whole_card_is_taken_if_no_pod_could_have_shared_it() -> None:
     both, whole_only = node(cards(16, 16), (0, 8)), node(cards(16, 16), modes=[SERVES_WHOLE])
     policy = POLICIES["binpack"].score_node
 

@@ -38,7 +38,7 @@ def pod(namespace: str, units: str, **annotations: str) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
-def test_a_memory_request_becomes_a_claim_where_the_namespace_opted_in() -> None:
+def test_a_memory_request_becomes_a_claim_if_the_namespace_opted_in() -> None:
     registry = registry_with(CLAIMS_ENABLED, "no")
     made, left = registry.put(pod("n0", "24", **{CARDS: "2"})), registry.put(pod("n1", "24"))
     assert made["spec"]["resourceClaims"] == [{"name": ENTRY, "resourceClaimTemplateName": "gcu-memory-12-cards-2"}]

@@ -184,7 +184,7 @@ def test_removal_says_whether_there_was_a_file_and_fails_in_words(tmp_path: Path
         file.remove()
 
 
-def test_nothing_is_written_where_others_could_plant_a_link(tmp_path: Path) -> None:
+def test_nothing_is_written_if_others_could_plant_a_link(tmp_path: Path) -> None:
     file = in_directories(ENFLAME, tmp_path / "cdi")
     file.path.parent.mkdir()
     file.path.parent.chmod(0o777)

@@ -56,7 +56,7 @@ def gone_store(grace_s: int, *, longest_wait_s: float = 600.0) -> PodStore:
         pytest.param(state_of("Pending"), False, id="nothing is known of its containers"),
     ],
 )
-def test_a_pod_has_stopped_where_its_last_state_says_that_nothing_of_it_runs(last: Pod, stopped: bool) -> None:
+def test_a_pod_has_stopped_if_its_last_state_says_that_nothing_of_it_runs(last: Pod, stopped: bool) -> None:
     assert has_stopped(last) is stopped
 
 
@@ -175,7 +175,7 @@ def test_the_limit_is_the_admins_and_lengthens_no_wait() -> None:
     assert in_use(store) == (set(), set())
 
 
-def test_a_card_opens_early_where_the_machine_has_no_process_of_the_pod_any_more() -> None:
+def test_a_card_opens_early_if_the_machine_has_no_process_of_the_pod_any_more() -> None:
     store = gone_store(500)
     store.end_gone((), 0.0, running={"uid-a"})
     store.end_gone((), KILL_MARGIN_S + 1.0, running={"uid-a"})
@@ -210,7 +210,7 @@ def test_a_static_pods_processes_are_known_by_its_uid_on_the_machine() -> None:
     assert in_use(store) == ({0}, set())
 
 
-def test_a_closed_card_says_to_which_use_for_whom_and_until_when() -> None:
+def test_a_closed_card_says_to_which_use_for_which_pod_and_until_when() -> None:
     store = gone_store(4_000_000_000)
     assert closures_of(0, store.gone.pods, BOTH_MODES) == (Closure(use="whole", pod="d/a"),), (
         "the kubelet was not asked"

@@ -37,7 +37,7 @@ def test_a_pods_processes_are_added_up_by_card_and_the_rest_is_no_ones() -> None
     assert found == PodUse({a: {0: 15}, b: {0: 7}}, {0: 3})
 
 
-def test_a_pods_use_of_the_chip_is_added_up_where_the_library_samples_processes() -> None:
+def test_a_pods_use_of_the_chip_is_added_up_if_the_library_samples_processes() -> None:
     store = store_of(("a", 0), ("b", 1))
     a, b = uid_of(store, "a"), uid_of(store, "b")
     processes = {0: {1: 10, 2: 5}, 1: {3: 7}}

@@ -175,7 +175,7 @@ def test_an_authors_option_that_turns_unreadable_takes_nothing_from_a_pod_that_i
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_a_pod_that_has_ended_is_forgotten_even_where_its_record_is_corrupt(is_gone: bool) -> None:
+def test_a_pod_that_has_ended_is_forgotten_even_if_its_record_is_corrupt(is_gone: bool) -> None:
     store = store_of(init_pod("a", 1, 4))
     reconcile(store, {"d/a": {"c0": {0: 4}}})
     corrupt = with_unreadable_record(init_pod("a", 1, 4))

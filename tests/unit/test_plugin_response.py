@@ -37,7 +37,7 @@ def test_enflames_container_is_reported_its_card_and_its_limits_in_units_and_byt
 
 
 @pytest.mark.parametrize(("uuid", "visible"), [("GPU-8f4e", "GPU-8f4e"), ("", "1")])
-def test_nvidias_container_sees_its_card_by_uuid_where_there_is_one(uuid: str, visible: str) -> None:
+def test_nvidias_container_sees_its_card_by_uuid_if_there_is_one(uuid: str, visible: str) -> None:
     grant = Grant((card(1, uuid),), 2048)
     variables = delivery(ALIYUN, Strategy.ENV).environment(grant, parse_memory_unit("MiB"))
     assert variables["NVIDIA_VISIBLE_DEVICES"] == visible

@@ -59,7 +59,7 @@ def test_before_the_kubelets_record_was_ever_read_marked_records_are_believed() 
     assert in_use(store) == (set(), set())
 
 
-def test_whole_cards_are_recorded_with_their_sizes_and_corrected_where_the_kubelet_gave_others() -> None:
+def test_whole_cards_are_recorded_with_their_sizes_and_corrected_if_the_kubelet_gave_others() -> None:
     store = store_of(whole_pod("w", 2, "0,1"))
     reconcile(store, {}, {"d/w": {"c0": {1: 1, 5: 1}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
@@ -137,7 +137,7 @@ def test_a_card_in_shared_use_closes_as_a_whole_and_opens_when_the_last_pod_ends
     assert open_to(both) == (8, {"card-0", "card-1"})
 
 
-def test_a_held_id_stays_healthy_even_where_a_card_is_in_both_uses(both: Rig) -> None:
+def test_a_held_id_stays_healthy_even_if_a_card_is_in_both_uses(both: Rig) -> None:
     for each in (pod("a", 2), whole_pod("w", cards="0")):
         both.agent.on_pod_update(each)
     show(both, {"a": device_ids_of_card(0, 2)}, {"w": ["card-0"]})
@@ -164,7 +164,7 @@ async def test_whoever_comes_second_is_refused_by_the_plugin_with_the_name_of_th
         await both.parts.allocator.allocate(device_ids(device_ids_of_card(1, 2)))
 
 
-def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_where_no_one_holds_it(both: Rig) -> None:
+def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_holds_it(both: Rig) -> None:
     both.see(4, 4, sick={1: "off the bus"})
     assert open_to(both) == (4, {"card-0"})
     both.node(cordon="0")

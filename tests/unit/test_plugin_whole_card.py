@@ -46,7 +46,7 @@ def test_of_two_pods_that_ask_for_as_many_the_one_whose_cards_are_free_is_meant(
     assert choice.candidate.pod.name == "b"
 
 
-def test_a_card_in_shared_use_is_not_given_even_where_the_kubelet_still_offers_it() -> None:
+def test_a_card_in_shared_use_is_not_given_even_if_the_kubelet_still_offers_it() -> None:
     choice = choose_whole_cards(1, FREE, [candidate("a", 1, 0)], node(shared=(0,)))
     assert choice.card_indexes == (1,)
     assert choice.moved_from == (0,)

@@ -156,5 +156,5 @@ def test_the_pods_that_run_are_those_with_any_process_on_a_card_or_not(proc: Fak
     assert owners.running_pods() == frozenset({UID, OTHER})
 
 
-def test_nothing_is_said_of_running_pods_where_processes_cannot_be_seen(tmp_path: Path) -> None:
+def test_nothing_is_said_of_running_pods_if_processes_cannot_be_seen(tmp_path: Path) -> None:
     assert ProcessOwners(tmp_path / "none").running_pods() is None

@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o2775, 0o1777], ids=oct)
-def test_nothing_is_written_where_others_can_write(folder: Path, way: Way, mode: int) -> None:
+def test_nothing_is_written_if_others_can_write(folder: Path, way: Way, mode: int) -> None:
     folder.chmod(mode)
     with pytest.raises(UnsafePathError, match=f"can be written by others \\(mode {mode:04o}.*chmod go-w"):
         way(folder, "f")
@@ -169,7 +169,7 @@ def test_an_own_file_that_others_can_write_is_closed_to_them(folder: Path) -> No
     assert stat.S_IMODE((folder / "f").stat().st_mode) == 0o644
 
 
-def test_missing_directories_are_made_only_where_asked_for_and_closed_to_others(tmp_path: Path) -> None:
+def test_missing_directories_are_made_only_if_asked_for_and_closed_to_others(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with pytest.raises(FileNotFoundError), open_directory(tmp_path / "a/b"):

@@ -145,7 +145,7 @@ def test_a_switch_can_be_given_in_each_usual_form(argv: tuple[str, ...], expecte
 
 
 @pytest.mark.parametrize("word", ["--no-elect=false", "--no-elect=", "--help=x"])
-def test_a_value_where_none_belongs_is_refused(word: str) -> None:
+def test_a_value_if_none_belongs_is_refused(word: str) -> None:
     (problem,) = problems_of("--node", "n1", word)
     name, _, value = word.partition("=")
     assert problem.startswith(f"Option {name!r} takes no value, not {value!r}.")

@@ -42,7 +42,7 @@ def test_cards_that_are_held_whole_first_keep_large_shares_out() -> None:
     assert compute_bounds(nodes(2), [LARGE, WHOLE, WHOLE]).acceptance == 1.81 / 2
 
 
-def test_what_shares_leave_of_a_card_is_lost_even_where_there_are_many() -> None:
+def test_what_shares_leave_of_a_card_is_lost_even_if_there_are_many() -> None:
     assert compute_bounds(nodes(2), [Demand(1, 470)] * 4 + [Demand(1, 600)]).acceptance == 2 * 940 / 2000
 
 

@@ -130,7 +130,7 @@ def test_the_policies_that_can_be_made_are_those_that_help_names() -> None:
     assert list(POLICIES) == [name for name, _ in NAMED]
 
 
-def test_beside_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:
+def test_with_kube_scheduler_pods_without_cards_go_where_most_is_left_and_others_by_the_policy() -> None:
     cluster = SimulatedCluster(NODES)
     placer = Placer(cluster, make_policy("expected-fill", Given(cluster, TRACE, 1, cards_alone=True)))
     other = Demand(0, 0, False, 12000, 1000)

@@ -17,7 +17,7 @@ def test_a_word_that_is_no_command_is_refused_with_the_known_ones() -> None:
     assert all(each in stderr.getvalue() for each in SUBCOMMANDS)
 
 
-def test_the_demo_says_what_to_install_where_the_playground_is_not() -> None:
+def test_the_demo_says_what_to_install_if_the_playground_is_not() -> None:
     program = textwrap.dedent(
         """
         import sys

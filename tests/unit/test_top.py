@@ -200,7 +200,7 @@ def test_each_pod_of_a_csv_stands_below_its_card() -> None:
     assert [line.split(",")[1:3] for line in lines] == expected
 
 
-def test_how_to_have_pods_reported_is_said_where_a_plugin_does_not() -> None:
+def test_how_to_have_pods_reported_is_said_if_a_plugin_does_not() -> None:
     summary = summary_of(8)
     assert "podUse" in pod_use_hint(summary, used(1.0))
     assert pod_use_hint(summary, reported(0)) == ""

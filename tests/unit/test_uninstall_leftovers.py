@@ -32,7 +32,7 @@ def test_inventory_count_and_memory_are_ours_and_an_admins_cordon_is_not() -> No
     }
 
 
-def test_whole_cards_are_ours_only_where_our_inventory_says_so() -> None:
+def test_whole_cards_are_ours_only_if_our_inventory_says_so() -> None:
     annotations = NODE.metadata.annotations | {ENFLAME.inventory_annotation: inventory_text([], modes=BOTH_MODES)}
     capacity = NODE.status.capacity | {ENFLAME.whole_card_resource: "2"}
     served = Node(metadata=ObjectMeta(name="n1", annotations=annotations), status=NodeStatus(capacity=capacity))
@@ -50,7 +50,7 @@ def test_a_kubelet_that_counts_only_our_whole_cards_remembers() -> None:
     assert is_remembered(node, VENDORS, [ENFLAME.whole_card_resource]) is True
 
 
-def test_the_label_goes_only_where_asked_to() -> None:
+def test_the_label_goes_only_if_asked_to() -> None:
     assert find_leftovers(NODE, VENDORS, with_labels=False).labels == ()
     assert find_leftovers(NODE, VENDORS, with_labels=True).labels == ("enflame.com/gcushare",)
 

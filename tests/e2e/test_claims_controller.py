@@ -120,7 +120,7 @@ async def test_several_cards_are_different_cards(cluster: ControlPlane, controll
     assert len({node for node, _ in used}) == 1
 
 
-async def test_a_whole_card_is_never_given_beside_shares_of_it(cluster: ControlPlane, controller: str) -> None:
+async def test_a_whole_card_is_never_given_together_with_shares_of_it(cluster: ControlPlane, controller: str) -> None:
     for name, body in (("w", pod("w", 0, whole=1)), *((f"s{n}", pod(f"s{n}", 10)) for n in range(3))):
         await cluster.client.create(POD_OBJECTS, body, namespace="default")
         await bound(cluster, name)

@@ -99,7 +99,7 @@ async def test_a_lease_is_taken_and_given_back(given: Given) -> None:
     assert found.spec.holder_identity == ""
 
 
-async def test_an_event_stands_beside_its_pod(given: Given) -> None:
+async def test_an_event_is_shown_next_to_its_pod(given: Given) -> None:
     identity = await given.make_pod("train")
     recorder = EventRecorder(given.client, "gcushare-e2e")
     task = asyncio.create_task(recorder.run(), name="recorder under test")

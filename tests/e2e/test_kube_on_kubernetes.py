@@ -32,9 +32,9 @@ from tests.protocol.test_kube_on_apiserver import (  # noqa: F401 - collected he
     test_a_second_bind_and_one_of_another_uid_change_nothing,
     test_annotations_and_a_kubelets_reports_keep_each_other_also_while_the_pod_ends,
     test_annotations_are_set_and_removed_for_the_right_uid_only,
-    test_events_appear_beside_their_object,
+    test_events_appear_next_to_their_object,
     test_lists_page_and_select,
-    test_node_capacity_is_set_beside_what_the_kubelet_reports_and_removed_again,
+    test_node_capacity_is_set_in_addition_to_what_the_kubelet_reports_and_removed_again,
 )
 
 

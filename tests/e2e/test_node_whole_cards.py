@@ -39,7 +39,7 @@ async def expect_whole(side: NodeSide, name: str, *cards: int) -> None:
     assert ENFLAME.environment.container_units not in seen
 
 
-async def test_both_kinds_of_pod_run_beside_each_other_and_close_each_others_cards(start_node: StartNode) -> None:
+async def test_both_kinds_of_pod_run_side_by_side_and_close_each_others_cards(start_node: StartNode) -> None:
     side = await start_node(FOUR)
     await side.run_pods(real_pod("shares", 4))
     await side.until_allocatable(3, resource=WHOLE)

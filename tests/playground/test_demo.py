@@ -126,7 +126,7 @@ async def test_the_shared_t4_is_played(short_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_whole_cards_beside_shared_ones_are_played(short_path: Path) -> None:
+async def test_whole_cards_and_shared_ones_are_played(short_path: Path) -> None:
     async with demo(short_path, "--scenario", "whole-and-shared", "--vendor", "aliyun") as child:
         assert await child.wait() == 0
     text = child.log_file.read_text()

@@ -75,7 +75,7 @@ def state_of(census: Census) -> dict[str, tuple[object, ...]]:
 
 
 @pytest.mark.slow
-async def test_pods_run_on_with_their_cards_and_the_next_ones_are_placed_beside_them() -> None:
+async def test_pods_run_on_with_their_cards_and_the_next_ones_are_placed_next_to_them() -> None:
     plan = ClusterPlan(nodes=(NODE,), vendor=ALIYUN, wait_factor=0.1, unschedulable_s=3.0)
     async with started(plan) as census:
         await run_former_programs(census)

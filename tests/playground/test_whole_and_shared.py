@@ -88,7 +88,7 @@ async def restart_kubelets(census: Census) -> None:
         pytest.param(3, restart_kubelets, id="kubelets restarted"),
     ],
 )
-async def test_no_card_is_ever_in_both_uses_and_whoever_waits_has_to(
+async def test_no_card_is_ever_in_both_uses_and_no_pod_waits_without_need(
     census: Census, seed: int, disturb: Disturbance
 ) -> None:
     throwing = asyncio.create_task(throw_pods(census, seed))

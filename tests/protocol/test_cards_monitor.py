@@ -84,7 +84,7 @@ async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
         assert (monitor.problem, monitor.snapshot.driver) == ("", "1.2.3.4")
 
 
-async def test_whoever_waits_for_a_look_gets_each_once_and_later_ones_in_their_turn(tmp_path: Path) -> None:
+async def test_every_waiter_for_a_poll_gets_each_once_and_later_ones_in_their_turn(tmp_path: Path) -> None:
     async with monitoring(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, _):
         assert await monitor.wait_poll(0) == monitor.polls, "one that is over already is not waited for"
         seen = 0

@@ -112,7 +112,7 @@ async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path
         assert source.worker_pid not in (broken, None)
 
 
-async def test_signals_meant_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:
+async def test_signals_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:
     async with source_of(install_fake("efml", tmp_path)) as source:
         card = (await source.list_cards()).cards[0]
         pid = source.worker_pid

@@ -217,7 +217,7 @@ async def test_nothing_is_offered_while_a_device_plugin_is_registered_even_if_no
         await rig.until(lambda: bool(rig.slices()), "the slices are published")
 
 
-async def test_the_slices_go_if_a_device_plugin_registers_beside_the_driver(rig: ClaimsRig) -> None:
+async def test_the_slices_go_if_a_device_plugin_registers_next_to_the_driver(rig: ClaimsRig) -> None:
     offers(rig, "32")
     await rig.until(lambda: rig.slices() == [], "the slices are gone")
     offers(rig, "0")

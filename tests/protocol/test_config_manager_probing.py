@@ -84,7 +84,7 @@ async def test_the_scheduler_is_found_among_the_hosts_processes(tmp_path: Path) 
     assert found == Running("12@21", ("/usr/local/bin/kube-scheduler", "--config=/x"))
 
 
-async def test_of_two_schedulers_the_one_on_the_asked_port_is_meant(tmp_path: Path) -> None:
+async def test_of_two_schedulers_the_one_on_the_asked_port_is_chosen(tmp_path: Path) -> None:
     processes = proc(
         tmp_path, p5=("kube-scheduler", "--secure-port=20259"), p6=("/hyperkube", "kube-scheduler", "--v=2")
     )
@@ -138,7 +138,7 @@ async def waited(seen: Callable[[float], PollResult]) -> float:
     return clock.seconds - start
 
 
-async def test_the_new_scheduler_is_believed_once_it_stayed_well() -> None:
+async def test_the_new_scheduler_is_trusted_once_it_stayed_well() -> None:
     assert await waited(lambda now: PollResult(OLD if now < 10 else NEW, "")) == 15
 
 

@@ -182,7 +182,7 @@ class TestTokens:
                 assert answer.status == 401
                 assert answer.headers["WWW-Authenticate"] == 'Bearer realm="gcushare"'
 
-    async def test_a_token_of_the_cluster_opens_it_to_whom_a_role_allows_it(
+    async def test_a_token_of_the_cluster_opens_it_to_users_with_the_role(
         self, guarded: PageRig, api: ApiServer, http: aiohttp.ClientSession
     ) -> None:
         guarded.see(a_node("a", 16))

@@ -212,7 +212,7 @@ async def test_it_stops_when_no_pod_runs_in_its_place(tmp_path: Path) -> None:
         assert "after 1 s no pod runs in its place" in text
 
 
-async def test_room_that_whoever_waited_for_it_has_taken_is_a_success(tmp_path: Path) -> None:
+async def test_room_that_the_waiting_pod_has_taken_is_a_success(tmp_path: Path) -> None:
     async with cluster(tmp_path) as rig:
         two_in_the_way(rig)
 

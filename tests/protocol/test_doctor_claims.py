@@ -139,7 +139,7 @@ def pod_older_than_the_label(rig: DoctorRig) -> None:
         (pod_older_than_the_label, ERROR, "namespace-without-claims", "older than the namespace's label"),
     ],
 )
-async def test_each_trouble_of_claims_is_found_and_nothing_beside_it(
+async def test_each_trouble_of_claims_is_found_and_nothing_else(
     rig: DoctorRig, scenario: Callable[[DoctorRig], object], severity: str, kind: str, words: str
 ) -> None:
     scenario(rig)

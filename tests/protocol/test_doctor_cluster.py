@@ -258,7 +258,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-async def test_each_trouble_is_found_and_nothing_beside_it(
+async def test_each_trouble_is_found_and_nothing_else(
     rig: DoctorRig, scenario: Scenario, severity: str, kind: str, subject: str, number: str
 ) -> None:
     scenario(rig)

@@ -293,7 +293,7 @@ def foreign_device_ids(rig: DoctorRig) -> None:
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-async def test_each_trouble_is_found_and_nothing_beside_it(
+async def test_each_trouble_is_found_and_nothing_else(
     rig: DoctorRig, scenario: Scenario, severity: str, kind: str, number: str
 ) -> None:
     scenario(rig)

@@ -76,7 +76,7 @@ def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
         ),
     ],
 )  # fmt: skip
-async def test_what_is_wrong_with_a_pod_is_found_and_nothing_beside_it(
+async def test_what_is_wrong_with_a_pod_is_found_and_nothing_else(
     rig: DoctorRig, asked: Callable[[], dict[str, Any]], severity: str, kind: str, number: str
 ) -> None:
     rig.put_asking("wrong", **{"node": NODE, **asked()})  # Made now: records carry the time.

@@ -64,7 +64,7 @@ async def test_the_extenders_figures_are_used_if_it_answers_and_are_the_same(see
     assert alone.err == "source: the API server\n"
 
 
-async def test_a_pod_whose_record_cannot_be_read_is_marked_whoever_reports_of_it(seen: Cluster) -> None:
+async def test_a_pod_whose_record_cannot_be_read_is_marked_in_every_report(seen: Cluster) -> None:
     key = ENFLAME.record.card_index
     seen.put(pod_document("broken", 4, node="node-1", annotations={key: "one"}, phase="Running"))
     async with extender_of(seen):

@@ -38,7 +38,7 @@ def add_plugin(found: Cluster, node: str, *used_gib: float) -> None:
     found.front.backends[f"pods/http:{name}:32767"] = metrics_of(node, *used_gib)
 
 
-async def test_grants_stand_beside_what_is_used_and_a_card_over_its_grants_is_named(tmp_path: Path) -> None:
+async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_named(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16, 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 1, 8))
         add_plugin(found, "node-1", 3.5, 11.0)

@@ -132,7 +132,9 @@ async def test_a_patch_of_the_status_changes_no_spec_and_no_owner(client: KubeCl
     assert "unschedulable" not in node["spec"]
 
 
-async def test_node_capacity_is_set_beside_what_the_kubelet_reports_and_removed_again(client: KubeClient) -> None:
+async def test_node_capacity_is_set_in_addition_to_what_the_kubelet_reports_and_removed_again(
+    client: KubeClient,
+) -> None:
     await client.patch_node_capacity("node-1", {"cpu": 4})
     for _ in range(2):
         node = await client.patch_node_capacity("node-1", {"enflame.com/gcu-count": 8})
@@ -233,7 +235,7 @@ async def test_a_lease_written_by_others_keeps_what_we_do_not_know(client: KubeC
         await lease.create(Lease(metadata=ObjectMeta(name="shared")), 5.0)
 
 
-async def test_events_appear_beside_their_object(client: KubeClient) -> None:
+async def test_events_appear_next_to_their_object(client: KubeClient) -> None:
     pod = await make_pod(client)
     recorder = EventRecorder(client, "gcushare-test", host="node-1")
     about = ObjectReference(api_version="v1", kind="Pod", namespace="default", name=pod.name, uid=pod.uid)

@@ -44,7 +44,7 @@ def _used(rig: PluginRig, by_card: Mapping[int, Mapping[int, int]]) -> None:
     rig.write_cards({index: {"processes": dict(processes)} for index, processes in by_card.items()})
 
 
-async def test_what_pods_use_is_reported_by_pod_and_card_beside_what_belongs_to_no_one(tmp_path: Path) -> None:
+async def test_what_pods_use_is_reported_by_pod_and_card_with_what_belongs_to_no_one(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path / "proc")
     async with PluginRig(cards=(16, 16), plugin={"pod_use": True, "proc_root": proc.root, "mode": Mode.BOTH}) as rig:
         rig.bind("a", 4, card=0)

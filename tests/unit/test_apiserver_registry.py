@@ -29,7 +29,7 @@ def _bind(registry: Registry, **metadata: Any) -> None:
     bind(registry, KEY, {"metadata": metadata, "target": {"kind": "Node", "name": "n1"}}, dry_run=False)
 
 
-def test_an_update_meant_for_a_predecessor_of_the_same_name_conflicts(registry: Registry) -> None:
+def test_an_update_for_a_predecessor_of_the_same_name_conflicts(registry: Registry) -> None:
     registry.put(config_map("c"))
     stale = config_map("c", a="2")
     stale["metadata"]["uid"] = "another"

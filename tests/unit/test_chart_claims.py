@@ -40,7 +40,7 @@ def test_nothing_of_it_is_installed_by_default() -> None:
     assert not [each for each in rendered(UMBRELLA_CHART) if "claims" in each["metadata"]["name"]]
 
 
-def test_the_umbrella_renders_it_beside_the_others() -> None:
+def test_the_umbrella_renders_it_with_the_others() -> None:
     names = {each["metadata"]["name"] for each in rendered(UMBRELLA_CHART, "claims.enabled=true")}
     assert {CLAIMS_CONTROLLER, "gcushare-scheduler-extender", ENFLAME.claims.memory_class} <= names
 

@@ -43,7 +43,7 @@ def test_the_chart_takes_every_policy_of_the_program(policy: str) -> None:
 
 
 @pytest.mark.parametrize("choice", OtherSystems)
-def test_the_chart_passes_what_follows_beside_other_systems(choice: OtherSystems) -> None:
+def test_the_chart_passes_what_follows_with_other_systems(choice: OtherSystems) -> None:
     assert settings_of(f"driver.otherSystems={choice.value}").cards.other_systems is choice
 
 

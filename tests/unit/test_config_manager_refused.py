@@ -54,7 +54,7 @@ async def test_a_second_file_for_the_same_pod_is_refused(tmp_path: Path) -> None
         await host.apply()
 
 
-async def test_of_two_schedulers_the_one_of_the_usual_name_is_meant(tmp_path: Path) -> None:
+async def test_of_two_schedulers_the_one_of_the_usual_name_is_chosen(tmp_path: Path) -> None:
     host = host_with(tmp_path, "kubeadm-1.29.yaml")
     second = corpus_text("kubeadm-1.29.yaml").replace(b"  name: kube-scheduler\n", b"  name: second-scheduler\n", 1)
     host.put("/etc/kubernetes/manifests/second.yaml", second)

@@ -38,7 +38,7 @@ def test_one_site_has_one_budget_however_many_addresses_it_uses() -> None:
     assert spent_by_strangers(budget, 0.0, *(f"2001:db8::{number:x}" for number in range(40))) == PER_PEER.burst
 
 
-def test_whoever_is_over_their_own_budget_spends_nothing_of_the_shared_one() -> None:
+def test_a_caller_over_its_own_budget_spends_nothing_of_the_shared_one() -> None:
     budget = TokenReviewLimit(0.0)
     spent_by_strangers(budget, 0.0, *["10.0.0.1"] * 100)
 
@@ -61,7 +61,7 @@ def test_readers_have_a_share_that_strangers_cannot_use() -> None:
     assert sum(budget.take_for_known(0.0) for _ in range(100)) == KNOWN_TOKENS.burst
 
 
-def test_all_together_are_bounded_whoever_asks() -> None:
+def test_all_together_are_bounded_for_every_caller() -> None:
     budget = TokenReviewLimit(0.0)
     spent = 0
     for tick in range(100):

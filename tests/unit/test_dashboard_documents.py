@@ -107,7 +107,7 @@ def test_a_node_that_does_not_tell_its_unit_is_shown_in_the_vendors_and_says_so(
     assert (document["unit"], document["perGib"], document["assumedUnit"]) == ("GB", 1, True)
 
 
-def test_what_is_known_beside_the_ledger_is_added() -> None:
+def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
     ledger = Ledger()
     ledger.set_node("n", cards(16), GIB_UNIT)
     ledger.apply(held("a", "n", (0, 4)))

@@ -61,7 +61,7 @@ def asking(token: str | None, peer: str = "10.0.0.1") -> web.Request:
     return make_mocked_request("GET", "/dashboard/api/cluster", headers=headers).clone(remote=peer)
 
 
-async def test_whoever_may_is_let_in_and_asked_about_once() -> None:
+async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
     reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     for _ in range(5):
@@ -78,7 +78,7 @@ async def test_many_requests_at_once_ask_once() -> None:
     assert reviews.asked == ["t-jane"]
 
 
-async def test_a_yes_is_believed_until_it_is_renewed() -> None:
+async def test_a_yes_counts_until_it_is_renewed() -> None:
     reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))
@@ -91,7 +91,7 @@ async def test_a_yes_is_believed_until_it_is_renewed() -> None:
         await guard.admit(asking("t-jane"))
 
 
-async def test_a_yes_that_cannot_be_renewed_is_believed_for_a_minute_and_no_longer() -> None:
+async def test_a_yes_that_cannot_be_renewed_counts_for_a_minute_and_no_longer() -> None:
     reviews, clock = desk(), ManualClock(100.0)
     guard = TokenGuard(reviews, monotonic=clock)
     await guard.admit(asking("t-jane"))

@@ -179,7 +179,7 @@ class TestNames:
         state.on_pod_delete("uid-a")
         assert service.find("default", "a") is None
 
-    async def test_a_successor_of_the_same_name_is_who_is_meant(self) -> None:
+    async def test_a_successor_of_the_same_name_is_the_one_matched(self) -> None:
         state = state_of(a_node("node-1", 16))
         state.on_pod_update(a_pod("a", 4, node="node-1", record=on_card(0, 4)))
         state.on_pod_update(a_pod("a", 4, uid="uid-successor"))

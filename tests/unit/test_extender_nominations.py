@@ -92,7 +92,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
     def test_a_pod_of_a_higher_priority_may_take_it(self) -> None:
         assert filtered(self.emptied(), wanting("urgent", 16, HIGH + 1)) == (["node-1"], {})
 
-    def test_what_is_left_beside_it_is_given(self) -> None:
+    def test_what_is_left_next_to_it_is_given(self) -> None:
         assert filtered(self.emptied(), wanting("small", 4, LOW)) == (["node-1"], {})
 
     @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ class TestRoomLeft:
     def test_where_pods_leave_too_little_another_card_is_kept(self) -> None:
         assert compute_room_left(self.node(), [asks(10)], []) == {1: 0}
 
-    def test_nothing_is_kept_for_whom_there_is_no_room_even_then(self) -> None:
+    def test_nothing_is_kept_for_pods_without_room_even_then(self) -> None:
         assert compute_room_left(self.node(), [asks(16)], ["uid-leaves"]) == {}
 
     def test_several_nominees_share_what_is_left(self) -> None:
@@ -315,7 +315,7 @@ class TestRoomLeft:
         assert not fits_after_nominees(self.node(), asks(5), left)
         assert fits_after_nominees(self.node(), asks(4), left)
 
-    def test_a_victim_that_is_still_there_takes_nothing_from_what_is_left_beside_the_nominee(self) -> None:
+    def test_a_victim_that_is_still_there_takes_nothing_from_what_is_left_next_to_the_nominee(self) -> None:
         left = compute_room_left(self.node(), [asks(10)], ["uid-leaves"])
         assert left == {0: 4}
         assert fits_after_nominees(self.node(), asks(4), left)

@@ -116,7 +116,7 @@ async def test_where_none_of_the_leaving_was_proposed_the_fewest_others_are_name
     assert await cluster.preempt(8, "younger", "older") is None, "what the nominee leaves of the card is enough"
 
 
-async def test_what_a_leaving_pod_gives_back_counts_beside_what_others_do() -> None:
+async def test_what_a_leaving_pod_gives_back_counts_with_what_others_do() -> None:
     cluster = Cluster(1)
     for name, priority in (("leaves", HIGH), ("older", LOW), ("younger", LOW)):
         cluster.hold(name, 0, 5, priority)
@@ -132,7 +132,7 @@ async def test_what_a_leaving_pod_gives_back_counts_beside_what_others_do() -> N
     st.lists(st.one_of(st.integers(1, 16).map(asks), st.just(asks_whole())), max_size=2),
     st.data(),
 )
-def test_those_chosen_are_needed_and_enough_beside_nominees_once_the_leaving_have_gone(
+def test_those_chosen_are_needed_and_enough_with_nominees_once_the_leaving_have_gone(
     crowd: tuple[NodeState, list[PodRef]], units: int, whole: bool, nominees: Sequence[Any], data: st.DataObject
 ) -> None:
     node, victims = crowd

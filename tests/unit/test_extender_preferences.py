@@ -156,7 +156,7 @@ def test_a_change_of_cpu_alone_is_no_change_of_the_ledger() -> None:
     assert state.changes.position == before
 
 
-async def test_nodes_that_a_call_left_for_later_are_scored_beside_the_calls() -> None:
+async def test_nodes_that_a_call_left_for_later_are_scored_in_the_background() -> None:
     state, observer = fragmented()
     for number in range(3 * SCORED_PER_CALL):
         node = a_node(f"more-{number}", 16)

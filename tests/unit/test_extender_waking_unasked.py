@@ -65,7 +65,7 @@ async def test_a_scheduler_that_is_at_work_is_left_to_come_to_its_other_pods(ful
             assert await full.pass_(ADOPT_S / 2) == []
 
 
-async def test_a_scheduler_that_starts_beside_a_long_queue_is_not_woken_for_each_of_its_pods() -> None:
+async def test_a_scheduler_that_starts_with_a_long_queue_is_not_woken_for_each_of_its_pods() -> None:
     """Nothing is asked about until it starts; from then on it comes to all of them by itself, some slowly."""
     bench = Bench(16, nodes=20)
     for number in range(100):

@@ -60,7 +60,7 @@ def test_every_json_decoder_of_the_programs_is_among_the_tested() -> None:
     assert not missing, f"add an example to tests/unit/foreign_inputs.py for {missing}"
 
 
-def test_no_program_decodes_foreign_bytes_beside_the_decoders() -> None:
+def test_no_program_decodes_foreign_bytes_except_the_decoders() -> None:
     found = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")

@@ -42,7 +42,7 @@ async def test_all_well_is_ok_with_every_check_named() -> None:
     assert report.to_json() == {"status": "ok", "checks": {"loop": {"ok": True}, "watch": {"ok": True}}}
 
 
-async def test_each_way_to_fail_is_a_reason_beside_its_name() -> None:
+async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
     health = Health(timeout_s=0.01)
     health.add_ready("well", answering(None))
     health.add_ready("answers", answering("behind by 7 events"))

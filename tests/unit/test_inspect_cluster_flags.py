@@ -90,6 +90,6 @@ def test_an_unknown_context_stays_unknown(config: Kubeconfig) -> None:
         resolve_context(override(config, "other", Overrides(server="http://here:1")), "other")
 
 
-def test_whom_to_act_as_becomes_headers() -> None:
+def test_the_impersonated_user_becomes_headers() -> None:
     wanted = Overrides(impersonate="jane", impersonate_groups=("dev", "ops"))
     assert wanted.headers == (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))

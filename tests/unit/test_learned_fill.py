@@ -96,7 +96,7 @@ def test_before_anything_is_learned_nodes_and_cards_are_those_of_binpack() -> No
         )
 
 
-def test_a_share_goes_beside_what_leaves_the_typical_pods_their_room() -> None:
+def test_a_share_goes_next_to_what_leaves_the_typical_pods_their_room() -> None:
     """Of two cards with room the tighter one is left alone: half a card is asked for often, and fits exactly there."""
     cluster = SimulatedCluster([NodeSpec("n", 1000, 1000, 2)])
     cluster.place("a", 0, Demand(1, 500), None)

@@ -218,7 +218,7 @@ def test_drift_is_what_a_fresh_count_says_otherwise_and_no_reservation_under_way
     assert ledger.find_drift("uid-binding", None) is None
 
 
-def test_a_reservation_set_aside_is_held_beside_another_until_the_pod_is_observed() -> None:
+def test_a_reservation_set_aside_is_held_together_with_another_until_the_pod_is_observed() -> None:
     ledger = ledger_of(n=(16,), m=(16,))
     first = ledger.reserve(pod("a"), "n", asks(12), BINPACK)
     ledger.park("uid-a")

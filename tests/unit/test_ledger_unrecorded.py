@@ -54,7 +54,7 @@ def test_a_node_that_says_otherwise_replaces_what_it_said() -> None:
     assert ledger.nodes == {}, "a node that is gone holds nothing by what it said"
 
 
-def test_whoever_holds_without_a_record_is_no_drift_and_never_a_victim() -> None:
+def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
     ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12, 1: 12}))
     (uid,) = ledger.nodes["n"].assignments
     assert ledger.find_drift(uid, None) is None
@@ -103,7 +103,9 @@ def test_units_are_not_kept_twice_for_a_pod_whose_card_the_node_tells() -> None:
 @pytest.mark.parametrize(
     ("request_", "frees"), [(asks(12), True), (asks(13), False), (asks(16), False), (asks_whole(), False)]
 )
-def test_no_one_ends_for_units_that_stay_kept_whoever_goes(request_: CardRequest, frees: bool, whole: bool) -> None:
+def test_no_one_ends_for_units_that_stay_kept_whichever_pod_goes(
+    request_: CardRequest, frees: bool, whole: bool
+) -> None:
     ledger = node_with(sizes=(16,))
     ledger.apply(replace(held("low", "n", (0, 16 if whole else 8), whole=whole), assigned=True))
     ledger.apply(unplaced("a", 4))
@@ -113,7 +115,7 @@ def test_no_one_ends_for_units_that_stay_kept_whoever_goes(request_: CardRequest
 
 
 @pytest.mark.parametrize(("nominee", "left"), [(asks(8), {0: 4}), (asks(13), {}), (asks_whole(), {})])
-def test_a_nominee_is_placed_beside_what_is_kept(nominee: CardRequest, left: dict[int, int]) -> None:
+def test_a_nominee_is_placed_next_to_what_is_kept(nominee: CardRequest, left: dict[int, int]) -> None:
     ledger = node_with(sizes=(16,))
     ledger.apply(unplaced("a", 4))
     assert compute_room_left(ledger.nodes["n"], [nominee], []) == left

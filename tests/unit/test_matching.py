@@ -17,7 +17,7 @@ def names(candidates: list[Candidate]) -> list[str]:
     return [c.pod.name for c in candidates]
 
 
-def test_only_a_pod_whose_next_container_has_that_size_can_be_meant() -> None:
+def test_only_a_pod_whose_next_container_has_that_size_can_match() -> None:
     pods = [candidate("a", 4), candidate("b", 2, 4), candidate("c", 2, 4, served=1), candidate("d", 4, served=1)]
     assert names(order_candidates(pods, 4)) == ["c", "a"]
 

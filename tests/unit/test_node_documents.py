@@ -115,7 +115,7 @@ def test_an_inventory_is_refused_for_its_depth_wherever_it_is(levels: int) -> No
             decode_inventory(text)
 
 
-def test_memory_that_another_system_claims_is_believed_within_reason() -> None:
+def test_memory_that_another_system_claims_counts_within_reason() -> None:
     with pytest.raises(RemoteContractError, match="gcu-memory 9223372036854775807 is not accepted"):
         node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": str(2**63 - 1), "enflame.com/gcu-count": "8"})
 
@@ -155,7 +155,7 @@ def test_a_node_without_cards_is_none_of_ours(capacity: dict[str, object]) -> No
     assert node_cards(ENFLAME, {}, capacity) is None
 
 
-def test_an_absurd_count_is_not_believed() -> None:
+def test_an_absurd_count_is_rejected() -> None:
     with pytest.raises(RemoteContractError, match="gcu-count 1000000000 is not accepted"):
         node_cards(ENFLAME, {}, {"enflame.com/gcu-memory": "4", "enflame.com/gcu-count": "1000000000"})
 

@@ -163,7 +163,7 @@ async def test_units_of_ours_without_an_inventory_are_no_conflict_though_none_is
     assert await world.watch(SERVES_MEMORY).find() == ""
 
 
-async def test_whole_cards_beside_a_plugin_of_memory_count_only_while_they_can_be_handed_out(world: World) -> None:
+async def test_whole_cards_next_to_a_plugin_of_memory_count_only_while_they_can_be_handed_out(world: World) -> None:
     watch = world.watch(is_served=False)
     world.register("GPU-1")
     found = await watch.find()

@@ -141,7 +141,7 @@ def test_a_corrected_pod_that_the_kubelet_forgot_keeps_its_correction(*, is_echo
     assert [c.card_indexes for c in store.candidates()] == [(1,)]
 
 
-def test_who_is_planned_beside_a_corrected_pod_does_not_change_places_with_it() -> None:
+def test_a_pod_planned_next_to_a_corrected_one_does_not_change_places_with_it() -> None:
     store = store_of(pod("a", 4, card=0))
     shown = {"d/a": {"c0": {1: 4}}}
     reconcile(store, shown)

@@ -22,7 +22,7 @@ async def test_what_the_kubelet_shows_is_written_once() -> None:
     assert (reconciler.writer.counters.writes, reconciler.writer.counters.corrections) == (1, 1)
 
 
-async def test_with_no_kubelets_record_an_allocation_is_believed_after_some_patience() -> None:
+async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience() -> None:
     world, store = World(record=None), store_of("a")
     reconciler = reconciler_of(world, store)
     store.on_allocate("uid-a", "c0", {0: 4}, world.now_s)

@@ -51,7 +51,7 @@ def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_i
     assert in_use(store) == (set(), {2})
 
 
-def test_before_the_kubelets_record_was_ever_read_marked_records_are_believed() -> None:
+def test_before_the_kubelets_record_was_ever_read_marked_records_count() -> None:
     store = store_of(whole_pod("w", cards="1", assigned=True), pod("a", 4, card=2, assigned=True), pod("b", 4, card=3))
     assert in_use(store) == ({2}, {1})
     assert store.users_of(1, whole=True) == ["d/w"]
@@ -153,7 +153,7 @@ async def test_an_allocation_closes_the_card_at_once_without_waiting_for_the_kub
     assert open_to(both) == (4, {"card-1"})
 
 
-async def test_whoever_comes_second_is_refused_by_the_plugin_with_the_name_of_the_first(both: Rig) -> None:
+async def test_the_second_pod_is_refused_by_the_plugin_with_the_name_of_the_first(both: Rig) -> None:
     for each in (pod("a", 1, card=0), whole_pod("w", cards="1"), pod("late", 2, card=1)):
         both.agent.on_pod_update(each)
     await both.parts.allocator.allocate(device_ids(device_ids_of_card(0, 1)))

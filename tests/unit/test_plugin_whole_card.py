@@ -38,7 +38,7 @@ def test_the_recorded_cards_are_given() -> None:
     assert (choice.card_indexes, choice.moved_from) == ((1, 3), ())
 
 
-def test_of_two_pods_that_ask_for_as_many_the_one_whose_cards_are_free_is_meant() -> None:
+def test_of_two_pods_that_ask_for_as_many_the_one_whose_cards_are_free_is_matched() -> None:
     waiting = [candidate("a", 1, 0, assumed=1), candidate("b", 1, 2, assumed=2)]
     choice = choose_whole_cards(1, (1, 2), waiting, node())
     assert choice.card_indexes == (2,)

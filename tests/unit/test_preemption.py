@@ -160,7 +160,7 @@ def test_among_very_many_pods_of_several_cards_the_set_is_enough_and_every_pod_o
         assert not any(fits_without(node, request, [v for v in chosen if v is not spared]) for spared in chosen)
 
 
-def test_one_pod_that_frees_enough_beside_a_free_card_is_better_than_two() -> None:
+def test_one_pod_that_frees_enough_next_to_a_free_card_is_better_than_two() -> None:
     node = node_with(cards(8, 8, 8), holds("a", (2, 4)), holds("b", (0, 6), priority=1), holds("c", (2, 3), priority=1))
 
     assert names(choose_victims(node, asks(7, 2), victims_of(node))) == ["b"]

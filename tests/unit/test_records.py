@@ -68,7 +68,7 @@ def test_a_card_named_twice_is_refused() -> None:
 
 
 @given(CARDS, st.data())
-def test_unequal_shares_survive_too_and_are_believed_of_a_pod_that_was_served(
+def test_unequal_shares_survive_too_and_count_for_a_pod_that_was_served(
     cards: tuple[int, ...], data: st.DataObject
 ) -> None:
     shares = tuple(data.draw(st.integers(1, 100)) for _ in cards)
@@ -87,7 +87,7 @@ def test_shares_that_do_not_add_up_to_the_request_say_nothing(forged: str) -> No
     assert record.units_by_card(5) == {1: 3, 3: 2}
 
 
-def test_shares_are_not_believed_before_the_plugin_wrote_the_record() -> None:
+def test_shares_do_not_count_before_the_plugin_wrote_the_record() -> None:
     record = decode_record(ENFLAME, {"enflame.com/gcu-device-id": "1,3", UNITS_BY_CARD: "1,4"})
     assert record is not None
     assert record.units_by_card(5) == {1: 3, 3: 2}

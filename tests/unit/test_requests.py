@@ -52,7 +52,7 @@ def test_units_are_kept_per_container_in_the_order_of_the_pod() -> None:
     assert request.cards.units == request.total_units == 4
 
 
-def test_gpu_count_1_is_accepted_beside_the_memory() -> None:
+def test_gpu_count_1_is_accepted_together_with_the_memory() -> None:
     assert parsed(container(mem=5, count=1)).cards.units == 5
 
 

@@ -181,7 +181,7 @@ def test_the_nodes_that_pods_need_suffice_and_one_less_does_not(files: list[str]
         nodes_needed("best-fit", nodes, [Demand(9, 0, True)], 1)
 
 
-def test_beside_kube_scheduler_as_many_nodes_are_needed_as_its_spreading_takes(tmp_path: Path) -> None:
+def test_with_kube_scheduler_as_many_nodes_are_needed_as_its_spreading_takes(tmp_path: Path) -> None:
     """By the policy the two pods without cards share a node, and leave one for the pod that needs all of it."""
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu\na,10,1000,1\nb,10,1000,1\n")
     pods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nsmall,2,0,0,0\nsmall-too,2,0,0,0\nlarge,10,0,1,1000\n"

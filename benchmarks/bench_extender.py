@@ -47,7 +47,7 @@ Call = Callable[[int], float]
 
 
 def count_asked(nodes: int) -> int:
-    """How many of so many nodes kube-scheduler looks for by default, when all of them pass its own filters.
+    """How many of ``nodes`` nodes kube-scheduler looks for by default, when all of them pass its own filters.
 
     Source: `numFeasibleNodesToFind` in kube-scheduler's schedule_one.go.
     """

@@ -8,7 +8,7 @@ With ``--minutes`` each kind is sent for a quarter of every minute. Meanwhile wa
 deleted, a hundred at a time, each with a name, a label and a shape of its own. A row is a minute; its last columns are
 the resident memory, what C code holds of it, what glibc keeps of freed memory, and the objects of Python's allocator.
 
-Each kind is sent without a pause over so many connections by a process of its own, while filters of an ordinary pod go
+Each kind is sent without a pause over several connections by a process of its own, while filters of an ordinary pod go
 on; the first row is without them. All of it shares the cores of this machine with the extender.
 """
 
@@ -93,7 +93,7 @@ def send_for_ever(port: int, kind: str) -> None:
                         if not connection.recv(1 << 16):
                             break
             except OSError:
-                continue  # Cut off, as it may be: the next connection.
+                continue  # The extender may cut the connection: open the next one.
 
     threads = [threading.Thread(target=send, daemon=True) for _ in range(CONNECTIONS)]
     for thread in threads:
@@ -214,7 +214,7 @@ class FilterProbe:
 
 
 def measure(bench: Bench, what: str, seconds: float) -> str:
-    """Measure for so long; returns a line of the table."""
+    """Measure for ``seconds``; returns a line of the table."""
     probe = FilterProbe()
     probe.measure(bench, seconds)
     return probe.line(what)
@@ -248,7 +248,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--minutes", type=int, default=0, help="churn for so long, with a row for each minute")
+    parser.add_argument("--minutes", type=int, default=0, help="minutes of churn, with a row for each minute")
     parser.add_argument("--only-send", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only_send:

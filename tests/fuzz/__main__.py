@@ -81,7 +81,7 @@ def repeat(name: str, path: Path) -> int:
     """Give a decoder one file; an error that is not the decoder's is raised as it is."""
     body = path.read_bytes()
     wrong = evaluate_with_memory(ALL_DECODERS[name], body)
-    _say(f"{name}: {wrong or 'as it shall be'}")
+    _say(f"{name}: {wrong or 'as expected'}")
     if wrong is not None:
         ALL_DECODERS[name].read(body)
     return int(wrong is not None)

@@ -103,7 +103,7 @@ def _scheduler_file(layout: Layout) -> Callable[[bytes], object]:
 def _scheduler_config(text: str) -> object:
     merged = merged_config(text, "f", EXTENDER)
     again = merged_config(merged.text, "f", EXTENDER)
-    assert again.text == merged.text, "what was merged is as it shall be"
+    assert again.text == merged.text, "merging again changes nothing"
     return calls_of(merged.text, "f")
 
 

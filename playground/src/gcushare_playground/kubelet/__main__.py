@@ -66,7 +66,7 @@ async def serve(settings: KubeletSettings, server: ServerAddress) -> None:
 @click.option("--label", "labels", multiple=True, help="KEY=VALUE on the Node it creates; repeatable.")
 @click.option("--capacity", "capacities", multiple=True, help="RESOURCE=QUANTITY of the machine, such as cpu=8.")
 @click.option(
-    "--status-interval", type=float, default=1.0, show_default=True, help="Seconds between looks at the Node."
+    "--status-interval", type=float, default=1.0, show_default=True, help="Seconds between reads of the Node."
 )
 @click.option(
     "--message-limit", type=int, default=services.KUBELET_RECEIVE_LIMIT_BYTES, show_default=True,

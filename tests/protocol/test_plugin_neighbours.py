@@ -6,9 +6,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from gcushare.device_plugin.choices import Mode
 from gcushare.node.choices import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
-from gcushare_playground.apiserver.faults import FailBefore, Fault
+from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from tests.neighbours import read_objects
 from tests.protocol.plugin_rig import NODE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices
@@ -57,6 +58,23 @@ async def test_each_known_system_is_named_and_the_resource_left_unregistered(
             lambda: rig.events("OtherSystemServes") or rig.events("SecondPluginServes"), "an event on the Node says so"
         )
         assert (await rig.get("/readyz"))[0] == 503
+
+
+async def test_memory_and_whole_cards_are_kept_back_by_one_finding() -> None:
+    """Both parts register at the same time: the slices are listed for both, and one event names the system."""
+    async with AsyncExitStack() as stack:
+        chosen = {"vendor": ALIYUN, "mode": Mode.BOTH}
+        rig = await stack.enter_async_context(PluginRig(plugin=chosen, plugin_first=False))
+        lists = Fault(Delay(0.2), path="/resourceslices")
+        rig.api.faults.on(lists)
+        await put_neighbour(rig, stack, "nvidia-dra")
+        await rig.start_plugin()
+        parts = ("registration", "wholeRegistration")
+        await rig.until(
+            lambda: all("NVIDIA's DRA driver" in rig.problem(part) for part in parts), "both parts name the system"
+        )
+        assert lists.hits == 1
+        await rig.until(lambda: rig.events("OtherSystemServes"), "an event on the Node says so")
 
 
 @pytest.mark.parametrize(("name", "vendor"), [("kai", ALIYUN), ("enflame-gcushare", ENFLAME)])

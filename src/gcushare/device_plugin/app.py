@@ -112,6 +112,7 @@ class PluginApp:
         )
         self._parts = self._agent.parts
         self._claims = AllocatedClaims(self._get_claim, self._vendor.claims.driver, self._node_name)
+        self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
         self._endpoints = {part: self._make_endpoint(part) for part in settings.cards.mode.parts}
         self._monitor = open_monitor(
             settings.cards, settings.health, self._cards_changed, clock.monotonic, self._adapters.cards
@@ -174,7 +175,7 @@ class PluginApp:
                 clock=self._adapters.clock.monotonic,
                 served_claims=parts.publisher.served_claims,
                 allocated=self._claims.find_pods,
-                then=ConflictSearch(part, self._settings, parts, SliceDrivers(self._client, self._node_name)).find,
+                then=lambda: self._conflicts.find(part),
             ).find,
             on_registered=parts.reconciler.check_soon,
             pulse=Heartbeat(f"{part} registration", REGISTRATION_AGE_S, self._adapters.clock.monotonic),

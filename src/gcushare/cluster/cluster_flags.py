@@ -140,7 +140,7 @@ class WhereSettings:
     node: str | None = setting(
         optional_text("NAME", "the whole cluster", "a node's name"),
         default=None,
-        help="Examine this node, its plugin and its pods only; scheduler and extender are examined all the same.",
+        help="Examine this node, its plugin and its pods only. The scheduler and the extender are always examined.",
     )
     extender_service: ObjectName = setting(
         parsers.object_name("NAMESPACE/NAME"),

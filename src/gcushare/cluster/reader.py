@@ -224,7 +224,7 @@ class Reader:
         return hello.body
 
     async def find_missing(self, rights: Sequence[Right]) -> None:
-        """Learn which of these rights the caller lacks; if the API server does not say it, the attempt will show it."""
+        """Learn which of these rights the caller lacks; if the API server does not answer, the attempt shows it."""
 
         async def is_missing(right: Right) -> bool:
             try:

@@ -148,7 +148,7 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
                     "sick-card",
                     subject,
                     f"{card.reason or 'no reason is reported'}; its {card.units} units take no new pods",
-                    "pods on it go on as far as the hardware lets them: move them, and have the card looked after",
+                    "pods on it run on if the hardware lets them: move them, and have the card checked",
                 )
             for closure in card.closures:
                 yield warning(

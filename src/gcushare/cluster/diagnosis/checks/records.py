@@ -191,7 +191,7 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
                     yield error(
                         "overcommitted-card",
                         f"node {name} card {index}",
-                        f"records give away {card.held} of {card.total} units, to {some_names(sorted(pods))}",
+                        f"records assign {card.held} of {card.total} units, to {some_names(sorted(pods))}",
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )

@@ -171,8 +171,8 @@ def check_whole_cards(facts: Facts) -> Iterator[Finding]:
                 yield warning(
                     "whole-cards-unmanaged",
                     f"scheduler {scheduler.name}",
-                    f"{scheduler.source} does not manage {resource}, and {some_names(both)} serve whole cards beside "
-                    "memory: the scheduler counts cards, but not which of them are shared at that moment",
+                    f"{scheduler.source} does not manage {resource}, and {some_names(both)} serve whole cards as "
+                    "well as memory: the scheduler counts cards, but not which of them are shared at that moment",
                     f"add {resource} to managedResources: chart value wholeCards: true, or gcushare-config-manager "
                     "--whole-cards; until then pods that lose a race are refused by the kubelet and have to be created "
                     "again",
@@ -201,7 +201,7 @@ def check_reports(facts: Facts) -> Iterator[Finding]:
                 "config-manager-changing",
                 f"node {report.node}",
                 "its config manager is changing how kube-scheduler is started, or was ended in the middle of that",
-                "look again in some minutes; if it stays so, see whether the config manager's pod runs on the node",
+                "examine again in some minutes; if it is still so, see whether the node's config manager runs",
             )
         elif report.state not in ("applied", "recovered"):
             yield error(

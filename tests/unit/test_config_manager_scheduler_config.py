@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gcushare.cluster.diagnosis.schedulers import read_extender
 from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
@@ -234,8 +235,9 @@ def test_the_configuration_that_counts_is_found(given: tuple[str, ...], value: s
     ],
 )
 def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object], expected: bool) -> None:
-    assert is_ours(entry, EXTENDER) is expected
-    assert is_ours(entry, with_options(EXTENDER, whole_cards=True)) is expected
+    found = read_extender(entry)
+    assert is_ours(found, EXTENDER) is expected
+    assert is_ours(found, with_options(EXTENDER, whole_cards=True)) is expected
 
 
 def test_whole_cards_and_claims_are_managed_only_if_asked_for_and_the_scheduler_counts_no_claims() -> None:

@@ -24,6 +24,7 @@ class ConfiguredExtender:
     url: str
     resources: tuple[str, ...] = ()
     binds: bool = False
+    shows_certificate: bool = False
 
     @property
     def _parts(self) -> SplitResult:
@@ -103,13 +104,19 @@ def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
     document = load_yaml(text, "the scheduler's configuration")
     if not isinstance(document, Mapping):
         raise RemoteContractError(f"the scheduler's configuration is not a mapping but a {type(document).__name__}")
-    return tuple(_extender(each) for each in _list(document.get("extenders")) if isinstance(each, Mapping))
+    return tuple(read_extender(each) for each in _list(document.get("extenders")) if isinstance(each, Mapping))
 
 
-def _extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
+def read_extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
+    """Read one entry of a configuration's extenders; what has another form than expected counts as empty."""
     managed = _list(entry.get("managedResources"))
-    names = tuple(str(each.get("name", "")) for each in managed if isinstance(each, Mapping))
-    return ConfiguredExtender(url=str(entry.get("urlPrefix", "")), resources=names, binds=bool(entry.get("bindVerb")))
+    tls = entry.get("tlsConfig")
+    return ConfiguredExtender(
+        url=str(entry.get("urlPrefix", "")),
+        resources=tuple(str(each.get("name", "")) for each in managed if isinstance(each, Mapping)),
+        binds=bool(entry.get("bindVerb")),
+        shows_certificate=isinstance(tls, Mapping) and bool(tls.get("certData") or tls.get("certFile")),
+    )
 
 
 def _list(value: object) -> list[Any]:

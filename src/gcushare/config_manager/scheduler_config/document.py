@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceType
 from dataclasses import dataclass
 
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, read_extender
 from gcushare.config_manager.host.launch import CONFIG
-from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours, path_called
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE, policy_flag, render_policy
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, newest_format, parse_format
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping, flow_text
-from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Scalar, Sequence, parse_tree, plain_value
+from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, parse_tree, plain_value
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import Calls
@@ -92,12 +93,12 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         return ConfigDocument(yaml.with_key(yaml.mapping, "extenders", [entry]).text, written)
     if not isinstance(extenders, Sequence):
         raise ConfigError(f"{name}: extenders is not a list written where it is used")
-    present = [item if isinstance(item, dict) else {} for item in _as_list(plain_value(extenders))]
+    present = _read_extenders(extenders)
     ours = [index for index, item in enumerate(present) if is_ours(item, settings)]
     for index, item in enumerate(present):
-        if index not in ours and item.get("bindVerb"):
+        if index not in ours and item.binds:
             raise Refused(
-                f"{name}: extender {item.get('urlPrefix')!r} binds pods already, and kube-scheduler accepts only one "
+                f"{name}: extender {item.url!r} binds pods already, and kube-scheduler accepts only one "
                 "extender with a bindVerb: remove that bindVerb, or give gcushare a scheduler of its own"
             )
     if not ours:
@@ -121,12 +122,9 @@ def calls_of(text: str, name: str) -> Calls:
     Raises:
         ConfigError: ``text`` is not YAML or JSON.
     """
-    extenders = plain_value(YamlText.parse(text, name).mapping.get("extenders"))
-    for entry in _as_list(extenders):
-        if isinstance(entry, dict) and path_called(entry) in {vendor.url_prefix for vendor in VENDORS}:
-            tls = entry.get("tlsConfig")
-            has_certificate = isinstance(tls, dict) and (tls.get("certData") or tls.get("certFile"))
-            return Calls.MUTUAL_TLS if has_certificate else Calls.OTHER
+    for found in _read_extenders(YamlText.parse(text, name).mapping.get("extenders")):
+        if found.path in {vendor.url_prefix for vendor in VENDORS}:
+            return Calls.MUTUAL_TLS if found.shows_certificate else Calls.OTHER
     return Calls.NONE
 
 
@@ -160,5 +158,7 @@ def _typed(value: str, kind: type) -> Value:
         raise ConfigError(f"flag value {value!r} of kube-scheduler is not a {kind.__name__}") from error
 
 
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def _read_extenders(node: Node | None) -> list[ConfiguredExtender]:
+    value = plain_value(node)
+    items = value if isinstance(value, list) else []
+    return [read_extender(item if isinstance(item, dict) else {}) for item in items]

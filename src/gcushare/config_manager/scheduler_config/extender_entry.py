@@ -6,6 +6,7 @@ import base64
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.old_schedulers import in_old_spelling
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat
@@ -87,21 +88,11 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
     return in_old_spelling(entry, options.timeout) if written.has_old_spelling else entry
 
 
-def is_ours(entry: dict[str, object], settings: ExtenderEntry) -> bool:
+def is_ours(found: ConfiguredExtender, settings: ExtenderEntry) -> bool:
     """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
 
     Whole cards do not count: another extender may manage them.
     """
-    if path_called(entry) in {vendor.url_prefix for vendor in settings.options.vendors}:
-        return True
-    managed = entry.get("managedResources")
-    names = {item.get("name") for item in managed if isinstance(item, dict)} if isinstance(managed, list) else set()
-    return not names.isdisjoint(vendor.memory_resource for vendor in settings.options.vendors)
-
-
-def path_called(entry: dict[str, object]) -> str:
-    """Return the path of an existing entry's URL, without a slash at its end; "" if it is not a URL."""
-    try:
-        return urlsplit(str(entry.get("urlPrefix", ""))).path.rstrip("/")
-    except ValueError:
-        return ""
+    vendors = settings.options.vendors
+    is_called = found.path in {vendor.url_prefix for vendor in vendors}
+    return is_called or not {vendor.memory_resource for vendor in vendors}.isdisjoint(found.resources)

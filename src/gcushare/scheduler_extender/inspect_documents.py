@@ -52,8 +52,8 @@ class InspectService:
     async def watch(self, serving: Serving, node_name: str | None = None) -> AsyncGenerator[bytes, None]:
         """Write one JSON line per node (ADDED), then one line per change, until serving ends.
 
-        A slow reader gets fewer lines, not a longer queue: a node that changed twice is sent once. While nothing
-        changes, an empty piece comes from time to time, so that the sender finds out whether the reader is gone.
+        A slow reader gets fewer lines, not a longer queue: a node that changed twice is sent once. Empty pieces come
+        from time to time, even if no line does, so that the sender finds out whether the reader is gone.
         """
         position = self._state.changes.position
         known: set[str] = set()
@@ -63,9 +63,9 @@ class InspectService:
                 if (node_name is None or name == node_name) and (line := self._line(name, known)):
                     yield line
                     await asyncio.sleep(0)
+            yield b""
             if not await serving.wait_for(self._wait_past(position), _GONE_AFTER_S):
                 changed.clear()
-                yield b""
                 continue
             await asyncio.sleep(WATCH_PAUSE_S)
             named = self._state.changes.since(position)

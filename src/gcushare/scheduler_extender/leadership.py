@@ -39,7 +39,7 @@ _ASIDE_AGAIN_S = 300.0
 
 
 class NotReady(RetryableError):
-    """No call can be answered yet: the watch caches of this replica are incomplete."""
+    """No call can be answered yet: the watch caches of this replica are incomplete, or not current."""
 
 
 class NotLeader(RetryableError):

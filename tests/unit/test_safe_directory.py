@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, open_unchecked
+from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory
 
 STRANGER = 12345
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user: run as root")
@@ -184,7 +184,7 @@ def test_missing_directories_are_made_only_if_asked_for_and_closed_to_others(tmp
 def test_looking_needs_no_trust(folder: Path) -> None:
     (folder / "f").write_text("theirs")
     folder.chmod(0o777)
-    with open_unchecked(folder) as opened:
+    with open_directory(folder, is_checked=False) as opened:
         assert opened.names() == ("f",)
         descriptor = opened.open_to_read("f")
     assert os.read(descriptor, 10) == b"theirs"

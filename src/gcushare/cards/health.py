@@ -51,7 +51,6 @@ class HealthTracker:
         self.verdict = _HEALTHY
 
     def record_reading(self, reading: HealthReading, now_s: float) -> HealthReading:
-        """Record a reading; return the verdict after it."""
         is_first = self._last_reading_s is None
         self._last_reading_s = now_s
         if not reading.healthy:
@@ -151,7 +150,6 @@ class CardRoster:
         self.driver = ""
 
     def snapshot(self, problem: str = "") -> CardsSnapshot:
-        """The state of all cards; ``problem`` is why there are none."""
         tracked = sorted(self._tracked.items())
         return CardsSnapshot(
             cards=tuple(
@@ -175,7 +173,6 @@ class CardRoster:
         return any(not tracked.is_gone for tracked in self._tracked.values())
 
     def update_list(self, report: CardReport, now_s: float) -> list[CardChange]:
-        """Update the cards to what the source lists now."""
         changes: list[CardChange] = []
         listed: dict[int, Card] = {}
         twice: list[LeftOutCard] = []
@@ -193,7 +190,6 @@ class CardRoster:
         return changes
 
     def record_reading(self, card: Card, reading: HealthReading, now_s: float) -> list[CardChange]:
-        """Record one reading of a card."""
         return self._update_health(card, lambda tracker: tracker.record_reading(reading, now_s))
 
     def record_event(self, event: HealthEvent, now_s: float) -> list[CardChange]:
@@ -208,7 +204,6 @@ class CardRoster:
         ]
 
     def record_no_answer(self, reason: str, now_s: float) -> list[CardChange]:
-        """Record that the source as a whole did not answer."""
         changes: list[CardChange] = []
         for index in sorted(self._tracked):
             changes += self.record_miss(self._tracked[index].card, reason, now_s)

@@ -68,7 +68,6 @@ class CardMonitor:
 
     @property
     def snapshot(self) -> CardsSnapshot:
-        """The state of the cards, as of the last poll."""
         return self._roster.snapshot(self.problem)
 
     async def wait_poll(self, after: int = 0) -> int:
@@ -114,7 +113,6 @@ class CardMonitor:
         self._polled = asyncio.Event()
 
     async def _wait_for_next_poll(self) -> None:
-        """Wait for the time of the next poll, or for an event that asks for one."""
         settings = self._settings
         has_cards = self._roster.has_cards
         started_s = self._clock()

@@ -93,7 +93,6 @@ class ProcessOwners:
         return fields[_START_TIME] if len(fields) > _START_TIME else None
 
     def _read(self, pid: int, name: str) -> str:
-        """Read a file of a process; empty if the process does not exist or may not be read."""
         try:
             with (self._root / str(pid) / name).open("rb") as file:
                 return file.read(_MAX_TEXT_BYTES).decode("utf-8", errors="replace")

@@ -98,12 +98,10 @@ class KubeClient:
     async def get(
         self, resource: Resource[T], name: str, *, namespace: str | None = None, timeout_s: float | None = None
     ) -> T:
-        """Read one object."""
         path = resource.path(name, namespace=namespace)
         return await self._ask(resource, Request("GET", path, "get", resource.plural, timeout_s=timeout_s))
 
     async def read_pod(self, namespace: str, name: str, *, timeout_s: float) -> Pod:
-        """Read one pod."""
         return await self.get(PODS, name, namespace=namespace, timeout_s=timeout_s)
 
     async def pages(
@@ -336,7 +334,6 @@ class KubeClient:
         return await self.create(EVENTS, event, namespace=event.metadata.namespace)
 
     async def repeat_event(self, name: str, namespace: str, *, count: int, message: str, last_timestamp: str) -> Event:
-        """Update an event that happened again."""
         body = {"count": count, "message": message, "lastTimestamp": last_timestamp}
         return await self.patch(EVENTS, name, Patch(PatchKind.MERGE, body), namespace=namespace)
 

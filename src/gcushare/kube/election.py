@@ -160,7 +160,6 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this candidate may serve now."""
         return self._remaining_s() > 0
 
     @property
@@ -233,7 +232,6 @@ class LeaderElector:
             self._step_down(f"{seen.holder!r} holds it")
 
     async def _read(self) -> Observation | None:
-        """Read the lease; None if it does not exist."""
         try:
             lease = await self._lease.read(self._timeout_s())
         except NotFoundError:

@@ -129,7 +129,6 @@ class EventRecorder:
             self._wake.set()
 
     async def run(self) -> None:
-        """Post queued events until cancelled."""
         while True:
             await self._wake.wait()
             while self._queue:

@@ -81,7 +81,6 @@ def capacity_patch(capacity: Mapping[str, int | None]) -> Patch:
 
 
 def delete_options(precondition: Precondition, grace_s: int | None) -> JsonObject:
-    """Build the body of a DELETE."""
     options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if precondition.metadata():
         options["preconditions"] = precondition.metadata()

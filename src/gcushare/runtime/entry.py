@@ -191,7 +191,6 @@ async def until_closed(stream: TextIO) -> None:
 
 
 def _pipe_of(stream: TextIO) -> int | None:
-    """The descriptor of a stream if it is a pipe, else None."""
     try:
         descriptor = stream.fileno()
         return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None

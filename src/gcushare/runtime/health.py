@@ -36,7 +36,6 @@ class Heartbeat:
         self._last_beat = self._clock()
 
     async def check(self) -> str | None:
-        """Return a reason if the last beat is too old."""
         age_s = self._clock() - self._last_beat
         if age_s <= self._max_age_s:
             return None
@@ -54,7 +53,6 @@ class Progress(Heartbeat):
         self._last = read()
 
     async def check(self) -> str | None:
-        """Return a reason if the counter has not changed in time."""
         now = self._read()
         if now != self._last:
             self._last = now

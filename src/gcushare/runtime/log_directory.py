@@ -59,7 +59,6 @@ def _link(logs: SafeDirectory, program: str) -> None:
 
 
 def main(arguments: Sequence[str], say: Callable[[str], object] = sys.stdout.write) -> int:
-    """Run it for the arguments above."""
     directory, program, uid = arguments
     try:
         prepare(Path(directory), program, int(uid))

@@ -209,25 +209,27 @@ class SafeDirectory:
 
 
 @contextmanager
-def open_directory(path: Path | str, *, root: Path = Path("/"), make: bool = False) -> Iterator[SafeDirectory]:
+def open_directory(
+    path: Path | str, *, root: Path = Path("/"), make: bool = False, is_checked: bool = True
+) -> Iterator[SafeDirectory]:
     """Open a directory to write in.
 
     ``root`` is where the host's filesystem is mounted; links stay below it. ``make`` creates missing directories with
-    mode 0755.
+    mode 0755. Without ``is_checked``, use it only for reading: other users may be able to write to it.
 
     Raises:
         UnsafePathError: another user can write to one of the path's directories, or owns it.
         OSError: it cannot be opened; FileNotFoundError if it does not exist.
     """
-    with _opened(path, root, is_checked=True, make=make) as descriptor:
-        yield SafeDirectory(descriptor, str(path))
-
-
-@contextmanager
-def open_unchecked(path: Path | str, *, root: Path = Path("/")) -> Iterator[SafeDirectory]:
-    """Open a directory only for reading, even if other users can write to it. Raises ``OSError``."""
-    with _opened(path, root, is_checked=False, make=False) as descriptor:
-        yield SafeDirectory(descriptor, str(path))
+    with ExitStack() as held:
+        base = os.open("/", _SEARCH)
+        held.callback(os.close, base)
+        if root != Path("/"):
+            base = _descend(base, PurePosixPath(root.absolute()), is_checked=is_checked, make=make, is_end=False)
+            held.callback(os.close, base)
+        found = _descend(base, PurePosixPath("/", path), is_checked=is_checked, make=make, is_end=True)
+        held.callback(os.close, found)
+        yield SafeDirectory(found, str(path))
 
 
 def remove_file(path: Path) -> bool:
@@ -237,19 +239,6 @@ def remove_file(path: Path) -> bool:
             return directory.remove(path.name)
     except FileNotFoundError:
         return False
-
-
-@contextmanager
-def _opened(path: Path | str, root: Path, *, is_checked: bool, make: bool) -> Iterator[int]:
-    with ExitStack() as held:
-        base = os.open("/", _SEARCH)
-        held.callback(os.close, base)
-        if root != Path("/"):
-            base = _descend(base, PurePosixPath(root.absolute()), is_checked=is_checked, make=make, is_end=False)
-            held.callback(os.close, base)
-        found = _descend(base, PurePosixPath("/", path), is_checked=is_checked, make=make, is_end=True)
-        held.callback(os.close, found)
-        yield found
 
 
 def _descend(base: int, path: PurePosixPath, *, is_checked: bool, make: bool, is_end: bool) -> int:

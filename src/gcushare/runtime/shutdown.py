@@ -41,7 +41,6 @@ class Shutdown:
             self._event.set()
 
     async def wait(self) -> None:
-        """Return once a stop is requested."""
         await self._event.wait()
 
 

@@ -19,7 +19,6 @@ EFML_PATHS = tuple(f"{folder}/{name}" for folder in _FOLDERS for name in _NAMES)
 
 
 def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
-    """Create the binding of libefml; nothing is loaded before ``open``."""
     return EfmlLibrary(spec.library, bus, observe)
 
 

@@ -45,7 +45,6 @@ _HEALTH_EVENTS: int = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTyp
 
 
 def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
-    """Create the binding of NVML; nothing is loaded before ``open``."""
     return NvmlLibrary(spec.library, bus, observe, frozenset(spec.extra_application_xids))
 
 
@@ -242,7 +241,6 @@ class NvmlLibrary:
         return None if version is None else f"{int(version) // 1000}.{int(version) % 1000 // 10}"
 
     def _register_events(self) -> Any:
-        """Ask for the health events of every card that has them."""
         event_set = self._calls.call("nvmlEventSetCreate")
         registered = False
         for slot in range(self.card_count()):

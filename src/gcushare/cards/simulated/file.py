@@ -59,7 +59,6 @@ class SimulatedCards:
         )
 
     def find(self, uuid: str) -> SimulatedCard | None:
-        """The shared card with this uuid; None if the file has none."""
         return next((entry for entry in self.cards if entry.card.uuid == uuid and not entry.left_out), None)
 
 

@@ -80,7 +80,6 @@ class IsolatedSource:
 
     @property
     def worker_pid(self) -> int | None:
-        """The id of the worker process; None while there is none."""
         return self._worker.pid if self._worker is not None else None
 
     async def list_cards(self) -> CardReport:
@@ -221,7 +220,6 @@ class IsolatedSource:
         return check_count(count)
 
     async def _describe(self, slot: int) -> Card | LeftOutCard | str:
-        """Describe the card at a slot; returns the reason as text if it does not answer now."""
         reason = self._pause_reason(slot)
         if reason is not None:
             return reason

@@ -41,7 +41,6 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the worker until its parent closes the socket; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m gcushare.cards.worker.main", description=__doc__)
     parser.add_argument("--parent", type=int, required=True, help="process id of the parent")
     parser.add_argument("--recorder", type=int, required=True, help="descriptor of the shared call recorder")
@@ -65,7 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(connection: socket.socket, requests: BinaryIO, library: CardLibrary) -> None:
-    """Open the library, then answer requests until the parent closes the socket."""
     try:
         name, driver = library.open(), ""
         with contextlib.suppress(LibraryCallError):  # without its driver's version a library can be used all the same

@@ -158,7 +158,6 @@ class CallRecorder:
         return descriptor
 
     def record(self, name: str) -> None:
-        """Write the name of the next call, cut to 64 bytes."""
         self._memory[:] = name.encode()[:_NAME_BYTES].ljust(_NAME_BYTES, b"\0")
 
     def last_call(self) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory, open_unchecked, read_label
+from gcushare.runtime.safe_directory import Attributes, SafeDirectory, open_directory, read_label
 
 _MAX_FILE_BYTES = 4 * 1024 * 1024
 """A manifest or scheduler configuration is some kilobytes; anything this large is not one."""
@@ -77,7 +77,7 @@ class HostFiles:
         directory, name = _split(path)
         with _reported("read", path):
             try:
-                with open_unchecked(directory, root=self._root) as folder:
+                with open_directory(directory, root=self._root, is_checked=False) as folder:
                     return _read_in(folder, name, path)
             except FileNotFoundError:
                 return None
@@ -85,7 +85,7 @@ class HostFiles:
     def names(self, directory: str) -> tuple[str, ...]:
         with _reported("list", directory):
             try:
-                with open_unchecked(directory, root=self._root) as folder:
+                with open_directory(directory, root=self._root, is_checked=False) as folder:
                     return folder.names()
             except FileNotFoundError:
                 return ()

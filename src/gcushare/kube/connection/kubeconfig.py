@@ -127,12 +127,13 @@ def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
     documents = [(path, _read_document(path)) for path in paths if path.exists()]
     if not documents:
         raise ConfigError(f"no kubeconfig found at {':'.join(map(str, paths))!r}: name an existing file")
+    last_first = documents[::-1]  # so that the first file's entries replace those of later ones
     return Kubeconfig(
         files=tuple(path for path, _ in documents),
         current_context=next((doc.current_context for _, doc in documents if doc.current_context), ""),
-        clusters=_first({e.name: Placed(e.cluster, path) for e in doc.clusters or ()} for path, doc in documents),
-        users=_first({e.name: Placed(e.user, path) for e in doc.users or ()} for path, doc in documents),
-        contexts=_first({e.name: Placed(e.context, path) for e in doc.contexts or ()} for path, doc in documents),
+        clusters={e.name: Placed(e.cluster, path) for path, doc in last_first for e in doc.clusters or ()},
+        users={e.name: Placed(e.user, path) for path, doc in last_first for e in doc.users or ()},
+        contexts={e.name: Placed(e.context, path) for path, doc in last_first for e in doc.contexts or ()},
     )
 
 
@@ -154,13 +155,6 @@ def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:
     user = config.users.get(chosen.user or "", Placed(User(), entry.file))
     where = f"{entry.file} (context {name!r})"
     return Resolved(where, cluster, user, chosen.namespace or "default", chosen.user or "")
-
-
-def _first(parts: Iterable[dict[str, Placed[E]]]) -> dict[str, Placed[E]]:
-    merged: dict[str, Placed[E]] = {}
-    for part in parts:
-        merged = {**part, **merged}
-    return merged
 
 
 def _find(kind: str, name: str, entries: dict[str, Placed[E]], config: Kubeconfig) -> Placed[E]:

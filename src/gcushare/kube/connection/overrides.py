@@ -111,5 +111,4 @@ def _with_user(config: Kubeconfig, name: str, wanted: Overrides) -> dict[str, Pl
 
 
 def _file(key: str, path: Path) -> dict[str, str | None]:
-    """A file that replaces the kubeconfig's path or data."""
     return {key: str(path.absolute()), f"{key}_data": None}

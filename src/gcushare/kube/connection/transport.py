@@ -153,7 +153,6 @@ class Transport:
         return _Pools(session, direct)
 
     async def close(self) -> None:
-        """Close all connections. Repeatable."""
         pools = [pools for _, pools in self._retired]
         if self._pools is not None:
             pools.append(self._pools)
@@ -224,7 +223,6 @@ class Transport:
         return await send(await self._current_pools(), fresh)
 
     async def _current_pools(self) -> _Pools:
-        """The pools with the current client certificate."""
         if self._pools is None:
             raise RuntimeError("the client is not open: use it inside 'async with KubeClient(...)'")
         if self._generation == self._config.credentials.generation:
@@ -251,7 +249,6 @@ class Transport:
             yield chunks
 
     async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Return a successful answer, before its body is read."""
         return await self._with_credentials(lambda pools, header: self._once(pools, request, timeout, header))
 
     async def _once(

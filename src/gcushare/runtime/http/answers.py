@@ -92,17 +92,14 @@ class Rejection(Exception):
 
 
 def body_too_slow(limit_s: float) -> Rejection:
-    """The body did not arrive in time."""
     return Rejection(408, Cause.SLOW, f"the request's body did not arrive within {limit_s:g}s")
 
 
 def body_too_large(size: str, largest: int) -> Rejection:
-    """The body has, or would have, more bytes than its path accepts."""
     return Rejection(413, Cause.SIZE, f"the request's body has {size}; accepted: at most {largest} bytes")
 
 
 def no_memory() -> Rejection:
-    """The memory for bodies is used up."""
     return Rejection(503, Cause.MEMORY, "too many large requests at once, try again later")
 
 

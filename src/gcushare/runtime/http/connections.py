@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
@@ -17,23 +16,12 @@ from aiohttp import web
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection, reject, write_response
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
+from gcushare.runtime.settings.serving import ServeSettings
 
 logger = logging.getLogger(__name__)
 
 # How long a refused client may take to read its 503 before the connection is cut.
 _REFUSAL_LINGER_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """``count``: connections at once. ``slow_client_s``: seconds for the head of a request, and for reading an answer.
-
-    ``client_name``: if given, only a client whose certificate has this name is served.
-    """
-
-    count: int
-    slow_client_s: float
-    client_name: str = ""
 
 
 def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
@@ -44,10 +32,16 @@ def names_of(certificate: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class ConnectionTable:
-    """The connections of one server; the idle ones in the order in which they became idle."""
+    """The connections of one server; the idle ones in the order in which they became idle.
 
-    def __init__(self, limits: ConnectionLimits, rejected: RejectedCounts) -> None:
-        self.limits = limits
+    ``client_name``: if not empty, only a client whose certificate has this name is served.
+    """
+
+    def __init__(self, settings: ServeSettings, rejected: RejectedCounts, client_name: str) -> None:
+        self.slow_client_s = settings.request_timeout
+        """Seconds for the head of a request, and for reading an answer."""
+        self._limit = settings.max_connections
+        self._client_name = client_name
         self._rejected = rejected
         self.idle: dict[GuardedConnection, None] = {}
         self.busy: set[GuardedConnection] = set()
@@ -70,11 +64,11 @@ class ConnectionTable:
         """
         self._open.add(connection)
         self._none_open.clear()
-        peer, accepted = wire.get_extra_info("peername"), self.limits.client_name
-        if len(self) >= self.limits.count and not self._make_room():
+        peer, accepted = wire.get_extra_info("peername"), self._client_name
+        if len(self) >= self._limit and not self._make_room():
             text = "too many connections, try again later"
             rejection = Rejection(503, Cause.CONNECTIONS, text, level=logging.WARNING, event="connection refused")
-            return reject(rejection, self._rejected, peer=peer, limit=self.limits.count)
+            return reject(rejection, self._rejected, peer=peer, limit=self._limit)
         self.idle[connection] = None
         names = names_of(wire.get_extra_info("peercert") or {}) if accepted else ()
         if accepted and accepted not in names:
@@ -87,14 +81,14 @@ class ConnectionTable:
         if self.idle:
             longest = next(iter(self.idle))
             del self.idle[longest]
-            logger.debug("idle connection closed to make room %s", fields(limit=self.limits.count))
+            logger.debug("idle connection closed to make room %s", fields(limit=self._limit))
             longest.force_close()
             return True
         if self._arriving:
             longest = next(iter(self._arriving))
             self._end_busy(longest)
             self._rejected[Cause.SLOW] += 1
-            logger.info("slow body cut off to make room %s", fields(limit=self.limits.count))
+            logger.info("slow body cut off to make room %s", fields(limit=self._limit))
             longest.abort()
             return True
         return False
@@ -136,7 +130,6 @@ class ConnectionTable:
             self._none_busy.set()
 
     async def wait_quiet(self) -> None:
-        """Wait until no connection has a request in progress."""
         await self._none_busy.wait()
 
     async def cut_all(self) -> None:
@@ -183,7 +176,7 @@ class GuardedConnection(web.RequestHandler):
         if self._is_refused or (self._fast_path is not None and self._fast_path.take(data)):
             return
         if self._head_timer is None and self in self.table.idle:
-            self._head_timer = self._loop.call_later(self.table.limits.slow_client_s, self._cut, "head of a request")
+            self._head_timer = self._loop.call_later(self.table.slow_client_s, self._cut, "head of a request")
         super().data_received(data)
 
     def begin_request(self) -> None:
@@ -229,7 +222,7 @@ class GuardedConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         """The client does not read its answer: start the deadline."""
         super().pause_writing()
-        self._stall_timer = self._loop.call_later(self.table.limits.slow_client_s, self._cut, "reading of an answer")
+        self._stall_timer = self._loop.call_later(self.table.slow_client_s, self._cut, "reading of an answer")
 
     def resume_writing(self) -> None:
         self._stop_stall_timer()
@@ -271,7 +264,7 @@ class GuardedConnection(web.RequestHandler):
             super().log_exception(*args, **kw)
 
     def _cut(self, what: str) -> None:
-        limit_s = self.table.limits.slow_client_s
+        limit_s = self.table.slow_client_s
         logger.info("slow client cut off %s", fields(peer=self._peer(), slow=what, limit_s=limit_s))
         self.abort()
 

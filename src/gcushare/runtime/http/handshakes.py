@@ -11,47 +11,40 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http.answers import Cause, RejectedCounts
+from gcushare.runtime.settings.serving import ServeSettings
 
 logger = logging.getLogger(__name__)
 
-# How long a TLS handshake may take; a working client takes milliseconds.
-HANDSHAKE_S = 3.0
+# How long a TLS handshake may take, unless requests may take less; a working client takes milliseconds.
+_HANDSHAKE_S = 3.0
 # How long the closing of TLS may take.
 _SHUTDOWN_S = 1.0
 # How long to accept nothing after a failure: if all file descriptors are in use, they stay so for a while.
 _ACCEPT_RETRY_S = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandshakeLimits:
-    """How many handshakes may be in progress at once, and how many seconds each may take."""
-
-    count: int
-    each_s: float
-
-
 class TlsListener:
     """Accepts on ``sock``, and closes it at the end. ``make`` creates the protocol of a connection after its handshake.
 
-    If too many handshakes are in progress, the oldest one is cancelled, so quick clients still get in.
+    If ``max_connections`` handshakes are in progress, the oldest one is cancelled, so quick clients still get in.
     """
 
     def __init__(
         self,
         sock: socket.socket,
         context: ssl.SSLContext,
-        limits: HandshakeLimits,
+        settings: ServeSettings,
         rejected: RejectedCounts,
         make: Callable[[], asyncio.Protocol],
     ) -> None:
         self._sock = sock
         self._context = context
-        self._limits = limits
+        self._limit = settings.max_connections
+        self._timeout_s = min(_HANDSHAKE_S, settings.request_timeout)
         self._rejected = rejected
         self._make = make
         self._handshakes: dict[asyncio.Task[None], None] = {}
@@ -79,12 +72,12 @@ class TlsListener:
                 logger.warning("connection not accepted %s", fields(reason=error, retry_in_s=_ACCEPT_RETRY_S))
                 await asyncio.sleep(_ACCEPT_RETRY_S)
                 continue
-            if len(self._handshakes) >= self._limits.count:
+            if len(self._handshakes) >= self._limit:
                 longest = next(iter(self._handshakes))
                 del self._handshakes[longest]
                 longest.cancel()
                 self._rejected[Cause.HANDSHAKE] += 1
-                logger.debug("handshake cut off to make room %s", fields(limit=self._limits.count))
+                logger.debug("handshake cut off to make room %s", fields(limit=self._limit))
             task = asyncio.create_task(self._shake_hands(client), name="TLS handshake")
             self._handshakes[task] = None
             task.add_done_callback(partial(self._end, client))
@@ -103,7 +96,7 @@ class TlsListener:
                 self._make,
                 client,
                 ssl=self._context,
-                ssl_handshake_timeout=self._limits.each_s,
+                ssl_handshake_timeout=self._timeout_s,
                 ssl_shutdown_timeout=_SHUTDOWN_S,
             )
         except OSError as error:

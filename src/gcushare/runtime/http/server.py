@@ -15,8 +15,8 @@ from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http.answers import Cause, RejectedCounts
 from gcushare.runtime.http.body_limits import BodyBudget
-from gcushare.runtime.http.connections import ConnectionLimits, ConnectionTable, GuardedConnection
-from gcushare.runtime.http.handshakes import HANDSHAKE_S, HandshakeLimits, TlsListener
+from gcushare.runtime.http.connections import ConnectionTable, GuardedConnection
+from gcushare.runtime.http.handshakes import TlsListener
 from gcushare.runtime.http.request_gate import RequestGate, body_of
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
@@ -104,8 +104,7 @@ class RunningServer:
         if tls is None:
             self._listener = await loop.create_server(make, sock=sock, backlog=_BACKLOG)
         else:
-            limits = HandshakeLimits(count=settings.max_connections, each_s=min(HANDSHAKE_S, settings.request_timeout))
-            self._tls_listener = TlsListener(sock, tls.context, limits, self._fast_paths.rejected, make)
+            self._tls_listener = TlsListener(sock, tls.context, settings, self._fast_paths.rejected, make)
             self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
             self._follower.add_done_callback(report_follower)
         logger.info("listening %s", fields(url=self.url, address=self.host))
@@ -182,8 +181,7 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
         raise ConfigError(f"only {only_client!r} may call, which needs tls-cert-file, tls-key-file, tls-client-ca-file")
     rejected = RejectedCounts()
     tls = None if files is None else FollowedTls(files, lambda: rejected.update([Cause.HANDSHAKE]))
-    limits = ConnectionLimits(settings.max_connections, settings.request_timeout, only_client)
-    connections = ConnectionTable(limits, rejected)
+    connections = ConnectionTable(settings, rejected, only_client)
     verbs = {verb.path: verb for verb in app.get(VERBS, ())}
     largest = {path: verb.largest for path, verb in verbs.items() if verb.largest is not None}
     budget = BodyBudget(settings.max_request_size, largest)

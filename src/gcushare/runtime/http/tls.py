@@ -59,14 +59,12 @@ class TlsFiles:
 
     @classmethod
     def from_settings(cls, settings: ServeSettings, *, requires_client: bool = False) -> TlsFiles | None:
-        """Return the files that the settings name, None for plain HTTP."""
         if settings.tls_cert_file is None or settings.tls_key_file is None:
             return None
         return cls(settings.tls_cert_file, settings.tls_key_file, settings.tls_client_ca_file, requires_client)
 
     @property
     def all(self) -> tuple[Path, ...]:
-        """Every file, for reading and for following."""
         return (self.cert, self.key) if self.client_ca is None else (self.cert, self.key, self.client_ca)
 
     @property

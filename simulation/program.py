@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.runtime.http.answers import Cause
+from gcushare.runtime.http.answers import RejectedCounts
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.http.tls import CertificateEnd
 from gcushare.runtime.shutdown import Shutdown
@@ -52,20 +52,9 @@ class SilentServer(RunningServer):
 
     def __init__(self) -> None:
         self.host, self.port = "simulated", 0
+        self.rejected = RejectedCounts()
         self.is_listening = True
         self.calls = CallsUnderWay()
-
-    @property
-    def connection_count(self) -> int:
-        return 0
-
-    @property
-    def busy_count(self) -> int:
-        return 0
-
-    @property
-    def rejected(self) -> dict[Cause, int]:
-        return {}
 
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:

@@ -17,7 +17,7 @@ from gcushare.cards.worker.messages import (
     Request,
     decode_answer,
     encode_failure,
-    encode_request,
+    encode_line,
     encode_result,
 )
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -52,7 +52,7 @@ def test_a_number_that_is_none_arrives_as_not_reported() -> None:
 @pytest.mark.parametrize("operation", list(Operation))
 def test_every_request_survives_the_way(operation: Operation) -> None:
     request = Request(operation, slot=3, other_slot=4, timeout_s=1.5)
-    assert REQUEST.read(encode_request(request)) == request
+    assert REQUEST.read(encode_line(request)) == request
 
 
 def test_a_library_error_arrives_with_all_it_knew() -> None:

@@ -77,38 +77,32 @@ class LinkAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     level: LinkLevel | None = None
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ``DeviceError`` on its way to the parent; ``call`` is set if a vendor's function answered with a code."""
-
-    message: str
-    is_missing: bool = False
-    call: CallFailure | None = None
-
-
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A result or a failure."""
+    """A result, or the message of a ``DeviceError``; ``call`` is set if a vendor's function answered with a code."""
 
     result: msgspec.Raw = msgspec.Raw()
-    failure: Failure | None = None
+    failure: str | None = None
+    is_missing: bool = False
+    call: CallFailure | None = None
 
 
 REQUEST = BoundedJsonDecoder(Request, "a request to a worker", limit_bytes=MAX_LINE_BYTES)
 ANSWER = BoundedJsonDecoder(Answer, "a worker's answer", limit_bytes=MAX_LINE_BYTES)
 
 
-def encode_request(request: Request) -> bytes:
-    return msgspec.json.encode(request) + b"\n"
+def encode_line(message: Request | Answer) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
 
 
 def encode_result(result: object) -> bytes:
-    return _encode_answer(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
+    return encode_line(Answer(result=msgspec.Raw(msgspec.json.encode(result))))
 
 
 def encode_failure(error: DeviceError) -> bytes:
     """Encode a failure; ``decode_answer`` raises it again with the type that it had."""
     call = error.failure if isinstance(error, LibraryCallError) else None
     is_missing = isinstance(error, LibraryMissingError)
-    return _encode_answer(Answer(failure=Failure(message=str(error), is_missing=is_missing, call=call)))
+    return encode_line(Answer(failure=str(error), is_missing=is_missing, call=call))
 
 
 def decode_answer(line: bytes, result_type: type[T]) -> T:
@@ -124,15 +118,11 @@ def decode_answer(line: bytes, result_type: type[T]) -> T:
             return BoundedJsonDecoder(result_type, "a result", limit_bytes=MAX_LINE_BYTES).read(answer.result)
     except RemoteContractError as error:
         raise RemoteContractError(f"worker answered {line[:100]!r}: {error}") from error
-    failure, message = answer.failure, _one_line(answer.failure.message)
-    if (call := failure.call) is not None:
+    message = _one_line(answer.failure)
+    if (call := answer.call) is not None:
         texts = {name: _one_line(getattr(call, name)) for name in ("call", "code_name", "detail")}
         raise LibraryCallError(msgspec.structs.replace(call, **texts))
-    raise LibraryMissingError(message) if failure.is_missing else DeviceError(message)
-
-
-def _encode_answer(answer: Answer) -> bytes:
-    return msgspec.json.encode(answer) + b"\n"
+    raise LibraryMissingError(message) if answer.is_missing else DeviceError(message)
 
 
 def _one_line(text: str) -> str:

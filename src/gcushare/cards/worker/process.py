@@ -21,7 +21,7 @@ import msgspec
 
 from gcushare.cards.errors import CallHungError, WorkerDiedError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.worker.messages import MAX_LINE_BYTES, CallRecorder, Opened, Request, decode_answer, encode_request
+from gcushare.cards.worker.messages import MAX_LINE_BYTES, CallRecorder, Opened, Request, decode_answer, encode_line
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.log_fields import fields
 
@@ -100,7 +100,7 @@ class WorkerProcess:
             raise DeviceError(f"worker {self.pid} is not open")
         with self._killed_on_error():
             with contextlib.suppress(ConnectionError):  # it ended between two calls: reading reports how
-                self._writer.write(encode_request(request))
+                self._writer.write(encode_line(request))
                 await self._writer.drain()
             return await self._answer(result_type, timeout_s)
 

@@ -23,7 +23,7 @@ from gcushare.kube.connection.credentials import (
     client_context,
     load_client_certificate,
 )
-from gcushare.kube.connection.exec_plugin import ExecCredentials, ExecPlace
+from gcushare.kube.connection.exec_plugin import ExecCredentials
 from gcushare.kube.connection.kubeconfig import Resolved, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
 
@@ -203,7 +203,7 @@ def _credentials(resolved: Resolved, context: ssl.SSLContext | None, clock: Cloc
             authority = _authority(resolved) if cluster.pop("certificate-authority", None) else None
             if authority is not None:
                 cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
-        return ExecCredentials(user.exec, ExecPlace(where, directory, cluster, context), clock)
+        return ExecCredentials(user.exec, clock, where=where, directory=directory, cluster=cluster, tls=context)
     if user.auth_provider is not None:
         name = user.auth_provider.get("name")
         raise ConfigError(

@@ -25,16 +25,6 @@ _LONGEST_BODY = 64 * 1024
 """The answer to a bind is a Status. More than this of a proxy's page is not needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The server of the requests, and the headers of all of them."""
-
-    server: str
-    ssl: ssl.SSLContext | None
-    server_name: str | None
-    headers: tuple[tuple[str, str], ...]
-
-
 @dataclass(slots=True)
 class _Answer:
     code: int
@@ -96,9 +86,12 @@ class _Connection(asyncio.Protocol):
 
 @dataclass(slots=True)
 class DirectPosts:
-    """Sends POSTs to one server over at most ``connections`` connections."""
+    """Sends POSTs to one server over at most ``connections`` connections. ``headers`` are those of every request."""
 
-    target: Target
+    server: str
+    context: ssl.SSLContext | None
+    server_name: str | None
+    headers: tuple[tuple[str, str], ...]
     connect_s: float
     connections: int
     _idle: list[_Connection] = field(default_factory=list)
@@ -109,9 +102,9 @@ class DirectPosts:
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.connections)
-        self._url = URL(self.target.server)
+        self._url = URL(self.server)
         host = self._url.authority if self._url.explicit_port else str(self._url.host_subcomponent)
-        self._head = "".join(_header(name, value) for name, value in (("Host", host), *self.target.headers))
+        self._head = "".join(_header(name, value) for name, value in (("Host", host), *self.headers))
 
     async def post(
         self, path: str, body: bytes, headers: dict[str, str], timeout_s: float
@@ -138,7 +131,7 @@ class DirectPosts:
                 raise
             none_free = f"none of {self.connections} connections became free"
             reason = "the server did not accept a connection" if has_place else none_free
-            raise NotConnectedError(f"{self.target.server}: {reason} in {timeout_s:g}s") from error
+            raise NotConnectedError(f"{self.server}: {reason} in {timeout_s:g}s") from error
         if answer.is_last:
             connection.transport.close()
         else:
@@ -163,20 +156,20 @@ class DirectPosts:
         return None
 
     async def _connect(self, timeout_s: float) -> _Connection:
-        host, context = self._url.host or "", self.target.ssl
+        host = self._url.host or ""
         try:
             async with asyncio.timeout(min(timeout_s, self.connect_s)):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: _Connection(self._idle),
                     host,
                     self._url.port or 443,
-                    ssl=context,
-                    server_hostname=(self.target.server_name or host) if context is not None else None,
+                    ssl=self.context,
+                    server_hostname=(self.server_name or host) if self.context is not None else None,
                 )
         except ssl.SSLCertVerificationError:
             raise
         except OSError as error:  # TimeoutError is one
-            raise NotConnectedError(f"{self.target.server}: {describe(error)}") from error
+            raise NotConnectedError(f"{self.server}: {describe(error)}") from error
         self._open = {each for each in self._open if not each.transport.is_closing()} | {connection}
         return connection
 

@@ -11,7 +11,6 @@ import ssl
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -67,30 +66,32 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
 CREDENTIAL = BoundedJsonDecoder(_Credential, "an ExecCredential", limit_bytes=1024 * 1024)
 
 
-@dataclass(frozen=True, slots=True)
-class ExecPlace:
-    """The context of the program: its kubeconfig (relative commands start there) and its cluster."""
-
-    where: str
-    directory: Path
-    cluster: Mapping[str, Any]
-    tls: ssl.SSLContext | None
-
-
 class ExecCredentials:
     """Runs the program if there is no credential, if it is about to expire, or if the server refused it.
 
-    A client certificate from the program is loaded into the TLS context and used by new connections; see
-    ``generation``.
+    A client certificate from the program is loaded into ``tls`` and used by new connections; see ``generation``.
+    ``where`` names its user in messages, relative commands start at ``directory``, and ``cluster`` is passed on to it.
     """
 
-    def __init__(self, spec: ExecSpec, place: ExecPlace, clock: Clock) -> None:
+    def __init__(
+        self,
+        spec: ExecSpec,
+        clock: Clock,
+        *,
+        where: str,
+        directory: Path,
+        cluster: Mapping[str, Any],
+        tls: ssl.SSLContext | None,
+    ) -> None:
         if spec.api_version not in API_VERSIONS:
             raise ConfigError(
-                f"{place.where}: exec apiVersion {spec.api_version!r} is not known, accepted: {', '.join(API_VERSIONS)}"
+                f"{where}: exec apiVersion {spec.api_version!r} is not known, accepted: {', '.join(API_VERSIONS)}"
             )
         self._spec = spec
-        self._place = place
+        self._shown = f"{where}: credential program {spec.command!r}"
+        self._directory = directory
+        self._cluster = cluster
+        self._tls = tls
         self._clock = clock
         self._answer: _Answer | None = None
         self._certificate: tuple[str, str] | None = None
@@ -120,22 +121,18 @@ class ExecCredentials:
     async def _ask(self) -> _Answer:
         answer = self._parse(await self._run())
         if answer.client_certificate_data and answer.client_key_data:
-            if self._place.tls is None:
+            if self._tls is None:
                 raise ConfigError(
                     f"{self._shown} answered with a client certificate, but the server's address is not https"
                 )
             certificate = (answer.client_certificate_data, answer.client_key_data)
             if certificate != self._certificate:
-                load_client_certificate(self._place.tls, certificate[0].encode(), certificate[1].encode(), self._shown)
+                load_client_certificate(self._tls, certificate[0].encode(), certificate[1].encode(), self._shown)
                 self._certificate = certificate
                 self.generation += 1
         elif answer.token is None:
             raise ConfigError(f"{self._shown} answered with neither a token nor a client certificate and its key")
         return answer
-
-    @property
-    def _shown(self) -> str:
-        return f"{self._place.where}: credential program {self._spec.command!r}"
 
     def _parse(self, output: bytes) -> _Answer:
         try:
@@ -156,7 +153,7 @@ class ExecCredentials:
     async def _run(self) -> bytes:
         # As in kubectl, a plain name is searched in PATH; a path with a slash is relative to its kubeconfig.
         command = self._spec.command
-        command = str(self._place.directory / command) if "/" in command else command
+        command = str(self._directory / command) if "/" in command else command
         try:
             process = await asyncio.create_subprocess_exec(
                 command, *(self._spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
@@ -181,7 +178,7 @@ class ExecCredentials:
     def _environment(self) -> dict[str, str]:
         info: dict[str, Any] = {"interactive": sys.stdin is not None and sys.stdin.isatty()}
         if self._spec.provide_cluster_info:
-            info["cluster"] = self._place.cluster
+            info["cluster"] = self._cluster
         document = {"apiVersion": self._spec.api_version, "kind": "ExecCredential", "spec": info}
         extra = {each.name: each.value for each in self._spec.env or ()}
         return {**os.environ, **extra, "KUBERNETES_EXEC_INFO": msgspec.json.encode(document).decode()}

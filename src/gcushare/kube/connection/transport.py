@@ -19,7 +19,7 @@ from yarl import URL
 
 from gcushare.core.errors import ConfigError, GcushareError, RemoteContractError, RetryableError
 from gcushare.kube.connection.config import KubeConfig
-from gcushare.kube.connection.direct import DirectPosts, Target
+from gcushare.kube.connection.direct import DirectPosts
 from gcushare.kube.errors import (
     Attempt,
     HttpFailure,
@@ -142,8 +142,9 @@ class Transport:
         context = None
         if config.server.startswith("https://"):
             context = config.ssl or ssl.create_default_context()
-        target = Target(config.server, context, config.tls_server_name, headers)
-        direct = DirectPosts(target, limits.connect_s, limits.connections)
+        direct = DirectPosts(
+            config.server, context, config.tls_server_name, headers, limits.connect_s, limits.connections
+        )
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limits.connections, ssl=config.ssl or True),
             cookie_jar=aiohttp.DummyCookieJar(),

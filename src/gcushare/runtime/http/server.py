@@ -45,6 +45,7 @@ class RunningServer:
         self.connections = connections
         """The connections now: `len` counts the open ones, ``busy`` has those with a request in progress."""
         self._fast_paths = fast_paths
+        self.rejected = fast_paths.rejected
         self._tls = tls
         self._drain_s = 0.0
         self._stopping = asyncio.Event()
@@ -60,11 +61,6 @@ class RunningServer:
         address = ipaddress.ip_address(self.host.partition("%")[0])
         host = "127.0.0.1" if address.is_unspecified else f"[{self.host}]" if address.version == 6 else self.host
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
-
-    @property
-    def rejected(self) -> dict[Cause, int]:
-        """Connections and requests that no handler saw, since the start, for metrics."""
-        return {cause: self._fast_paths.rejected[cause] for cause in Cause}
 
     @property
     def certificate_ends(self) -> tuple[CertificateEnd, ...]:
@@ -104,7 +100,7 @@ class RunningServer:
         if tls is None:
             self._listener = await loop.create_server(make, sock=sock, backlog=_BACKLOG)
         else:
-            self._tls_listener = TlsListener(sock, tls.context, settings, self._fast_paths.rejected, make)
+            self._tls_listener = TlsListener(sock, tls.context, settings, self.rejected, make)
             self._follower = asyncio.create_task(tls.follow(self._stopping), name="follow TLS files")
             self._follower.add_done_callback(report_follower)
         logger.info("listening %s", fields(url=self.url, address=self.host))

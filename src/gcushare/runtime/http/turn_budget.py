@@ -37,11 +37,6 @@ class TurnBudget:
         self._small: deque[Callable[[], None]] = deque()
         self._large: deque[Callable[[], None]] = deque()
 
-    @property
-    def waiting(self) -> int:
-        """How many pieces of work wait for a later turn."""
-        return len(self._small) + len(self._large)
-
     def run(self, work: Callable[[], None], size: int = 0) -> None:
         """Run ``work``, which handles ``size`` bytes, now or in a later turn.
 

@@ -181,10 +181,11 @@ class EventRecorder:
 
     async def _write(self, series: _Series, count: int) -> None:
         now = rfc3339(self._clock.now())
+        namespace = series.about.namespace or "default"  # that of events of nodes and other cluster-scoped objects
         if series.posted_count > 0:
             try:
                 await self._events.repeat_event(
-                    series.name, _namespace(series), count=count, message=series.message, last_timestamp=now
+                    series.name, namespace, count=count, message=series.message, last_timestamp=now
                 )
                 return
             except NotFoundError:
@@ -195,19 +196,10 @@ class EventRecorder:
             moment = round(self._clock.now().timestamp() * 1_000_000) * 1000 + self._sequence % 1000
             series.name = f"{series.about.name[:_MAX_NAME_CHARS]}.{moment:x}"
             series.first_timestamp = series.first_timestamp or now
-        try:
-            await self._events.create_event(self._event(series, count, now))
-        except AlreadyExistsError:
-            # The name is unique to us: an earlier attempt, whose answer was lost, has created it.
-            logger.debug("event was there already %s", fields(name=series.name))
-        except ConflictError as error:
-            raise RetryableError(str(error)) from error
-
-    def _event(self, series: _Series, count: int, now: str) -> Event:
-        return Event(
+        event = Event(
             api_version="v1",
             kind="Event",
-            metadata=ObjectMeta(name=series.name, namespace=_namespace(series)),
+            metadata=ObjectMeta(name=series.name, namespace=namespace),
             involved_object=series.about,
             type="Warning" if series.warning else "Normal",
             reason=series.reason,
@@ -219,6 +211,13 @@ class EventRecorder:
             reporting_component=self._component,
             reporting_instance=self._host or self._component,
         )
+        try:
+            await self._events.create_event(event)
+        except AlreadyExistsError:
+            # The name is unique to us: an earlier attempt, whose answer was lost, has created it.
+            logger.debug("event was there already %s", fields(name=series.name))
+        except ConflictError as error:
+            raise RetryableError(str(error)) from error
 
 
 def cut_message(message: str) -> str:
@@ -227,8 +226,3 @@ def cut_message(message: str) -> str:
     if len(encoded) <= MAX_MESSAGE_BYTES:
         return message
     return encoded[: MAX_MESSAGE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
-
-
-def _namespace(series: _Series) -> str:
-    """The namespace of an event. Events of cluster-scoped objects, such as nodes, are in ``default``."""
-    return series.about.namespace or "default"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 
@@ -133,7 +133,7 @@ async def root_tasks(
 
 
 def run(
-    main: Callable[[Shutdown], Awaitable[int]],
+    main: Callable[[Shutdown], Coroutine[object, object, int]],
     *,
     deadline_s: float = STOP_DEADLINE_S,
     use_uvloop: bool = True,
@@ -163,11 +163,10 @@ def run(
             return runner.run(_run_bounded(main, shutdown, deadline_s))
 
 
-async def _run_bounded(main: Callable[[Shutdown], Awaitable[int]], shutdown: Shutdown, deadline_s: float) -> int:
-    async def run_main() -> int:
-        return await main(shutdown)
-
-    program = asyncio.create_task(run_main(), name="main")
+async def _run_bounded(
+    main: Callable[[Shutdown], Coroutine[object, object, int]], shutdown: Shutdown, deadline_s: float
+) -> int:
+    program = asyncio.create_task(main(shutdown), name="main")
     stop = asyncio.create_task(shutdown.wait(), name="wait for the shutdown")
     await asyncio.wait((program, stop), return_when=asyncio.FIRST_COMPLETED)
     if not program.done():

@@ -168,7 +168,7 @@ class Transport:
             GcushareError: any failure; see ``gcushare.kube.errors``.
         """
         limit_bytes = self._limits.answer_bytes
-        response = await self._answer(request, self._timeout(total_s=request.timeout_s or self._limits.request_s))
+        response = await self._answer(request, total_s=request.timeout_s or self._limits.request_s)
         parts: list[bytes] = []
         size = 0
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
@@ -245,11 +245,14 @@ class Transport:
         Raises:
             GcushareError: any failure, on entering or while iterating; ``RetryableError`` for a stalled stream.
         """
-        response = await self._answer(request, self._timeout(stall_s=stall_s))
+        response = await self._answer(request, stall_s=stall_s)
         async with response, aclosing(_chunks(response, request.attempt)) as chunks:
             yield chunks
 
-    async def _answer(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+    async def _answer(
+        self, request: Request, *, total_s: float | None = None, stall_s: float | None = None
+    ) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=self._limits.connect_s, sock_read=stall_s)
         return await self._with_credentials(lambda pools, header: self._once(pools, request, timeout, header))
 
     async def _once(
@@ -287,9 +290,6 @@ class Transport:
         if isinstance(error, UnauthorizedError):
             return UnauthorizedError(f"{error}; the credentials are from {self._config.source}")
         return error
-
-    def _timeout(self, *, total_s: float | None = None, stall_s: float | None = None) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(total=total_s, sock_connect=self._limits.connect_s, sock_read=stall_s)
 
     def _report(self, request: Request, code: int, started: float) -> None:
         if self._observer is not None:

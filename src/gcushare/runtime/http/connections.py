@@ -14,7 +14,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from gcushare.core.log_fields import fields
-from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection, reject, write_response
+from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection, error_response, reject, write_response
 from gcushare.runtime.http.scheduler_fast_path import FastPath, FastPathContext
 from gcushare.runtime.settings.serving import ServeSettings
 
@@ -247,9 +247,7 @@ class GuardedConnection(web.RequestHandler):
             return super().handle_error(request, status, exc, message)
         reason = next(iter((message or "").splitlines()), "")[:200]
         logger.info("malformed request %s", fields(peer=self._peer(), status=status, reason=reason))
-        response = web.json_response({"error": f"malformed HTTP request: {reason}", "status": status}, status=status)
-        response.force_close()
-        return response
+        return error_response(status, f"malformed HTTP request: {reason}", close=True)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log what aiohttp could not handle, but without a stack if the client caused it: a malformed end of a body, or

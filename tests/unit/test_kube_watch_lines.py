@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterable
 
@@ -10,34 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
-from gcushare.kube.connection.watch_lines import LineSplitter, watch_events
+from gcushare.kube.connection.watch_lines import MAX_LINE_BYTES, watch_events
 from gcushare.kube.errors import Attempt, GoneError
 
 ATTEMPT = Attempt("GET /api/v1/pods", writes=False)
-
-
-@given(st.lists(st.binary(min_size=1).filter(lambda line: b"\n" not in line and line.strip())), st.data())
-def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], data: st.DataObject) -> None:
-    stream = b"".join(line + b"\n" for line in lines)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    edges = [0, *cuts, len(stream)]
-    splitter = LineSplitter()
-    found = [line for start, end in itertools.pairwise(edges) for line in splitter.feed(stream[start:end])]
-    assert found == lines
-
-
-def test_an_unfinished_line_is_kept_back() -> None:
-    splitter = LineSplitter()
-    assert splitter.feed(b'{"a"') == []
-    assert splitter.feed(b":1}") == []
-    assert splitter.feed(b"\n\n \r\n") == [b'{"a":1}']
-
-
-def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
-    splitter = LineSplitter(limit_bytes=100)
-    assert splitter.feed(b"x" * 99 + b"\n" + b"y" * 60) == [b"x" * 99]
-    with pytest.raises(RemoteContractError, match="longer than 100 bytes"):
-        splitter.feed(b"y" * 41)
 
 
 async def _chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -47,6 +24,28 @@ async def _chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 async def _events(*parts: bytes) -> list[tuple[str, bytes]]:
     return [(event.type, bytes(event.object)) async for event in watch_events(_chunks(parts), ATTEMPT)]
+
+
+@given(st.lists(st.binary().map(bytes.hex), max_size=6), st.data())
+def test_events_come_out_whole_however_they_are_cut(objects: list[str], data: st.DataObject) -> None:
+    expected = [("ADDED", f'"{text}"'.encode()) for text in objects]
+    stream = b"".join(b'{"type":"ADDED","object":%s}\n' % each for _, each in expected)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[start:end] for start, end in itertools.pairwise([0, *cuts, len(stream)])]
+    assert asyncio.run(_events(*pieces)) == expected
+
+
+async def test_an_unfinished_line_is_kept_back_and_empty_ones_are_left_out() -> None:
+    assert await _events(b'{"type":"ADDED",', b'"object":1}') == []
+    assert await _events(b'{"type":"ADDED",', b'"object":1}', b"\n\n \r\n") == [("ADDED", b"1")]
+
+
+async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
+    parts = (b'{"type":"BOOKMARK","object":{}}\n' + b"y" * 60, b"y" * (MAX_LINE_BYTES - 60), b"y")
+    events = watch_events(_chunks(parts), ATTEMPT)
+    assert (await anext(events)).type == "BOOKMARK"
+    with pytest.raises(RemoteContractError, match=f"longer than {MAX_LINE_BYTES} bytes"):
+        await anext(events)
 
 
 async def test_events_keep_their_object_undecoded() -> None:

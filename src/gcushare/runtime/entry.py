@@ -50,12 +50,8 @@ def run_program(
 ) -> int:
     """Load the settings, run ``main`` with them and return the exit code (see `exit_codes`).
 
-    Args:
-        program: describes the command line.
-        main: the program itself; returns the exit code.
-        log_settings: returns the log's settings. Without it no log is set up, for commands that print an answer.
-        process: arguments, environment and streams; by default those of this process.
-        old_flags: flags of the programs that this one replaces. A note on stderr explains how each is handled.
+    Without ``log_settings`` no log is set up, for commands that print an answer. ``old_flags`` are flags of the
+    programs that this one replaces; a note on stderr explains how each is handled.
 
     Effects: an error that ends the program is reported once: on stderr as ``error: ...``, or in the log.
     """

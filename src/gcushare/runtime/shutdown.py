@@ -144,10 +144,7 @@ def run(
     ``deadline_s`` seconds; then it is cancelled and the code is 1. If root tasks fail, their names are logged and the
     code is 1.
 
-    Args:
-        main: the program; returns the exit code.
-        deadline_s: limit for the whole shutdown; above the programs' own drain times.
-        use_uvloop: use the faster event loop if it is installed.
+    ``use_uvloop`` uses the faster event loop if it is installed.
 
     Effects: replaces the handlers of ``STOP_SIGNALS`` while it runs, then restores them. It needs the main thread.
     """

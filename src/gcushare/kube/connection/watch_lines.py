@@ -20,50 +20,28 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 EVENT = BoundedJsonDecoder(WatchEvent[msgspec.Raw], "a watch event", limit_bytes=MAX_LINE_BYTES, max_depth=None)
 
 
-class LineSplitter:
-    """Splits chunks into lines. Keeps an incomplete line, up to ``limit_bytes``."""
-
-    def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
-        self._limit_bytes = limit_bytes
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Add a chunk; returns the lines that it completes, without line ends and without empty lines.
-
-        Raises:
-            RemoteContractError: a line is longer than the limit.
-        """
-        *complete, rest = chunk.split(b"\n")
-        lines: list[bytes] = []
-        for end in complete:
-            self._keep(end)
-            line = b"".join(self._parts) if len(self._parts) > 1 else end
-            self._parts, self._size = [], 0
-            if line.strip():
-                lines.append(line)
-        if rest:
-            self._keep(rest)
-        return lines
-
-    def _keep(self, part: bytes) -> None:
-        self._size += len(part)
-        if self._size > self._limit_bytes:
-            raise RemoteContractError(f"a watch event is longer than {self._limit_bytes} bytes")
-        self._parts.append(part)
-
-
 async def watch_events(chunks: AsyncIterator[bytes], attempt: Attempt) -> AsyncGenerator[RawWatchEvent, None]:
     """Decode a watch stream, until the server ends it.
 
     Raises:
         GoneError, RetryableError and others: the server sent an ERROR event, or the stream broke.
-        RemoteContractError: a line is not a watch event.
+        RemoteContractError: a line is not a watch event, or is longer than ``MAX_LINE_BYTES``.
     """
-    splitter = LineSplitter()
+    parts: list[bytes] = []  # of the line that has not ended yet
+    size = 0
     async for chunk in chunks:
-        for line in splitter.feed(chunk):
-            yield _decode(line, attempt)
+        pieces = chunk.split(b"\n")
+        for place, piece in enumerate(pieces, start=1):
+            size += len(piece)
+            if size > MAX_LINE_BYTES:
+                raise RemoteContractError(f"a watch event is longer than {MAX_LINE_BYTES} bytes")
+            if piece:
+                parts.append(piece)
+            if place < len(pieces):
+                line = b"".join(parts)
+                parts, size = [], 0
+                if line.strip():
+                    yield _decode(line, attempt)
 
 
 def _decode(line: bytes, attempt: Attempt) -> RawWatchEvent:

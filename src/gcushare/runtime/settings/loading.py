@@ -31,13 +31,9 @@ class Answered(Exception):
 
 
 def load_settings(program: Program[T], argv: Sequence[str], environ: Mapping[str, str], read_file: ReadFile) -> T:
-    """Build the program's settings from its arguments, environment and settings file.
+    """Build the program's settings from the arguments after its name, its environment and its settings file.
 
-    Args:
-        program: describes the settings.
-        argv: the arguments after the program's name.
-        environ: the environment variables.
-        read_file: reads the settings file named by ``--config-file`` or GCUSHARE_CONFIG.
+    ``read_file`` reads the file that ``--config-file`` or GCUSHARE_CONFIG names.
 
     Raises:
         ConfigError: one problem per wrong value, key or file, or only the malformed command line.

@@ -74,10 +74,7 @@ GLOG_FLAGS: Mapping[str, OldFlag] = {
 def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]) -> tuple[list[str], list[str]]:
     """Translate the arguments of an older program to ours; returns those, and a note for each translated flag.
 
-    Args:
-        argv: the arguments after the program's name.
-        known: the names of our own flags, without dashes. They may also have one dash.
-        old: the old flags by name.
+    ``known`` are the names of our own flags, without dashes. On the command line they may also have one dash.
 
     Raises:
         ConfigError: a flag is unsupported, or its value is invalid.

@@ -42,7 +42,7 @@ class Group:
 
 GROUPS = {
     "cards": Group(
-        ("core/placement.py", "core/matching.py", "wire/kubelet/device_ids.py", "wire/kubelet/whole_card_ids.py"),
+        ("core/placement.py", "core/matching.py", "wire/kubelet/device_ids.py"),
         (
             "unit/test_placement.py",
             "unit/test_placement_scores.py",

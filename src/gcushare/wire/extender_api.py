@@ -243,7 +243,8 @@ def decode_asked_nodes(arguments: FilterArguments, most: int) -> AskedNodes:
         count = raw.count(b",") + 1
         if count > most or len(raw) > most * _MAX_NAME_BYTES:
             raise too_many_nodes(count, most)
-        return AskedNodes(dict.fromkeys(decode_call(_names_decoder, raw, "a list of node names")))
+        names = decode_call(_names_decoder, raw, "a list of node names")
+        return AskedNodes(dict.fromkeys(names))
     items = decode_call(_nodes_decoder, arguments.nodes or b"{}", "a NodeList").items or []
     if len(items) > most:
         raise too_many_nodes(len(items), most)

@@ -164,7 +164,10 @@ def node_cards(
         )
     inventory = decode_inventory(text)
     cordoned = parse_card_names(annotations.get(vendor.cordon_annotation, ""))
-    cards = tuple(_with_cordon(card, cordoned) for card in inventory.cards)
+    cards = tuple(
+        card if card.cordoned == is_named(card, cordoned) else msgspec.structs.replace(card, cordoned=not card.cordoned)
+        for card in inventory.cards
+    )
     counted = parse_count(capacity.get(vendor.memory_resource, 0))
     distrust = _find_distrust(vendor, inventory, counted, agreed)
     return NodeCards(cards, inventory.unit, inventory.modes, inventory.unrecorded, counted, distrust)
@@ -200,8 +203,3 @@ def parse_card_names(text: str) -> frozenset[str]:
 def is_named(card: Card, words: frozenset[str]) -> bool:
     """Whether a card's index or uuid is among ``words``."""
     return str(card.index) in words or bool(card.uuid and card.uuid in words)
-
-
-def _with_cordon(offered: InventoryCard, cordoned: frozenset[str]) -> InventoryCard:
-    wanted = is_named(offered, cordoned)
-    return offered if offered.cordoned == wanted else msgspec.structs.replace(offered, cordoned=wanted)

@@ -5,7 +5,7 @@ The extender, the plugin and the inspect tables all read pods through this modul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -149,12 +149,21 @@ def pod_request_and_options(
     names, init, app = resource_names(vendor), pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     options = pod_options(pod.metadata.annotations) if options is None else options
-    if options.cards > 1:
-        _check_several_cards(vendor, containers, options.cards)
+    whole, cards = vendor.whole_card_resource, options.cards
+    if cards > 1 and any(whole in container.limits or whole in container.requests for container in containers):
+        raise Refused(
+            f"annotation {keys.CARDS}={cards} spreads memory over cards, but the pod requests whole cards; remove the "
+            f"annotation and request {whole}: {cards}"
+        )
+    if cards > 1 and not vendor.multi_card_runtime:
+        raise Refused(
+            f"annotation {keys.CARDS}={cards} is not granted: the container runtime of {vendor.name} supports one card "
+            "per container; remove the annotation"
+        )
     request = parse_pod_request(
         containers,
         names,
-        cards_per_pod=options.cards,
+        cards_per_pod=cards,
         selection=options.selection,
         memory_limit=options.memory_limit,
         memory_percent=options.memory_percent,
@@ -208,20 +217,6 @@ def names_resources(pod: Pod, vendor: Vendor) -> bool:
 def card_resources(vendor: Vendor) -> tuple[str, ...]:
     """The resources for whose pods kube-scheduler may call the extender."""
     return vendor.memory_resource, vendor.whole_card_resource, vendor.claims.extender_resource
-
-
-def _check_several_cards(vendor: Vendor, containers: Iterable[ContainerResources], cards: int) -> None:
-    whole = vendor.whole_card_resource
-    if any(whole in container.limits or whole in container.requests for container in containers):
-        raise Refused(
-            f"annotation {keys.CARDS}={cards} spreads memory over cards, but the pod requests whole cards; remove the "
-            f"annotation and request {whole}: {cards}"
-        )
-    if not vendor.multi_card_runtime:
-        raise Refused(
-            f"annotation {keys.CARDS}={cards} is not granted: the container runtime of {vendor.name} supports one card "
-            "per container; remove the annotation"
-        )
 
 
 def is_finished(pod: Pod) -> bool:

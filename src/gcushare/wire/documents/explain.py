@@ -234,11 +234,10 @@ def encode_explanation(document: ExplainDocument) -> bytes:
 
 def describe_choice(choice: ChoiceDocument) -> str:
     """Say why a pod has its node."""
-    nodes = "1 node" if choice.fitting_nodes == 1 else f"{choice.fitting_nodes} nodes"
     better = "none was" if not choice.better_nodes else f"{choice.better_nodes} were"
     return (
-        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of {nodes} "
-        f"with room; card policy {choice.card_policy}"
+        f"node policy {choice.node_policy} scored it {choice.score_percent} of 100, and {better} better of "
+        f"{counted(choice.fitting_nodes, 'node')} with room; card policy {choice.card_policy}"
     )
 
 
@@ -278,21 +277,24 @@ def describe_ways_out(document: ExplainDocument) -> str:
     request = document.request
     if request is None or document.can_ever_fit is not False:
         return ""
-    ways = [*_smaller(request, document.largest_that_ever_fits or 0), *_spread(document, request)]
-    if request.limit and not document.largest_that_ever_fits:
-        largest = max((size for found in document.classes for size in found.cards), default=0)
-        ways += [f"lower {MEMORY_LIMIT} to at most {largest * request.cards}"] if largest >= request.units else []
-    ways.append(_larger(request))
-    return f"what would help: {', or '.join(ways)}"
-
-
-def _smaller(request: RequestDocument, largest: int) -> list[str]:
-    if not largest:
-        return []
+    ways, largest = [], document.largest_that_ever_fits or 0
+    if largest and request.whole:
+        ways.append(f"ask for at most {counted(largest, 'whole card')}")
+    elif largest:
+        each = "" if request.cards == 1 else f" in each of {request.cards} cards"
+        ways.append(f"ask for at most {largest}{each}")
+    ways += _spread(document, request)
+    if request.limit and not largest:
+        size = max((size for found in document.classes for size in found.cards), default=0)
+        ways += [f"lower {MEMORY_LIMIT} to at most {size * request.cards}"] if size >= request.units else []
+    least = max(request.units, request.limit)
     if request.whole:
-        return [f"ask for at most {counted(largest, 'whole card')}"]
-    each = "" if request.cards == 1 else f" in each of {request.cards} cards"
-    return [f"ask for at most {largest}{each}"]
+        ways.append(f"add a node with {request.cards} cards that its plugin serves whole")
+    elif request.cards > 1:
+        ways.append(f"add a node with {request.cards} cards of {least} or more")
+    else:
+        ways.append(f"add a node with a card of {least} or more")
+    return f"what would help: {', or '.join(ways)}"
 
 
 def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
@@ -308,12 +310,3 @@ def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
         asked = f" and ask for {each * cards}" if each * cards != total else ""
         return [f'annotate the pod with {CARDS}: "{cards}"{asked}: {each} in each of {cards} cards of one node']
     return []
-
-
-def _larger(request: RequestDocument) -> str:
-    if request.whole:
-        return f"add a node with {request.cards} cards that its plugin serves whole"
-    least = max(request.units, request.limit)
-    if request.cards > 1:
-        return f"add a node with {request.cards} cards of {least} or more"
-    return f"add a node with a card of {least} or more"

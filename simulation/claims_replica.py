@@ -16,7 +16,7 @@ from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, Selector
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
+from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from simulation.claims_node import UNIT
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock

@@ -15,7 +15,7 @@ from gcushare.core.claim_names import ClaimSize
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.templates import template_spec
+from gcushare.wire.dra.claims import template_spec
 from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesRequest as Unprepare

@@ -17,8 +17,8 @@ from gcushare.wire.dra.claims import (
     ClaimStatus,
     ConsumerReference,
     DeviceAllocation,
+    DeviceClaim,
     DeviceRequest,
-    DeviceRequests,
     ExactRequest,
     ResourceClaim,
 )
@@ -64,7 +64,7 @@ def a_claim(uid: str, *results: AllocationResult) -> ResourceClaim:
         DeviceRequest(name="card", exactly=ExactRequest(device_class_name=ENFLAME.claims.memory_class)),
         DeviceRequest(name="whole", exactly=ExactRequest(device_class_name=ENFLAME.claims.whole_class)),
     )
-    spec = ClaimSpec(devices=DeviceRequests(requests=requests))
+    spec = ClaimSpec(devices=DeviceClaim(requests=requests))
     return ResourceClaim(metadata=ObjectMeta(name=uid, namespace="default", uid=uid), spec=spec, status=status)
 
 

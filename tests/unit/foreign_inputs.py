@@ -43,9 +43,8 @@ from gcushare.wire.documents.inspect import INSPECT, decode_document
 from gcushare.wire.documents.node_report import NODE_REPORT
 from gcushare.wire.documents.plugin_status import DRIVER_STATUS, PLUGIN_STATUS
 from gcushare.wire.dra.checkpoint import CHECKPOINT as CLAIMS_CHECKPOINT
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS, RESOURCE_CLAIM
+from gcushare.wire.dra.claims import CLAIMING_POD, POD_WITH_CLAIMS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.extender_api import FilterDecoder, decode_asked_nodes, decode_bind_arguments
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 from gcushare.wire.kubelet.device_lists import decode_allocate_request, decode_preferred_request

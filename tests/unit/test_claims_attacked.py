@@ -12,7 +12,7 @@ from gcushare.claims_controller.template_plan import Plan, Step, TemplateKey
 from gcushare.claims_driver.claim_files import CheckpointFile
 from gcushare.core.errors import DeviceError, GcushareError, Refused
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
-from gcushare.wire.dra.templates import RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate
+from gcushare.wire.dra.claims import RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplate
 from gcushare.wire.objects import ObjectMeta
 from tests.unit.claims_driver_values import a_claim, a_result, an_inventory, prepared_claims
 from tests.unit.test_claims_templates import FIVE, make_plan, template, waiting

@@ -16,7 +16,7 @@ from gcushare.claims_controller.template_plan import (
 from gcushare.core.claim_names import ClaimSize
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME
-from gcushare.wire.dra.templates import (
+from gcushare.wire.dra.claims import (
     RESOURCE_CLAIM_TEMPLATE,
     ClaimingPod,
     ClaimingPodSpec,

@@ -40,9 +40,8 @@ from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, RejectedCollector, make_registry, metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, Shutdown, root_tasks
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_CLAIMS, SERVE_LABEL
-from gcushare.wire.dra.claims import RESOURCE_CLAIM
+from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.dra.templates import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.objects import NODE
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 

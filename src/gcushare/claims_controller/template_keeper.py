@@ -18,7 +18,7 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.patches import Precondition
 from gcushare.kube.resources import RESOURCE_CLAIM_TEMPLATES
-from gcushare.wire.dra.templates import new_template
+from gcushare.wire.dra.claims import new_template
 from gcushare.wire.objects import ObjectReference
 
 logger = logging.getLogger(__name__)

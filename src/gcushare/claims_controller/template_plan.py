@@ -13,7 +13,7 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
-from gcushare.wire.dra.templates import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
+from gcushare.wire.dra.claims import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
 from gcushare.wire.objects import KubeObject, ObjectMeta
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}

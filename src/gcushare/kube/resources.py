@@ -8,9 +8,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim
+from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim, ResourceClaimTemplate
 from gcushare.wire.dra.slices import ResourceSlice
-from gcushare.wire.dra.templates import ResourceClaimTemplate
 from gcushare.wire.objects import Event, Lease, Node, Pod
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""What a node's config manager reports of its scheduler, one key per node in the config managers' ConfigMap."""
+"""The reports of the config managers on their nodes' schedulers: one key per node in their ConfigMap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN = "unknown"
 class NodeReport:
     """The last report of one node: ``state`` is applied, recovered, failed or changing.
 
-    Where the report cannot be read ``state`` is `UNKNOWN` and ``calls`` empty.
+    If the report cannot be read, ``state`` is `UNKNOWN` and ``calls`` is empty.
     """
 
     node: str

@@ -163,7 +163,7 @@ class ClaimOnNode(_Document, frozen=True):
 
 
 class SlicesStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """How many ResourceSlices stand in the cluster, and whether they say what they should."""
+    """How many ResourceSlices of the node are in the cluster, and whether they are up to date."""
 
     published: Count
     is_current: bool

@@ -1,4 +1,4 @@
-"""The claims driver's own record of what it has prepared on its node, as a file beside its socket."""
+"""The checkpoint of the claims driver: a file next to its socket with the claims that it has prepared on its node."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class PreparedDevice(KubeObject, frozen=True):
 
 
 class ContainerEdits(KubeObject, frozen=True):
-    """What a container of the claim gets: variables, device nodes, and paths of the host that are mounted read-only.
+    """What a container of the claim gets: variables, device nodes, and paths of the host, mounted read-only.
 
-    ``folders`` are those of the host that it may write, by their path in the container.
+    ``folders`` are folders of the host that it may write, by their path in the container.
     """
 
     variables: dict[str, str] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class ContainerEdits(KubeObject, frozen=True):
 
 
 class PreparedClaim(KubeObject, frozen=True):
-    """A claim whose preparation was begun, and is done if ``is_complete``.
+    """A claim that is being prepared, or is prepared if ``is_complete``.
 
-    ``cdi_names`` are devices of other CDI specifications that its containers get beside our own. ``pod_name`` and
+    ``cdi_names`` are devices of other CDI specifications that its containers get in addition to ours. ``pod_name`` and
     ``pod_uid``: the first pod that it was reserved for then. ``prepared_s``: when, in seconds since the epoch.
     """
 
@@ -61,7 +61,7 @@ class PreparedClaim(KubeObject, frozen=True):
 
 
 class Checkpoint(KubeObject, frozen=True):
-    """The file: the claims by uid. Another ``version`` than ours cannot be read."""
+    """The file: the claims by uid. The driver reads only its own ``version``."""
 
     version: Int
     claims: dict[str, PreparedClaim] = field(default_factory=dict)

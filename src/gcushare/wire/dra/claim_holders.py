@@ -39,7 +39,7 @@ def _read_holding(claim: ResourceClaim, vendor: Vendor) -> ClaimHolding | None:
     Raises:
         RemoteContractError: a device or an amount cannot be read, or the devices are on several nodes.
     """
-    # The scheduler counts a device of which an administrator only inspects the use as free.
+    # The scheduler counts a device as free if an administrator only inspects it.
     results = [each for each in claim.results_of(vendor.claims.driver) if not each.admin_access]
     if not results:
         return None

@@ -1,23 +1,33 @@
-"""ResourceClaims, read: which devices the scheduler allocated, and for which pods; and the claims that a pod names."""
+"""ResourceClaims, the templates from which Kubernetes makes one for every pod that names one, and the pods with claims.
+
+Fields that change what a claim asks for are declared even if we never set them, so that a template under a name of ours
+that another program created differs from the wanted one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import field
 
-from gcushare.core.claim_names import parse_template_name
+from gcushare.core.claim_names import ClaimSize, parse_template_name, unit_bytes
 from gcushare.core.requests import CardRequest, PodRequest
+from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.dra.slices import MEMORY
+from gcushare.wire.dra.slices import API_VERSION, MEMORY, quantity
 from gcushare.wire.objects import KubeObject, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus
-from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
+from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
+
+REQUEST_NAME = "card"
+"""Name of the one request of our claims; allocation results carry it."""
 
 
 class AllocationResult(KubeObject, frozen=True):
-    """One device that a request of a claim was given.
+    """One device that the scheduler allocated for a request of a claim.
 
-    ``request``: the request's name, followed by ``/`` and the alternative's if it names several. ``consumed_capacity``
-    and ``share_id`` are set for a device that several claims share. ``admin_access``: the scheduler counts the
-    device as free all the same, because an administrator only inspects it.
+    ``request``: the request's name, followed by ``/`` and the name of the chosen alternative if it has several.
+    ``consumed_capacity`` and ``share_id`` are set for a device that several claims share. ``admin_access``: an
+    administrator only inspects the device, so the scheduler still counts it as free.
     """
 
     request: str = ""
@@ -53,10 +63,26 @@ class ConsumerReference(KubeObject, frozen=True):
     uid: str = ""
 
 
+class Skipped(KubeObject, frozen=True):
+    """A part that is counted but not read."""
+
+
+class CapacityRequests(KubeObject, frozen=True):
+    """The amounts that a claim takes of a device, by the capacity's name."""
+
+    requests: dict[str, str] = field(default_factory=dict)
+
+
 class ExactRequest(KubeObject, frozen=True):
-    """What a request asks for, of one device class."""
+    """Devices of one class, ``count`` of them, with these amounts of each."""
 
     device_class_name: str = ""
+    count: Int = 1
+    capacity: CapacityRequests = CapacityRequests()
+    allocation_mode: str = "ExactCount"
+    selectors: tuple[Skipped, ...] = ()
+    tolerations: tuple[Skipped, ...] = ()
+    admin_access: bool | None = None
 
 
 class SubRequest(KubeObject, frozen=True):
@@ -74,12 +100,23 @@ class DeviceRequest(KubeObject, frozen=True):
     first_available: tuple[SubRequest, ...] = ()
 
 
-class DeviceRequests(KubeObject, frozen=True):
+class DeviceConstraint(KubeObject, frozen=True):
+    """What the devices of a claim must have in common, or by what they must differ."""
+
+    distinct_attribute: str = ""
+    match_attribute: str = ""
+
+
+class DeviceClaim(KubeObject, frozen=True):
+    """The devices that a claim asks for."""
+
     requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[Skipped, ...] = ()
 
 
 class ClaimSpec(KubeObject, frozen=True):
-    devices: DeviceRequests = DeviceRequests()
+    devices: DeviceClaim = DeviceClaim()
 
 
 class ClaimStatus(KubeObject, frozen=True):
@@ -95,7 +132,7 @@ class ResourceClaim(KubeObject, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
     def results_of(self, driver: str) -> tuple[AllocationResult, ...]:
-        """What a driver's devices were allocated; empty if none, or if the claim is not allocated."""
+        """The allocated devices of a driver; empty if it has none, or if the claim is not allocated."""
         allocation = self.status.allocation
         return tuple(each for each in allocation.devices.results if each.driver == driver) if allocation else ()
 
@@ -109,7 +146,31 @@ class ResourceClaim(KubeObject, frozen=True):
         return ""
 
 
-RESOURCE_CLAIM = BoundedJsonDecoder(ResourceClaim, "a ResourceClaim", limit_bytes=OBJECT_BYTES, max_depth=None)
+class TemplateSpec(KubeObject, frozen=True):
+    """What claims from the template get, including labels and annotations; immutable on the API server."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimSpec = ClaimSpec()
+
+
+class ResourceClaimTemplate(KubeObject, frozen=True):
+    """A template; kind and API version are set on what we create."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TemplateSpec = TemplateSpec()
+    api_version: str = ""
+    kind: str = ""
+
+
+class ClaimingPodSpec(KubeObject, frozen=True):
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+
+
+class ClaimingPod(KubeObject, frozen=True):
+    """A pod, reduced to its claims."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ClaimingPodSpec = ClaimingPodSpec()
 
 
 class _ClaimEntry(PodResourceClaim, frozen=True):
@@ -130,14 +191,14 @@ class _ClaimingStatus(PodStatus, frozen=True):
 
 
 class PodWithClaims(Pod, frozen=True):
-    """A pod with the names of its claims: those that it names, and those that Kubernetes made for it."""
+    """A pod with the names of its claims: those that it names, and those that Kubernetes created for it."""
 
     spec: _ClaimingSpec = _ClaimingSpec()
     status: _ClaimingStatus = _ClaimingStatus()
 
     @property
     def claim_names(self) -> frozenset[str]:
-        """The names of its claims, all in its own namespace, as far as they exist."""
+        """The names of its claims that exist, all in its own namespace."""
         names = {each.resource_claim_name for each in self.spec.resource_claims}
         names |= {each.resource_claim_name for each in self.status.resource_claim_statuses}
         if (extended := self.status.extended_resource_claim_status) is not None:
@@ -145,11 +206,16 @@ class PodWithClaims(Pod, frozen=True):
         return frozenset(names - {""})
 
 
+RESOURCE_CLAIM = BoundedJsonDecoder(ResourceClaim, "a ResourceClaim", limit_bytes=OBJECT_BYTES, max_depth=None)
+RESOURCE_CLAIM_TEMPLATE = BoundedJsonDecoder(
+    ResourceClaimTemplate, "a ResourceClaimTemplate", limit_bytes=OBJECT_BYTES, max_depth=None
+)
+CLAIMING_POD = BoundedJsonDecoder(ClaimingPod, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
 POD_WITH_CLAIMS = BoundedJsonDecoder(PodWithClaims, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
 
 
 def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
-    """The request that a pod's template stands for, as of a pod that asks for the resource; None if it names none."""
+    """The request that the template of a pod expresses; None if the pod names no template of ours."""
     prefix = vendor.claims.template_prefix
     for entry in pod.spec.resource_claims:
         if entry.name == f"gcushare-{prefix}":
@@ -157,3 +223,22 @@ def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
             if size is not None:
                 return PodRequest(containers=(), cards=CardRequest(units=size.units, cards=size.cards))
     return None
+
+
+def template_spec(size: ClaimSize, vendor: Vendor, unit: MemoryUnit) -> TemplateSpec:
+    """Write what a claim of this size asks for: so many units on each of so many different cards."""
+    amount = quantity(size.units * unit_bytes(unit))
+    exactly = ExactRequest(
+        device_class_name=vendor.claims.memory_class,
+        count=size.cards,
+        capacity=CapacityRequests(requests={MEMORY: amount}),
+    )
+    # Without the constraint, the scheduler may take all shares of one card.
+    distinct = (DeviceConstraint(distinct_attribute=f"{vendor.claims.driver}/uuid"),) if size.cards > 1 else ()
+    requests = (DeviceRequest(name=REQUEST_NAME, exactly=exactly),)
+    return TemplateSpec(spec=ClaimSpec(devices=DeviceClaim(requests=requests, constraints=distinct)))
+
+
+def new_template(name: str, namespace: str, labels: Mapping[str, str], spec: TemplateSpec) -> ResourceClaimTemplate:
+    metadata = ObjectMeta(name=name, namespace=namespace, labels=dict(labels))
+    return ResourceClaimTemplate(metadata=metadata, spec=spec, api_version=API_VERSION, kind="ResourceClaimTemplate")

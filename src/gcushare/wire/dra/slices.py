@@ -1,7 +1,7 @@
 """ResourceSlices: the devices of a node that claims may ask for.
 
-Only fields that we write are declared. What the API server adds (a taint's time, say) is skipped when a slice is read,
-so that a slice read back equals the one that was written. Quantities must be written with ``quantity``: the API server
+Only fields that we write are declared. Fields that the API server adds (the time of a taint) are skipped on reading, so
+that a slice read back equals the written one. Quantities must be written with ``quantity``: the API server
 returns that form unchanged.
 """
 
@@ -40,7 +40,7 @@ class Attribute(KubeObject, frozen=True):
 
 
 class ValidRange(KubeObject, frozen=True):
-    """Amounts that a claim may consume: ``min`` and every ``step`` above it; others are rounded up."""
+    """Amounts that a claim may consume: ``min`` plus any number of ``step``; others are rounded up."""
 
     min: str
     step: str | None = None
@@ -69,7 +69,7 @@ class DeviceTaint(KubeObject, frozen=True):
 
 
 class Device(KubeObject, frozen=True):
-    """One thing that a claim may be given."""
+    """One device that a claim may get."""
 
     name: str
     attributes: dict[str, Attribute] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Device(KubeObject, frozen=True):
 
 
 class ResourcePool(KubeObject, frozen=True):
-    """The pool that a slice belongs to. Slices of an older ``generation`` than the newest count for nothing."""
+    """The pool that a slice belongs to. The scheduler ignores slices of an older ``generation`` than the newest."""
 
     name: str
     generation: Int = 0

@@ -26,8 +26,8 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.election import ApiLease, Tenure
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
-from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME, Calls
-from gcushare.wire.documents.node_report import NodeReport
+from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME
+from gcushare.wire.documents.node_report import Calls, NodeReport
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
 
 NAMESPACE = "kube-system"

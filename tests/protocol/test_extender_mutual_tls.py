@@ -35,16 +35,8 @@ from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import (
-    CA,
-    CA_KEY,
-    CLIENT_CERT,
-    CLIENT_KEY,
-    NEXT_CA_KEY,
-    SCHEDULER_NAME,
-    SERVER_CERT,
-    Calls,
-)
+from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, NEXT_CA_KEY, SCHEDULER_NAME, SERVER_CERT
+from gcushare.wire.documents.node_report import Calls
 from tests.extender_objects import Document, filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 from tests.protocol.runtime_certificates import Authority

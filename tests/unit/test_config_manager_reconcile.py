@@ -16,7 +16,7 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown, root_tasks
-from gcushare.wire.contracts import Calls
+from gcushare.wire.documents.node_report import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,

@@ -19,7 +19,7 @@ from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Mode, Reconciler, State, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
-from gcushare.wire.contracts import Calls
+from gcushare.wire.documents.node_report import Calls
 from gcushare.wire.objects import Lease
 from tests.unit.config_manager_host import (
     EXTENDER,

@@ -15,7 +15,7 @@ from gcushare.config_manager.scheduler_config.document import calls_of, existing
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.wire.contracts import Calls
+from gcushare.wire.documents.node_report import Calls
 from gcushare.wire.flags import Flag
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER, load_yaml
 from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG

@@ -27,7 +27,7 @@ from gcushare.config_manager.scheduler_config.versions import Version, accepted_
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
 from gcushare.core.log_fields import fields
 from gcushare.kube.election import Tenure
-from gcushare.wire.contracts import Calls
+from gcushare.wire.documents.node_report import Calls
 
 logger = logging.getLogger(__name__)
 

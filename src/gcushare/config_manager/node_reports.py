@@ -16,8 +16,15 @@ from gcushare.core.errors import NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, Resource
-from gcushare.wire.contracts import CONFIG_MANAGER, MODE_KEY, REPORT_KEY_PREFIX, Calls
-from gcushare.wire.documents.node_report import NodeReport, decode_node_reports, encode_node_report
+from gcushare.wire.contracts import CONFIG_MANAGER
+from gcushare.wire.documents.node_report import (
+    MODE_KEY,
+    REPORT_KEY_PREFIX,
+    Calls,
+    NodeReport,
+    decode_node_reports,
+    encode_node_report,
+)
 
 
 class _ConfigMap(msgspec.Struct, frozen=True):

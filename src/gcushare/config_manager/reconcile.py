@@ -20,7 +20,7 @@ from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import LeaderElector, LeasePort, Tenure
-from gcushare.wire.contracts import Calls
+from gcushare.wire.documents.node_report import Calls
 
 logger = logging.getLogger(__name__)
 

@@ -1,12 +1,10 @@
-"""Names, ports, ConfigMap keys and Secret keys that the programs, their charts and the commands share.
+"""Names, ports, labels and Secret keys that the programs, their charts and the commands share.
 
 Ports count down from 32767, the last of a cluster's default NodePort range. Each program has its own, so that several
 may use the host's network on one node.
 """
 
 from __future__ import annotations
-
-from enum import Enum
 
 EXTENDER = "gcushare-scheduler-extender"
 """The program, its Service, its Deployment and its Lease."""
@@ -53,19 +51,5 @@ SERVE_LABEL, SERVE_CLAIMS = "gcushare.io/serve", "claims"
 CLAIMS_ORDER_LABEL = "gcushare.io/claims-order"
 """On a node, by the claims controller: 1 to 9, nodes with a higher number are filled first."""
 
-MODE_KEY = "mode"
-"""Key of the config managers' ConfigMap for what every node must do: ``apply`` (the default) or ``recover``."""
-REPORT_KEY_PREFIX = "node."
-"""Prefix of the node reports' keys in that ConfigMap, before the node's name; see `wire.documents.node_report`."""
-
 PODS_PER_THOUSAND = 1000
 """The count per card on a Node if pods that request the count may share cards: ``8k`` means eight cards."""
-
-
-class Calls(Enum):
-    """How a node's scheduler calls the extender, according to its files. The node's config manager reports it."""
-
-    MUTUAL_TLS = "mutual-tls"
-    OTHER = "other"
-    """Over the first port: plain HTTP, or HTTPS without a certificate of its own."""
-    NONE = "none"

@@ -14,7 +14,7 @@ from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, 
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, parse_tree, plain_value
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.vendors import VENDORS
-from gcushare.wire.contracts import Calls
+from gcushare.wire.documents.node_report import Calls
 from gcushare.wire.flags import Flag, effective
 
 _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (

@@ -25,8 +25,8 @@ from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
-from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT, Calls
-from gcushare.wire.documents.node_report import decode_node_reports
+from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT
+from gcushare.wire.documents.node_report import Calls, decode_node_reports
 from gcushare.wire.objects import Node
 
 if TYPE_CHECKING:

@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.wire.contracts import REPORT_KEY_PREFIX, Calls
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
+
+MODE_KEY = "mode"
+"""Key of the config managers' ConfigMap for what every node must do: ``apply`` (the default) or ``recover``."""
+REPORT_KEY_PREFIX = "node."
+"""Prefix of the node reports' keys in that ConfigMap, before the node's name."""
 
 NODE_REPORT = BoundedJsonDecoder(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
 """A node's report: ``state``, ``reason`` and ``calls``."""
 UNKNOWN = "unknown"
+
+
+class Calls(Enum):
+    """How a node's scheduler calls the extender, according to its files. The node's config manager reports it."""
+
+    MUTUAL_TLS = "mutual-tls"
+    OTHER = "other"
+    """Over the first port: plain HTTP, or HTTPS without a certificate of its own."""
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,7 +212,7 @@ def test_a_bursting_pod_is_evicted_for_the_margin_and_another_only_for_a_real_sh
     burst, other = offender("burst", 7.75, limit=12), offender("other", 7.75)
     found = decide([burst], {0: card_of(burst)}, When.DANGER, NO_EXEMPTIONS)
     assert found.victim == burst
-    assert "7.75 GiB of card 0, of which 4.00 GiB were granted (limit 12.00 GiB" in found.reason
+    assert "7.75 GiB of card 0 and was granted 4.00 GiB (limit 12.00 GiB" in found.reason
     assert "6.25 GiB free, and other pods may still need 6.00 GiB" in found.reason
     assert decide([other], {0: card_of(other)}, When.DANGER, NO_EXEMPTIONS).victim is None
 

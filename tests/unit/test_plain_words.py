@@ -22,20 +22,13 @@ TREES = (
 )
 SUFFIXES = frozenset({"", ".c", ".css", ".h", ".html", ".js", ".json", ".md", ".py", ".sh", ".tpl", ".toml", ".yaml"})
 
-PAGE = "src/gcushare/scheduler_extender/dashboard/static"
 ALLOWED = {
-    **{
-        f"{PAGE}/{name}": frozenset({"beside"})
-        for name in ("app.css", "index.html", "panel.js", "parts.js", "table.js")
-    },
     "src/gcushare/cli/explain/explanation_text.py": frozenset({"beside"}),  # explain's own key
     "src/gcushare/cluster/diagnosis/checks/claims.py": frozenset({"beside"}),  # the finding plugin-beside-claims-driver
-    "docs/cli-reference.md": frozenset({"beside", "of which", "whom"}),  # generated from the programs' help
     "docs/doctor.md": frozenset({"beside"}),  # the finding plugin-beside-claims-driver, which scripts may match
     "docs/zh/doctor.md": frozenset({"beside"}),
     "tests/protocol/test_doctor_claims.py": frozenset({"beside"}),
     "tests/protocol/test_inspect_explain.py": frozenset({"beside"}),  # explain's own key
-    "tests/unit/test_bursts.py": frozenset({"of which"}),  # the Event's text
     "tests/unit/test_plain_words.py": frozenset(HARD_WORDS),
 }
 """Words that a file may have all the same: they are on the wire, or the file quotes them."""

@@ -55,7 +55,7 @@ class ClusterFlags:
         help="Groups to act in, with --act-as.",
     )
     certificate_authority: Path | None = setting(
-        optional_file("the cluster's"), default=None, help="Whom to trust, in PEM."
+        optional_file("the cluster's"), default=None, help="The authorities to trust, in PEM."
     )
     client_certificate: Path | None = setting(
         optional_file("the user's"), default=None, help="Certificate to show, in PEM."

@@ -49,7 +49,7 @@ class PodFacts:
 
     ``state`` is the status that ``kubectl get pods`` shows; ``units`` what it asks for in all, ``whole_cards`` if it
     asks for whole ones; ``corrected`` is ``0->1`` if the kubelet gave it another card than was recorded. ``over_use``:
-    what it uses of which ``over_used_cards`` beyond its grant, by its annotation; ``request`` is None for a pod whose
+    its use of ``over_used_cards`` beyond its grant, by its annotation; ``request`` is None for a pod whose
     cards are known, or whose request cannot be read. ``is_unconfirmed``: its record names cards, and its node has not
     confirmed them yet; ``unplaced``: see ``Assignment``.
     """

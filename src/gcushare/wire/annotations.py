@@ -237,7 +237,7 @@ def over_use_text(annotations: Mapping[str, str]) -> str:
 
 
 def over_used_cards(annotations: Mapping[str, str]) -> frozenset[int]:
-    """The cards of which a pod uses more than it was granted, according to its annotation."""
+    """The cards on which a pod uses more than it was granted, by its annotation."""
     return frozenset(_read_over_use(annotations))
 
 

@@ -1,6 +1,6 @@
 """``-o json``, ``yaml`` and ``csv``: everything that is known, for programs.
 
-Amounts of a node are in the node's own unit, whose word and bytes stand beside them; ``cluster`` is in ``unit``. Fields
+Amounts of a node are in the node's own unit, given there with its name and bytes; ``cluster`` is in ``unit``. Fields
 are only added, never renamed: ``version`` says otherwise.
 """
 

@@ -19,8 +19,8 @@ from gcushare.runtime.settings.declare import Program
 from gcushare.vendors.vendor import Vendor
 
 COMMANDS = {
-    "explain": "why a pod has no card, or which card it has and beside whom",
-    "top": "memory granted beside memory in use, card by card",
+    "explain": "why a pod has no card, or which card it has and with which pods",
+    "top": "memory granted and memory in use, card by card",
     "nodes-needed": "how many more nodes the waiting pods need",
     "completion": "the completion script of a shell",
 }
@@ -96,7 +96,7 @@ def _explain(names: Names) -> Program[ExplainSettings]:
     word = f"{names.command} explain"
     return Program(
         name=word,
-        summary="Say which card a pod has, since when and beside whom; or why it has none, with numbers: the best "
+        summary="Say which card a pod has, since when and with which pods; or why it has none, with numbers: the best "
         "cards for it, kinds of nodes and what each lacks, and what would help.",
         version=__version__,
         settings=ExplainSettings,
@@ -114,7 +114,7 @@ def _top(names: Names) -> Program[TopSettings]:
     word = f"{names.command} top"
     return Program(
         name=word,
-        summary="Set what is granted on every card beside what is really in use, as the device plugins read it from "
+        summary="Show what is granted on every card and what is really in use, as the device plugins read it from "
         "the vendor's library, and flag cards on which more is in use than was granted; and the same for every pod, "
         "where the device plugins run with --pod-use.",
         version=__version__,

@@ -98,10 +98,11 @@ class _Moment:
 class _Priced:
     """What cards are worth at some prices, and which shares the best sets hold."""
 
-    beside: float
+    rest: float
+    """The best set next to a share of the kind; ``other`` is that of a whole card."""
     other: float
     paid: float
-    beside_set: Counter[int]
+    rest_set: Counter[int]
     other_set: Counter[int]
 
 
@@ -145,7 +146,7 @@ class AcceptanceBound:
             bound = max(self._least)
             moment = self._moments[self._least.index(bound)]
             slope = {
-                u: self._supply[u] - moment.taken * priced.beside_set[u] - moment.others * priced.other_set[u]
+                u: self._supply[u] - moment.taken * priced.rest_set[u] - moment.others * priced.other_set[u]
                 for u in self._supply
             }
             steepness = sum(each * each for each in slope.values())
@@ -172,7 +173,7 @@ class AcceptanceBound:
         return priced
 
     def _at(self, moment: _Moment, priced: _Priced) -> float:
-        kinds = moment.taken * (self._kind.units + priced.beside)
+        kinds = moment.taken * (self._kind.units + priced.rest)
         return kinds + moment.whole * self._card + moment.others * priced.other + priced.paid
 
     def _best_sets(self, prices: Prices) -> tuple[list[float], list[int]]:
@@ -205,7 +206,7 @@ class AcceptanceBound:
 
 
 def _supply(workload: Sequence[Demand], kind: Demand, card: int) -> dict[int, int]:
-    """By units of one card, how many such shares there are for cards without the kind, or beside it."""
+    """How many shares of other pods there are, by their units of one card."""
     supply: Counter[int] = Counter()
     for pod in workload:
         if pod.whole and (pod.cpu_milli < kind.cpu_milli or pod.memory_mib < kind.memory_mib):

@@ -83,7 +83,7 @@ OUR_FLAGS = frozenset(_OUR_FLAG_NAMES.split())
 compares with the declarations: commands for people import none of these programs.
 """
 FLAGS = OUR_FLAGS | frozenset(_SCHEDULER_FLAG_NAMES.split())
-"""Those, and flags of kube-scheduler, none of which holds a secret."""
+"""Those, and flags of kube-scheduler that hold no secret."""
 FLAG_VALUE = text(r"[\w./:,=-]{0,512}")
 COMMAND_WORDS = frozenset(
     {*(program.value for program in Program), "gcushare", "python", "python3", "-m", "run", "uninstall", "apply"}

@@ -189,7 +189,7 @@ def _why_not(offender: Offender, card: CardReading | None, when: When, exemption
 
 def _reason(victim: Offender, card: CardReading) -> str:
     figures = victim.figures
-    use = f"it uses {gib_text(figures.used)} of card {card.index}, of which {gib_text(figures.granted)} were granted"
+    use = f"it uses {gib_text(figures.used)} of card {card.index} and was granted {gib_text(figures.granted)}"
     if figures.can_burst:
         use += f" (limit {gib_text(figures.limit)}, while no other pod needs it)"
     if card.shortfall:

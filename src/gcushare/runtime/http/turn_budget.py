@@ -26,7 +26,7 @@ class TurnBudget:
 
     Small work keeps its order, and so does large work. Small work goes first, so that ordinary requests do not wait for
     bodies that were made to be expensive. At least every second turn does one piece of large work, so that it does not
-    wait for ever-new small work.
+    wait for small work that keeps coming.
     """
 
     def __init__(self, max_s: float = TURN_S) -> None:

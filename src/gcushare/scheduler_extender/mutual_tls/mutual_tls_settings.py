@@ -59,8 +59,8 @@ class VerbsSettings:
     verbs_client_name: str = setting(
         parsers.text("NAME"),
         default=SCHEDULER_NAME,
-        help="Whom a client's certificate must name, as its common name or a DNS name; no other client is served. "
-        "Another one only with the three files: what is made in verbs-secret always names the default.",
+        help="The name that a client's certificate must have, as its common name or a DNS name; no other client is "
+        "served. Another one only with the three files: what is made in verbs-secret always names the default.",
     )
     verbs_tls_cert_file: Path | None = setting(
         parsers.optional(parsers.path("FILE"), "verbs-secret is used"),

@@ -1,4 +1,4 @@
-"""Device ids that name their card. They have three characters, the first of which names the card, or four.
+"""Device ids that name their card. They have three characters, the first for the card; or four.
 
 The kubelet never allocates an id twice. So ids that name their card make the kubelet itself prevent that a card is
 overcommitted. An id depends only on (card index, unit). It stays the same if cards are added, removed or resized, and

@@ -38,7 +38,7 @@ export function byId(id) {
   return found;
 }
 
-/** Replace an element's content, keeping the place of whoever reads or types there: focus by data-id, and scrolling. */
+/** Replace an element's content, keeping the reader's place: focus by data-id, and scrolling. */
 export function replaceContent(node, ...children) {
   const focused = node.contains(document.activeElement) ? document.activeElement.dataset.id : undefined;
   const scrolled = node.scrollTop;

@@ -1,4 +1,4 @@
-// The wire: one snapshot, then changes as they come, over one connection that is made again whenever it breaks.
+// The wire: one snapshot, then changes as they come, over one connection, which is opened again if it breaks.
 // Not EventSource: that cannot send a token, and a token in an address or a cookie would end up in logs or at others.
 
 const TOKEN = "gcushare-token";

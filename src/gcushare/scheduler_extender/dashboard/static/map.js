@@ -1,4 +1,4 @@
-// The map: as many tiles as there are nodes, of which only those in sight are drawn, and after a change only what changed.
+// The map: as many tiles as there are nodes, drawn only if they are in sight, and after a change only if they changed.
 
 import { byId } from "./dom.js";
 import { FEW, NARROWEST, STRETCH, columnsIn, fit, gapOf, share } from "./layout.js";

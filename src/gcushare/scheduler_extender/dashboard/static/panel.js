@@ -92,7 +92,7 @@ export class Panel {
   }
 
   #podsOf(node) {
-    if (node.pods.length === 0) return section(t("pods-here"), el("p", { class: "beside" }, t("no-pods")));
+    if (node.pods.length === 0) return section(t("pods-here"), el("p", { class: "subtext" }, t("no-pods")));
     const rows = node.pods.slice(0, this.rows).map((pod) =>
       el("li", {}, swatch(pod.ns), podLink(pod, this.go), el("span", { class: "amount" }, pod.grants.length ? amount(pod.bytes) : t("without-card")),
         pod.problem ? el("p", { class: "reason bad" }, pod.problem) : null,

@@ -31,7 +31,7 @@ export function podLink(pod, go, words = `${pod.ns}/${pod.name}`) {
 /** Labels as chips that filter by themselves. */
 export function labelChips(labels, go) {
   const pairs = Object.entries(labels ?? {});
-  if (pairs.length === 0) return el("p", { class: "beside" }, t("no-labels"));
+  if (pairs.length === 0) return el("p", { class: "subtext" }, t("no-labels"));
   return el("div", { class: "chips" }, pairs.map(([key, value]) => {
     const words = value ? `${key}=${value}` : key;
     return el("button", { class: "chip", type: "button", data: { id: `label-${words}` }, on: { click: () => go({ label: words }) } }, words);

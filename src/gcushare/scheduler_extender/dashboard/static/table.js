@@ -36,7 +36,7 @@ export class NodeTable {
       el("th", { scope: "row" }, nodeLink(node.key, node.name, this.go)),
       el("td", {}, [...node.models].join(", ")),
       el("td", { class: "use" }, el("div", { class: "cells", "aria-hidden": "true" }, node.cards.map((card) => cell(card, largestCard))),
-        el("span", { class: "beside" }, t("card-granted", { used: amount(node.usedBytes), total: amount(node.totalBytes) }))),
+        el("span", { class: "subtext" }, t("card-granted", { used: amount(node.usedBytes), total: amount(node.totalBytes) }))),
       el("td", { class: "number" }, amount(node.largestBytes)),
       el("td", { class: "number" }, count(node.pods.length)),
       el("td", {}, states.join(" · ")));

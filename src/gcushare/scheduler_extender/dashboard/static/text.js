@@ -105,7 +105,7 @@ const WORDS = {
     "unreadable-title": "Cannot be read", "unready-title": "Nodes not ready", "uncounted-title": "Nodes without units",
     "uncounted-words": "The kubelet counts none of its cards' units: no pod can come here. The device plugin's log says why.",
     "token-title": "Who is asking?",
-    "token-text": "This page shows the cluster to people whom the cluster knows. Paste a token; it stays in this browser tab and is sent nowhere but here.",
+    "token-text": "This page shows the cluster to people that the cluster knows. Paste a token; it stays in this browser tab and is sent nowhere but here.",
     "token-label": "Token of the cluster", "token-send": "Show the cluster",
     "token-how": "A token for an hour:", "token-empty": "Paste a token first.", "token-odd": "This is no token: accepted are ASCII letters, digits and signs without spaces.",
     more: "Show {n} more",

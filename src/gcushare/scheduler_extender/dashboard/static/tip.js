@@ -1,4 +1,4 @@
-// What stands under the pointer, in words beside it.
+// A tip next to the pointer says what is under it.
 
 import { byId, el } from "./dom.js";
 import { cardTroubles, swatch } from "./parts.js";

@@ -18,7 +18,7 @@ from itertools import product
 import msgspec
 from tests.extender_objects import a_node, on_card, pod_document, state_of
 
-from gcushare.core.packing.spare import Amounts, SpareResources
+from gcushare.core.other_resources import Amounts, SpareResources
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.objects import Pod

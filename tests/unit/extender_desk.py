@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from gcushare.core.packing.spare import SpareResources
+from gcushare.core.other_resources import SpareResources
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes

@@ -15,8 +15,7 @@ from gcushare.cards.plausible import (
     sanitize_card,
     sanitize_use,
 )
-from gcushare.core.bounds import MAX_CARD_UNITS
-from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard, LeftOutCard
+from gcushare.core.cards import MAX_CARD_UNITS, Card, CardUse, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import MEMORY_UNITS
 from gcushare.wire.nodes import decode_inventory, encode_inventory

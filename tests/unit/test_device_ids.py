@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.bounds import MAX_CARDS
+from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     FIRST_CHARACTERS_PER_CARD,

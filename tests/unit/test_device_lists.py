@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.bounds import MAX_CARDS
+from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_device_id
 from gcushare.wire.kubelet.device_lists import (

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gcushare.core.nodes import PodRef
-from gcushare.core.packing.spare import SpareResources
+from gcushare.core.other_resources import SpareResources
 from gcushare.scheduler_extender.dashboard import reviewed_tokens
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.feed_documents import MAX_LABELS

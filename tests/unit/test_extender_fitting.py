@@ -13,7 +13,7 @@ from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Invento
 from gcushare.core.fit_index import ChangeLog, FitIndex, FitIndexes, NameLog, Shape, can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
-from gcushare.core.packing.spare import Amounts
+from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, node_score

@@ -11,9 +11,9 @@ import msgspec
 
 from gcushare.core.fit_index import SCORED_PER_CALL
 from gcushare.core.nodes import NodeState
+from gcushare.core.other_resources import Amounts, SpareResources
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import MOST_SHAPES, LearnedFill
-from gcushare.core.packing.spare import Amounts, SpareResources
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest

@@ -16,9 +16,9 @@ from gcushare.cli.simulate.runs import Placer
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
+from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held
-from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, choose_cards
 from gcushare.core.requests import CardRequest
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import NodeState
+from gcushare.core.other_resources import Amounts
 from gcushare.core.packing.nodes_needed import (
     ANY_AMOUNTS,
     MAX_KINDS,
@@ -16,13 +17,12 @@ from gcushare.core.packing.nodes_needed import (
     NodeCount,
     NodesNeeded,
     PodKind,
+    describe_class,
     empty_like,
     name_class,
     parse_class,
 )
-from gcushare.core.packing.spare import Amounts
 from gcushare.core.requests import CardRequest, CardSelection
-from gcushare.wire.documents.nodes_needed import describe_class
 from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
 
 FREE = Amounts(64_000, 256_000)

@@ -8,9 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from gcushare.core.nodes import NodeState
-from gcushare.core.packing.nodes_needed import NodeCount, NodesNeeded, parse_class
+from gcushare.core.packing.nodes_needed import NodeCount, NodesNeeded, describe_class, make_nodes_needed, parse_class
 from gcushare.vendors import ENFLAME
-from gcushare.wire.documents.nodes_needed import describe_class, make_nodes_needed
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, filter_body, state_of
 from tests.recipes import recipe, recipe_names

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.packing.spare import Amounts, SpareResources, Taken
+from gcushare.core.other_resources import Amounts, SpareResources, Taken
 from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.wire.objects import Container, Node, NodeStatus, ObjectMeta, Pod, PodSpec, PodStatus, ResourceRequirements
 from gcushare.wire.other_resources import node_amounts, pod_amounts

@@ -10,12 +10,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import msgspec
 
-from gcushare.core.bounds import CardIndex, CardUnits, Count, Int
+from gcushare.core.quantities import Count, Int
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import utc_text
+
+MAX_CARDS = 16
+"""Cards of one node: as many as device ids can name."""
+MAX_CARD_UNITS = 10_000_000
+"""Units of one card that is handed out whole only. The kubelet's limit does not bind them: they are only shown."""
+CardIndex: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=MAX_CARDS)]
+CardUnits: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_CARD_UNITS)]
 
 SERVES_MEMORY = "memory"
 SERVES_WHOLE = "whole"

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
-from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
+from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES, prefer_choice
 from gcushare.core.requests import CardRequest
 

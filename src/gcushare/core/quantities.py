@@ -1,4 +1,4 @@
-"""Kubernetes quantities: parses them exactly, as fractions or as counts of an extended resource.
+"""Kubernetes quantities, parsed exactly: as fractions, or as counts of an extended resource. And the bounds of numbers.
 
 Source of the grammar: the Kubernetes API's ``resource.Quantity``: a decimal number and a suffix, one of
 ``n u m (none) k M G T P E`` (powers of ten), ``Ki Mi Gi Ti Pi Ei`` (powers of two) or ``e``/``E`` and an exponent.
@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from gcushare.core.errors import RemoteContractError
 
-MAX_COUNT = 2**63 - 1
-"""The API server stores quantities of extended resources as int64."""
+MAX_INT = 2**63 - 1
+"""The API server stores whole numbers, and quantities of extended resources, as int64."""
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_INT)]
+"""A whole number in a document that programs exchange: the type of a struct's field."""
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
+"""A number of things, or bytes, in such a document."""
 
 _QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII)
 _BINARY = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
@@ -22,7 +29,7 @@ _DECIMAL = {
 }
 _MAX_TEXT = 64
 _PLAIN_DIGITS = 19
-"""A number with fewer digits is below ``MAX_COUNT``."""
+"""A number with fewer digits is below ``MAX_INT``."""
 
 
 def parse_quantity(value: object) -> Fraction:
@@ -62,8 +69,8 @@ def parse_count(value: object) -> int:
         raise RemoteContractError(f"quantity {_shown(value)} is negative; use a whole number of units such as 4")
     if number.denominator != 1:
         raise RemoteContractError(f"quantity {_shown(value)} is not a whole number; use a whole number such as 4")
-    if number > MAX_COUNT:
-        raise RemoteContractError(f"quantity {_shown(value)} is too large; at most {MAX_COUNT} units are accepted")
+    if number > MAX_INT:
+        raise RemoteContractError(f"quantity {_shown(value)} is too large; at most {MAX_INT} units are accepted")
     return int(number)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gcushare._version import __version__
-from gcushare.core.packing.spare import SpareResources
+from gcushare.core.other_resources import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.connection.config import find_api_server

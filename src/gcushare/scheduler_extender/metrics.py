@@ -13,13 +13,13 @@ from prometheus_client.registry import Collector
 
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
+from gcushare.core.packing.nodes_needed import NodesNeededDocument
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.events import RecorderCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
 from gcushare.scheduler_extender.mutual_tls.ports import FirstPort
 from gcushare.scheduler_extender.verbs.dispatch import Services
 from gcushare.scheduler_extender.watches import Watches
-from gcushare.wire.documents.nodes_needed import NodesNeededDocument
 
 
 class VendorCollector(Collector):

@@ -9,20 +9,22 @@ from itertools import islice
 
 from gcushare.core.errors import NotFoundError, RetryableError
 from gcushare.core.nodes import PodRef
+from gcushare.core.other_resources import SpareResources
 from gcushare.core.packing.nodes_needed import (
     ANY_AMOUNTS,
     NodeClasses,
     NodeCount,
     NodesNeeded,
+    NodesNeededDocument,
     PodKind,
+    describe_class,
     empty_like,
+    make_nodes_needed,
     parse_class,
 )
-from gcushare.core.packing.spare import SpareResources
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.wire.documents.nodes_needed import NodesNeededDocument, describe_class, make_nodes_needed
 
 COUNT_INTERVAL_S = 15.0
 """Between two counts for the metrics: what Prometheus scrapes more often shows no change."""

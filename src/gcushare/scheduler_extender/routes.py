@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 
 from gcushare._version import __version__
 from gcushare.core.errors import NotFoundError, RetryableError
+from gcushare.core.packing.nodes_needed import render_nodes_needed
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
@@ -22,7 +23,6 @@ from gcushare.scheduler_extender.verbs.request_metrics import VERB_NAMES, Answer
 from gcushare.vendors import Vendor
 from gcushare.wire.documents.explain import encode_explanation, render_explanation, without_uid
 from gcushare.wire.documents.inspect import indent
-from gcushare.wire.documents.nodes_needed import render_nodes_needed
 from gcushare.wire.extender_api import MAX_BIND_BYTES, largest_filter
 from gcushare.wire.extender_preempt import MAX_PREEMPT_BYTES
 

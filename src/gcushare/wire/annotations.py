@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from gcushare.core.bounds import MAX_CARDS, CardIndex
+from gcushare.core.cards import MAX_CARDS, CardIndex
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.over_use.tracking import Figures, OverUse, describe_over_use
 from gcushare.core.requests import MAX_POD_UNITS, split_over_cards

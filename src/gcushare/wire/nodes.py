@@ -14,8 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from gcushare.core.bounds import MAX_CARDS
-from gcushare.core.cards import SERVES_MEMORY, Card, Inventory, InventoryCard, LeftOutCard, UnrecordedHolder
+from gcushare.core.cards import MAX_CARDS, SERVES_MEMORY, Card, Inventory, InventoryCard, LeftOutCard, UnrecordedHolder
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit, parse_memory_unit

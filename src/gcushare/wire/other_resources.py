@@ -8,8 +8,7 @@ import msgspec
 from msgspec import field
 
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.other_resources import effective_requests
-from gcushare.core.packing.spare import Amounts
+from gcushare.core.other_resources import Amounts, effective_requests
 from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
 from gcushare.wire.objects import Container, Node, Pod, RawQuantity, ResourceRequirements

@@ -21,10 +21,10 @@ from typing import BinaryIO, Generic, TypeVar
 
 import msgspec
 
-from gcushare.core.bounds import MAX_INT as MAX_INT  # for the many modules that declare documents
-from gcushare.core.bounds import Count as Count
-from gcushare.core.bounds import Int as Int
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.quantities import MAX_INT as MAX_INT  # for the many modules that declare documents
+from gcushare.core.quantities import Count as Count
+from gcushare.core.quantities import Int as Int
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gcushare._version import __version__
 from gcushare.cards.simulated.file import parse_size
-from gcushare.core.bounds import MAX_CARDS
+from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused
 from gcushare.core.units import GIB, MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.runtime.settings import parsers

@@ -15,18 +15,23 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
-from gcushare.core.packing.nodes_needed import ANY_AMOUNTS, NodeClasses, NodeCount, PodKind, empty_like, parse_class
-from gcushare.core.packing.spare import Amounts
+from gcushare.core.other_resources import Amounts
+from gcushare.core.packing.nodes_needed import (
+    ANY_AMOUNTS,
+    NodeClasses,
+    NodeCount,
+    NodesNeededDocument,
+    PodKind,
+    describe_class,
+    empty_like,
+    make_nodes_needed,
+    parse_class,
+    render_nodes_needed,
+)
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.documents.nodes_needed import (
-    NodesNeededDocument,
-    describe_class,
-    make_nodes_needed,
-    render_nodes_needed,
-)
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts

@@ -28,10 +28,10 @@ from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
+from gcushare.core.packing.nodes_needed import render_nodes_needed
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.vendors import VENDORS_BY_NAME
-from gcushare.wire.documents.nodes_needed import render_nodes_needed
 
 _MOST_WARNINGS = 10
 """How many nodes and pods that cannot be read are named."""

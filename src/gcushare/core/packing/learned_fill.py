@@ -11,8 +11,8 @@ from heapq import nlargest
 from operator import itemgetter
 
 from gcushare.core.nodes import Assignment, CardState, NodeState
+from gcushare.core.other_resources import Amounts
 from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Room, Spot
-from gcushare.core.packing.spare import Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.core.requests import CardRequest
 

@@ -16,9 +16,9 @@ from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape, Standing
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment, NodeState
+from gcushare.core.other_resources import NO_AMOUNTS, SpareResources, Taken
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held
-from gcushare.core.packing.spare import NO_AMOUNTS, SpareResources, Taken
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.wire.documents.explain import ChoiceDocument

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from gcushare.core.errors import Refused
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
-from gcushare.core.packing.spare import NO_AMOUNTS, Amounts
+from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.vendors.vendor import Vendor

@@ -19,7 +19,7 @@ from gcushare.core.fit_index import ChangeLog, ClaimsNodes, FitIndexes
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
-from gcushare.core.packing.spare import SpareResources
+from gcushare.core.other_resources import SpareResources
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.nominations import Nominations

@@ -24,7 +24,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gcushare.core.bounds import MAX_CARDS
+from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304

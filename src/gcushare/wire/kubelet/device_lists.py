@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, groupby, islice
 
-from gcushare.core.bounds import MAX_CARDS
-from gcushare.core.cards import Card
+from gcushare.core.cards import MAX_CARDS, Card
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import (
     CARD_OF_FIRST_BYTE,

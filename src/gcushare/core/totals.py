@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from gcushare.core.fit_index import ChangeLog
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import CardMode, NodeState
 from gcushare.core.requests import CardRequest
-
-Counted = TypeVar("Counted", int, str, CardMode)
 
 
 @dataclass(slots=True)
@@ -81,47 +78,23 @@ class UnitTotals:
         return self.free >= request.units * request.cards
 
     def _add(self, part: _Part, sign: int) -> None:
-        self.nodes += sign
-        self.cards += sign * len(part.free)
-        self.total += sign * part.total
-        self.granted += sign * part.granted
-        self.pods += sign * part.pods
-        self.unusable += sign * part.unusable
-        self.unrecorded += sign * part.unrecorded
-        self.unplaced += sign * part.unplaced
-        _count(self.closed, part.closed, sign)
-        _count(self.modes, part.modes, sign)
-        _count(self.free_of_cards, part.free, sign)
-        _count(self.sizes_of_cards, part.sizes, sign)
-        _count(self.empty_of_nodes, (part.empty,), sign)
-        _count(self.usable_of_nodes, (part.usable,), sign)
-
-
-def _count(counts: Counter[Counted], found: Iterable[Counted], sign: int) -> None:
-    """Add to or subtract from the counts. Keys with a count of 0 are removed, so that ``max`` finds an existing one."""
-    for each in found:
-        counts[each] += sign
-        if not counts[each]:
-            del counts[each]
+        for name, amount in part.sums.items():
+            setattr(self, name, getattr(self, name) + sign * amount)
+        for name, found in part.counts.items():
+            counts = getattr(self, name)
+            for each in found:
+                counts[each] += sign
+                if not counts[each]:
+                    del counts[each]  # so that ``max`` finds an existing one
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One node's contribution to the sums."""
+    """One node's contribution: what it adds to the sums and to the histograms of `UnitTotals`, by their names."""
 
     unit: str
-    total: int
-    granted: int
-    pods: int
-    unusable: int
-    free: tuple[int, ...]
-    modes: tuple[CardMode, ...]
-    sizes: tuple[int, ...]
-    empty: int
-    usable: int
-    unrecorded: int
-    unplaced: int
-    closed: tuple[str, ...]
+    sums: dict[str, int]
+    counts: dict[str, Sequence[int | str | CardMode]]
 
 
 class ClusterTotals:
@@ -166,21 +139,27 @@ def _part_of(node: NodeState) -> _Part:
     usable = tuple(state.total for state in offered if state.card is not None and state.card.is_usable and state.total)
     return _Part(
         unit=node.unit.name if node.unit else "",
-        total=node.total,
-        granted=node.used,
-        pods=len(node.assignments),
-        unusable=sum(state.card is not None and not state.card.is_usable for state in offered),
-        free=tuple(state.grantable for state in offered),
-        modes=tuple(state.mode for state in offered),
-        sizes=usable if node.serves_memory else (),
-        empty=node.empty_cards,
-        usable=len(usable) if node.serves_whole else 0,
-        unrecorded=sum(held.units for held in node.assignments.values() if held.unrecorded),
-        unplaced=sum(node.find_unplaced()) if node.unplaced else 0,
-        closed=tuple(
-            use
-            for state in offered
-            if state.card is not None and state.card.closures
-            for use in {closure.use for closure in state.card.closures}
-        ),
+        sums={
+            "nodes": 1,
+            "cards": len(offered),
+            "total": node.total,
+            "granted": node.used,
+            "pods": len(node.assignments),
+            "unusable": sum(state.card is not None and not state.card.is_usable for state in offered),
+            "unrecorded": sum(held.units for held in node.assignments.values() if held.unrecorded),
+            "unplaced": sum(node.find_unplaced()) if node.unplaced else 0,
+        },
+        counts={
+            "free_of_cards": [state.grantable for state in offered],
+            "modes": [state.mode for state in offered],
+            "sizes_of_cards": usable if node.serves_memory else (),
+            "empty_of_nodes": (node.empty_cards,),
+            "usable_of_nodes": (len(usable) if node.serves_whole else 0,),
+            "closed": [
+                use
+                for state in offered
+                if state.card is not None and state.card.closures
+                for use in {closure.use for closure in state.card.closures}
+            ],
+        },
     )

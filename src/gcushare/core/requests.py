@@ -244,33 +244,41 @@ def parse_pod_request(
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
     if whole_cards:
-        if memory_limit or memory_percent:
-            name, value = ("limit", memory_limit) if memory_limit else ("percent", memory_percent)
-            raise Refused(
-                f"annotation gcushare.io/memory-{name}={value} is for shared memory, and the pod asks for whole cards; "
-                "remove it"
-            )
-        return PodRequest(
-            requesting, CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
+        cards = CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
+    else:
+        for container in requesting:
+            if container.units % cards_per_pod:
+                raise Refused(
+                    f"container {container.name!r} asks for {container.units} {names.memory}, which {cards_per_pod} "
+                    "cards cannot share equally; use a multiple"
+                )
+        cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
+    return PodRequest(requesting, _with_options(cards, memory_limit, memory_percent))
+
+
+def _with_options(cards: CardRequest, memory_limit: int, memory_percent: int) -> CardRequest:
+    """Add a pod's limit or percentage to its request; 0 for none.
+
+    Raises:
+        Refused: the options exclude each other, or do not fit the request.
+    """
+    if cards.whole and (memory_limit or memory_percent):
+        name, value = ("limit", memory_limit) if memory_limit else ("percent", memory_percent)
+        raise Refused(
+            f"annotation gcushare.io/memory-{name}={value} is for shared memory, and the pod asks for whole cards; "
+            "remove it"
         )
-    for container in requesting:
-        if container.units % cards_per_pod:
-            raise Refused(
-                f"container {container.name!r} asks for {container.units} {names.memory}, which {cards_per_pod} cards "
-                "cannot share equally; use a multiple"
-            )
-    cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
+    options = cards.selection or CardSelection()
     if memory_percent:
-        if cards_per_pod > 1 or memory_limit:
+        if cards.cards > 1 or memory_limit:
             other = "gcushare.io/memory-limit" if memory_limit else "gcushare.io/cards"
             raise Refused(
                 f"annotation gcushare.io/memory-percent={memory_percent} is not granted together with {other}; remove "
                 "one of them"
             )
-        cards = replace(cards, selection=replace(selection or CardSelection(), percent=memory_percent))
-    if limit := limit_per_card(memory_limit, cards):
-        cards = replace(cards, selection=replace(selection or CardSelection(), limit=limit))
-    return PodRequest(requesting, cards)
+        return replace(cards, selection=replace(options, percent=memory_percent))
+    limit = limit_per_card(memory_limit, cards)
+    return replace(cards, selection=replace(options, limit=limit)) if limit else cards
 
 
 def limit_per_card(memory_limit: int, request: CardRequest) -> int:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gcushare.core.explain.reason_text import describe_shortage
 from gcushare.core.fit_index import ChangeLog, FitIndex, Shape
-from gcushare.core.ledger import Ledger, describe_shortage
+from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import STRONGEST, CardRequest, CardSelection
@@ -103,7 +104,7 @@ def ranked(request: CardRequest, policy: str) -> list[str]:
     ledger = Ledger()
     for name, model, gib in (("a-t4", "T4", 16), ("b-a100", "A100", 80), ("c-h200", "H200", 141)):
         ledger.set_node(name, [card(0, gib, model=model)], GIB_UNIT)
-    index = FitIndex(ledger, ChangeLog(ledger), Shape(request, policy))
+    index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(request, policy))
     index.refresh()
     return index.best(set(ledger.nodes), 9)
 

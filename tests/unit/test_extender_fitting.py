@@ -62,7 +62,7 @@ def test_an_index_that_only_follows_changes_answers_like_a_look_at_every_node(
     shape: Shape, steps: list[tuple[tuple[str, str, Any], bool]], count: int, among: set[str]
 ) -> None:
     ledger = Ledger()
-    index = FitIndex(ledger, ChangeLog(ledger), shape)
+    index = FitIndex(ledger.nodes, ChangeLog(ledger), shape)
     for what, refreshes in steps:
         change(ledger, what)
         if refreshes:
@@ -111,7 +111,7 @@ def test_a_reader_that_fell_behind_the_log_learns_so() -> None:
 def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
     """Autoscaled nodes never come back under their names: what an index holds is bounded by the nodes that fit."""
     ledger = Ledger()
-    index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "spread"))
+    index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(asks(4), "spread"))
     for number in range(40):
         for name in (f"spot-{number}", *(f"calm-{each}" for each in range(20))):
             ledger.set_node(name, cards(16), GIB_UNIT)
@@ -126,7 +126,7 @@ def test_nodes_that_are_gone_are_not_kept_under_their_names() -> None:
 
 def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
     ledger = Ledger()
-    index = FitIndex(ledger, ChangeLog(ledger), Shape(asks(4), "binpack"))
+    index = FitIndex(ledger.nodes, ChangeLog(ledger), Shape(asks(4), "binpack"))
     ledger.set_node("node-0", cards(16), GIB_UNIT)
     index.refresh()
     for _ in range(fitting.MAX_LOGGED_CHANGES + 1):
@@ -139,7 +139,7 @@ def test_an_index_that_fell_behind_looks_at_every_node_again() -> None:
 
 def test_the_index_unused_for_longest_makes_room() -> None:
     ledger = Ledger()
-    indexes = FitIndexes(ledger, ChangeLog(ledger), limit=2)
+    indexes = FitIndexes(ledger.nodes, ChangeLog(ledger), limit=2)
     first, second = indexes.get(Shape(asks(1), "binpack")), indexes.get(Shape(asks(2), "binpack"))
     assert indexes.get(Shape(asks(1), "binpack")) is first
 
@@ -204,7 +204,7 @@ def test_slow_scores_are_made_some_at_a_time_and_in_the_end_are_those_of_every_n
         return _slow_score(node, shape)
 
     ledger = Ledger()
-    indexes = FitIndexes(ledger, ChangeLog(ledger), slow={"expected-fill": score})
+    indexes = FitIndexes(ledger.nodes, ChangeLog(ledger), slow={"expected-fill": score})
     for what in steps:
         change(ledger, what)
         asked.clear()
@@ -227,9 +227,9 @@ def test_nodes_that_are_not_scored_yet_come_after_the_others_the_fullest_first()
     for number in range(20):
         ledger.set_node(f"n-{number:02d}", cards(16, 16), GIB_UNIT)
         ledger.apply(held(f"p{number}", f"n-{number:02d}", (0, number % 10 + 1)))
-    indexes = FitIndexes(ledger, ChangeLog(ledger), slow={"expected-fill": lambda _node, _shape: 0.5})
+    indexes = FitIndexes(ledger.nodes, ChangeLog(ledger), slow={"expected-fill": lambda _node, _shape: 0.5})
     index = indexes.get(Shape(asks(4), "expected-fill"))
-    plain = FitIndexes(ledger, ChangeLog(ledger)).get(Shape(asks(4), "binpack"))
+    plain = FitIndexes(ledger.nodes, ChangeLog(ledger)).get(Shape(asks(4), "binpack"))
     everywhere = dict.fromkeys(ledger.nodes)
     order = plain.best(everywhere, 20)
     first = sorted(order[: fitting.SCORED_PER_CALL])
@@ -242,7 +242,7 @@ def test_preferences_that_change_do_not_empty_the_order_while_nodes_are_scored_a
         ledger.set_node(f"n-{number}", cards(16), GIB_UNIT)
     sign = 1
     indexes = FitIndexes(
-        ledger, ChangeLog(ledger), slow={"expected-fill": lambda node, _: 0.5 + sign * int(node.name[2:]) / 100}
+        ledger.nodes, ChangeLog(ledger), slow={"expected-fill": lambda node, _: 0.5 + sign * int(node.name[2:]) / 100}
     )
     index = indexes.get(Shape(asks(4), "expected-fill"))
     while indexes.score_due(100):

@@ -50,7 +50,7 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
     fill.learn(Counter(TRACE), 1000)
     changes = ChangeLog(cluster.ledger)
     indexes = FitIndexes(
-        cluster.ledger,
+        cluster.ledger.nodes,
         changes,
         slow={EXPECTED_FILL: lambda node, shape: fill.score(node, shape.request, shape.amounts)},
     )

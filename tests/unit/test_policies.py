@@ -32,7 +32,7 @@ from gcushare.wire.pods import pod_options
 
 options = pod_options({f"gcushare.io/{key}-policy": "third" for key in ("node", "card")})
 ledger = Ledger()
-indexes = FitIndexes(ledger, ChangeLog(ledger))
+indexes = FitIndexes(ledger.nodes, ChangeLog(ledger))
 card = InventoryCard(index=0, uuid="", memory_bytes=0, units=16)
 ledger.set_node("node-1", [card], parse_memory_unit("GiB"))
 index = indexes.get(Shape(CardRequest(4), options.node_policy))

@@ -1,7 +1,7 @@
 """The nodes that fit a request, best first, updated only for the nodes that changed.
 
 A filter call must not check 5,000 nodes, and between two calls only a few of them change. So every *shape* of request
-has an index over the ledger, and a log of changes names the nodes to check again.
+has an index over the nodes, and a log of changes names the nodes to check again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import TypeAlias
 
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
@@ -68,6 +68,10 @@ class ChangeLog(NameLog):
         ledger.listen(lambda node: self.record(node.name))
 
 
+Nodes: TypeAlias = Mapping[str, NodeState]
+"""Nodes by name: a ledger's, or `nodes_for_claims`. The mapping itself is updated in place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What decides on fitting and order: equal shapes get equal answers.
@@ -80,25 +84,18 @@ class Shape:
     amounts: Amounts = NO_AMOUNTS
 
 
-class Nodes(Protocol):
-    """Nodes by name: a ledger's, or some of them as others see them."""
+def nodes_for_claims(ledger: Ledger) -> Nodes:
+    """Follow the nodes of a ledger that serve claims: each as offering what claims take there, by name."""
+    nodes: dict[str, NodeState] = {}
 
-    @property
-    def nodes(self) -> Mapping[str, NodeState]: ...
-
-
-class ClaimsNodes:
-    """The nodes of a ledger that serve claims, each as offering what claims take there."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.nodes: dict[str, NodeState] = {}
-        ledger.listen(self._follow)
-
-    def _follow(self, node: NodeState) -> None:
+    def follow(node: NodeState) -> None:
         if node.known and node.serves_claims:
-            self.nodes[node.name] = node.as_offered_to_claims()
+            nodes[node.name] = node.as_offered_to_claims()
         else:
-            self.nodes.pop(node.name, None)
+            nodes.pop(node.name, None)
+
+    ledger.listen(follow)
+    return nodes
 
 
 SlowScore = Callable[[NodeState, Shape], float]
@@ -123,12 +120,12 @@ class FitIndex:
     ``score_due``. Until then a node keeps its place, or comes after those that are scored.
     """
 
-    def __init__(self, ledger: Nodes, changes: ChangeLog, shape: Shape, slow: SlowScore | None = None) -> None:
+    def __init__(self, nodes: Nodes, changes: ChangeLog, shape: Shape, slow: SlowScore | None = None) -> None:
         self.shape = shape
-        self._ledger = ledger
+        self._nodes = nodes
         self._changes = changes
         self._score_node = POLICIES[shape.node_policy].score_node
-        self._slow = slow
+        self.slow = slow
         self._due: dict[str, None] = {}
         """The nodes to be scored, in this order."""
         self._ranked: list[tuple[float, str]] = []
@@ -147,28 +144,23 @@ class FitIndex:
         """How many nodes are still to be scored."""
         return len(self._due)
 
-    @property
-    def is_slow(self) -> bool:
-        """Whether nodes are scored a few at a time."""
-        return self._slow is not None
-
     def score_due(self, count: int) -> int:
         """Score up to ``count`` of the nodes to be scored; returns how many."""
         some = [name for name, _ in zip(self._due, range(count), strict=False)]
         for name in some:
             del self._due[name]
-            if (node := self._ledger.nodes.get(name)) is not None and self._slow is not None and self.fits(name):
-                self._place(name, -prefer_choice(node, self.shape.request, self._slow(node, self.shape)))
+            if (node := self._nodes.get(name)) is not None and self.slow is not None and self.fits(name):
+                self._place(name, -prefer_choice(node, self.shape.request, self.slow(node, self.shape)))
         return len(some)
 
     def score_again(self) -> None:
         """Schedule all nodes to be scored again, the best first; meanwhile the order stays."""
-        if self._slow is not None:
+        if self.slow is not None:
             self._due = {name: None for _, name in self._ranked}
 
     def score_node_again(self, name: str) -> None:
         """Schedule a node to be scored again, after a change that does not affect fitting."""
-        if self._slow is not None and self.fits(name):
+        if self.slow is not None and self.fits(name):
             self._due[name] = None
 
     def follow_changes(self) -> None:
@@ -178,16 +170,16 @@ class FitIndex:
             return
         changed = self._changes.since(self._position) if self._position >= 0 else None
         self._position = position
-        if changed is None or len(changed) * 4 > len(self._ledger.nodes):
+        if changed is None or len(changed) * 4 > len(self._nodes):
             self._rebuild()
         else:
             for name in changed:
-                node = self._ledger.nodes.get(name)
+                node = self._nodes.get(name)
                 if self._after_preemption is not None:
                     can_fit = node is not None and can_ever_fit(node, self.shape.request)
                     (self._after_preemption.add if can_fit else self._after_preemption.discard)(name)
                 rank = None if node is None else self._rank(node)
-                if self._slow is not None and rank is not None:
+                if self.slow is not None and rank is not None:
                     self._due[name] = None
                 self._place(name, rank)
 
@@ -214,7 +206,7 @@ class FitIndex:
     def after_preemption(self) -> Collection[str]:
         """The names of the nodes that would fit the request if every pod there ended; kept current after first use."""
         if self._after_preemption is None:
-            nodes, request = self._ledger.nodes, self.shape.request
+            nodes, request = self._nodes, self.shape.request
             self._after_preemption = {name for name, node in nodes.items() if can_ever_fit(node, request)}
         return self._after_preemption
 
@@ -243,7 +235,7 @@ class FitIndex:
         """Rank every node again; returns the names with a wrong rank. Costs as much as building the index."""
         self.follow_changes()
         known = self._ranks
-        fresh = {name: rank for name, node in self._ledger.nodes.items() if (rank := self._rank(node)) is not None}
+        fresh = {name: rank for name, node in self._nodes.items() if (rank := self._rank(node)) is not None}
         wrong = sorted(name for name in known.keys() | fresh.keys() if known.get(name) != fresh.get(name))
         if wrong or self._ranked != sorted(zip(fresh.values(), fresh.keys(), strict=True)):
             self._rebuild()
@@ -254,14 +246,14 @@ class FitIndex:
         request = self.shape.request
         if not (node.known and node.fits(request)):
             return None
-        if self._slow is None:
+        if self.slow is None:
             return -prefer_choice(node, request, self._score_node(node, request))
         known = self._ranks.get(node.name)
         return -prefer_choice(node, request, _UNSCORED * self._score_node(node, request)) if known is None else known
 
     def _rebuild(self) -> None:
         ranks: dict[str, float] = {}
-        for name, node in self._ledger.nodes.items():
+        for name, node in self._nodes.items():
             if (rank := self._rank(node)) is not None:
                 ranks[name] = rank
         self._ranks = ranks
@@ -286,9 +278,14 @@ class FitIndexes:
     """The indexes of the shapes used lately, one per shape. ``slow``: scores in place of a policy's function."""
 
     def __init__(
-        self, ledger: Nodes, changes: ChangeLog, *, limit: int = MAX_SHAPES, slow: Mapping[str, SlowScore] = ALL_QUICK
+        self,
+        nodes: Mapping[str, NodeState],
+        changes: ChangeLog,
+        *,
+        limit: int = MAX_SHAPES,
+        slow: Mapping[str, SlowScore] = ALL_QUICK,
     ) -> None:
-        self._ledger = ledger
+        self._nodes = nodes
         self._changes = changes
         self._limit = limit
         self._slow = slow
@@ -300,7 +297,7 @@ class FitIndexes:
         index = self._by_shape.get(shape)
         if index is None:
             slow = self._slow.get(shape.node_policy)
-            index = self._by_shape[shape] = FitIndex(self._ledger, self._changes, shape, slow)
+            index = self._by_shape[shape] = FitIndex(self._nodes, self._changes, shape, slow)
             if len(self._by_shape) > self._limit:
                 self._by_shape.popitem(last=False)
         else:
@@ -319,7 +316,7 @@ class FitIndexes:
     def score_due(self, count: int) -> bool:
         """Score up to ``count`` of the nodes to be scored, shape by shape; False if none is left."""
         for index in tuple(self._by_shape.values()):
-            if index.is_slow:
+            if index.slow is not None:
                 index.follow_changes()
                 count -= index.score_due(count)
                 if count <= 0:

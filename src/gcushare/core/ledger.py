@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from gcushare.core.cards import BOTH_MODES, InventoryCard, UnrecordedHolder
 from gcushare.core.errors import ConflictError, Refused
+from gcushare.core.explain.reason_text import describe_shortage
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.placement import CardRank, choose_cards
 from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft
@@ -47,7 +48,8 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, NodeState] = {}
+        self.nodes: dict[str, NodeState] = {}
+        """Every node by name, including unknown nodes that pods name. Read only."""
         self._node_of: dict[str, str] = {}
         self._reserved: set[str] = set()
         self._parked: dict[str, set[str]] = {}
@@ -67,18 +69,18 @@ class Ledger:
 
         Repeatable. Pods counted there stay counted. The ``unrecorded`` holders replace the previous ones.
         """
-        node = self._nodes.setdefault(name, NodeState(name))
+        node = self.nodes.setdefault(name, NodeState(name))
         node.set_cards(cards, unit, modes)
         self._replace_unrecorded(node, unrecorded)
         self._notify(node)
 
     def remove_node(self, name: str) -> None:
         """Remove a node. Its pods stay counted until they are forgotten, in case the node comes back."""
-        node = self._nodes.get(name)
+        node = self.nodes.get(name)
         if node is not None:
             self._replace_unrecorded(node, ())
             node.drop_cards()
-            self._drop_if_void(node)
+            self._drop_if_unused(node)
             self._notify(node)
 
     def apply(self, assignment: Assignment) -> None:
@@ -114,7 +116,7 @@ class Ledger:
         """
         if (held := self._node_of.get(pod.uid)) is not None:
             raise ConflictError(f"pod {pod} ({pod.uid}) already holds cards of node {held!r}")
-        node = self._nodes.get(node_name)
+        node = self.nodes.get(node_name)
         if node is None or not node.known:
             raise Refused(f"node {node_name!r} has no cards that the scheduler extender knows of")
         chosen = choose_cards(node, request, rank, left)
@@ -130,7 +132,7 @@ class Ledger:
 
     def stamp(self, uid: str, assign_time_ns: int) -> Assignment:
         """Set the time of binding of a reservation."""
-        node = self._nodes[self._node_of[uid]]
+        node = self.nodes[self._node_of[uid]]
         node.assignments[uid] = stamped = replace(node.assignments[uid], assign_time_ns=assign_time_ns)
         return stamped
 
@@ -151,7 +153,7 @@ class Ledger:
         Raises:
             ConflictError: this node already has a parked reservation of the pod; unpark that one instead.
         """
-        held = self._nodes[self._node_of[uid]].assignments[uid]
+        held = self.nodes[self._node_of[uid]].assignments[uid]
         key = _parked_key(uid, held.node)
         if key in self._reserved:
             raise ConflictError(f"pod {held.pod} ({uid}) already has a parked reservation on node {held.node!r}")
@@ -166,7 +168,7 @@ class Ledger:
         key = _parked_key(uid, node_name)
         if key not in self._reserved:
             return None
-        held = self._nodes[node_name].assignments[key]
+        held = self.nodes[node_name].assignments[key]
         self.roll_back(key)
         self._reserved.add(uid)
         self._add(replace(held, pod=replace(held.pod, uid=uid)))
@@ -180,11 +182,6 @@ class Ledger:
     # Questions
 
     @property
-    def nodes(self) -> dict[str, NodeState]:
-        """Every node by name, including unknown nodes that pods name. Read only."""
-        return self._nodes
-
-    @property
     def reserved(self) -> frozenset[str]:
         """Uids of the pods whose binding is under way."""
         return frozenset(self._reserved)
@@ -196,11 +193,11 @@ class Ledger:
     def assignment(self, uid: str) -> Assignment | None:
         """What a pod holds or has reserved."""
         name = self._node_of.get(uid)
-        return self._nodes[name].assignments[uid] if name is not None else None
+        return self.nodes[name].assignments[uid] if name is not None else None
 
     def assignments(self) -> Iterator[Assignment]:
         """All assignments, in no particular order."""
-        for node in self._nodes.values():
+        for node in self.nodes.values():
             yield from node.assignments.values()
 
     def find_drift(self, uid: str, observed: Assignment | None) -> Drift | None:
@@ -211,7 +208,7 @@ class Ledger:
 
     def recount_node(self, name: str) -> FigureDrift | None:
         """Recompute a node's sums from its assignments. Returns what was wrong before, or None if nothing was."""
-        node = self._nodes.get(name)
+        node = self.nodes.get(name)
         wrong = [] if node is None else node.recount()
         if node is None or not wrong:
             return None
@@ -235,7 +232,7 @@ class Ledger:
                 self._node_of[assignment.pod.uid] = node.name
 
     def _add(self, assignment: Assignment) -> None:
-        node = self._nodes.setdefault(assignment.node, NodeState(assignment.node))
+        node = self.nodes.setdefault(assignment.node, NodeState(assignment.node))
         node.add(assignment)
         self._node_of[assignment.pod.uid] = assignment.node
         self._notify(node)
@@ -244,15 +241,16 @@ class Ledger:
         name = self._node_of.pop(uid, None)
         if name is None:
             return
-        node = self._nodes[name]
+        node = self.nodes[name]
         node.remove(uid)
-        self._drop_if_void(node)
+        self._drop_if_unused(node)
         if notify:
             self._notify(node)
 
-    def _drop_if_void(self, node: NodeState) -> None:
-        if node.is_void():
-            del self._nodes[node.name]
+    def _drop_if_unused(self, node: NodeState) -> None:
+        """Drop a node that is unknown and that no pod names."""
+        if not node.known and not node.assignments:
+            del self.nodes[node.name]
 
     def _notify(self, node: NodeState) -> None:
         for listener in self._listeners:
@@ -271,34 +269,3 @@ def _unrecorded_assignment(node: NodeState, holder: UnrecordedHolder) -> Assignm
 
 def _parked_key(uid: str, node_name: str) -> str:
     return f"{uid}@{node_name}"
-
-
-def describe_shortage(node: NodeState, request: CardRequest) -> str:
-    """Say with numbers why a request does not fit a node."""
-    if node.serves_claims:
-        return f"node {node.name} gives its cards as claims, which the scheduler extender does not place"
-    if not node.serves(request):
-        wanted, served = ("whole cards", "memory") if request.whole else ("card memory", "whole cards")
-        return f"node {node.name} serves no {wanted}: its device plugin hands out {served} only (--mode)"
-    if request.whole:
-        noun = "card" if request.cards == 1 else "cards"
-        allowed = sum(state.can_hold(request) for state in node.cards.values())
-        chosen = ", of those that the pod allows" if request.excludes_cards else ""
-        return (
-            f"needs {request.cards} whole {noun} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
-        )
-    able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card)]
-    units, index = max(able, default=(0, 0))
-    best = f"best card free: {units} (card {-index} of {node.name})" if able else f"{node.name} has none"
-    free = sum(s.grantable for s in node.cards.values())
-    wanted = (
-        f"needs {request.units} in one card"
-        if request.cards == 1
-        else f"needs {request.units} in each of {request.cards} cards"
-    )
-    if request.percent:
-        wanted = f"needs {request.percent} % of one card, at least {request.units}"
-    chosen = " among the cards that the pod allows" if request.excludes_cards else ""
-    kept = sum(node.find_unplaced())
-    more = f"; {kept} are kept free on each card for bound pods whose card is not known yet" if kept else ""
-    return f"{wanted}{chosen}; {best}; total free {free} of {node.total}{more}"

@@ -229,10 +229,8 @@ class NodeState:
 
     def drop_cards(self) -> None:
         """Remove the node's cards because the node is gone. Pods that still name it stay counted."""
-        for state in self.cards.values():
-            state.offer(None, memory=self.serves_memory, whole=self.serves_whole)
-        self.known, self.unit = False, None
-        self._refresh()
+        self.set_cards((), None, self.modes)
+        self.known = False
 
     def add(self, assignment: Assignment) -> None:
         """Count an assignment of a pod that is not counted here yet."""
@@ -322,10 +320,6 @@ class NodeState:
             (SERVES_CLAIMS, self.serves_claims),
         )
         return tuple(mode for mode, is_served in served if is_served)
-
-    def is_void(self) -> bool:
-        """Whether the node is unknown and no pod names it, so that it can be dropped."""
-        return not self.known and not self.assignments
 
     def _count(self, grant: CardGrant) -> None:
         state = self.cards.get(grant.index)

@@ -16,7 +16,7 @@ from gcushare.core.topology import CLOSE, LOOSE, Rank, choose_close_cards, choos
 
 if TYPE_CHECKING:  # settings name the policies, and their --help needs no ledger
     from gcushare.core.nodes import CardState, NodeState
-    from gcushare.core.requests import CardRequest, CardSelection
+    from gcushare.core.requests import CardRequest
 
 MAX_NODE_SCORE = 10
 """kube-scheduler accepts 0 to 10 from an extender and multiplies it by the extender's weight."""
@@ -126,12 +126,8 @@ def prefer_choice(node: NodeState, request: CardRequest, score: float) -> float:
     if selection is None or not selection.is_ordered:
         return score
     able = (state for state in node.cards.values() if state.can_hold(request))
-    given = sorted((_preference(state, selection) for state in able), reverse=True)[: request.cards]
+    given = sorted((selection.preference(state.card) for state in able), reverse=True)[: request.cards]
     return selection.weigh(given[-1], score) if given else score
-
-
-def _preference(state: CardState, selection: CardSelection) -> int:
-    return selection.preference(state.card)
 
 
 def choose_cards(
@@ -149,7 +145,7 @@ def choose_cards(
     ranks = {state.index: rank(state, request) for state in able}
     selection = request.selection
     if selection is not None and selection.is_ordered:
-        preferences = {state.index: _preference(state, selection) for state in able}
+        preferences = {state.index: selection.preference(state.card) for state in able}
         least = sorted(preferences.values(), reverse=True)[request.cards - 1]
         able = [state for state in able if preferences[state.index] >= least]
         ranks = {state.index: (-preferences[state.index], *ranks[state.index]) for state in able}

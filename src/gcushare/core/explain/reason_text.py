@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Remedy, Verdict
+from gcushare.core.explain.reasons import MAX_EXAMPLES, Asked, Explanation, FreeCard, NodeClass, Verdict
+from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 
@@ -22,7 +23,8 @@ def summarise(explanation: Explanation) -> str:
     for each in explanation.classes:
         counts[each.verdict] += each.nodes
     parts += [f"{counted(count, 'node')}: {verdict.value}" for verdict, count in counts.items()]
-    parts += describe_closed(explanation.classes)
+    closed = sorted(card for each in explanation.classes if each.verdict is Verdict.CLOSED for card in each.closed)
+    parts += [f"card {card.index} of {card.node} is {card.text}" for card in closed[:MAX_EXAMPLES]]
     parts.append(describe_help(explanation))
     return "; ".join(parts)
 
@@ -69,12 +71,6 @@ def describe_room(request: CardRequest, best: Sequence[FreeCard], classes: Seque
     return f"{describe_cards(best, whole=request.whole)}; total free {free} of {total}"
 
 
-def describe_closed(classes: Sequence[NodeClass]) -> list[str]:
-    """Describe some temporarily closed cards, if closures are what keeps the pod waiting."""
-    closed = sorted(card for each in classes if each.verdict is Verdict.CLOSED for card in each.closed)
-    return [f"card {card.index} of {card.node} is {card.text}" for card in closed[:MAX_EXAMPLES]]
-
-
 def describe_help(explanation: Explanation) -> str:
     """Describe what would make the request fit, or that nothing would."""
     if explanation.nodes_fit:
@@ -82,29 +78,22 @@ def describe_help(explanation: Explanation) -> str:
     if not explanation.can_fit_where_asked:
         where = ", of the nodes asked about" if explanation.asked is not None else ""
         return f"{_describe_impossible(explanation)}{where}"
-    parts = [f"the largest request that fits now is {_describe_largest(explanation)}"]
-    if explanation.remedy is not None:
-        parts.append(_describe_remedy(explanation.remedy))
+    request, largest = explanation.request, str(explanation.largest_now)
+    if request.whole:
+        largest = counted(explanation.largest_now, "whole card")
+    elif request.cards > 1:
+        largest = _amount(explanation.largest_now, request)
+    parts = [f"the largest request that fits now is {largest}"]
+    if (remedy := explanation.remedy) is not None:
+        ended = ", ".join(map(str, remedy.victims))
+        parts.append(f"it would fit on {remedy.node} if these pods ended: {ended}")
+        if not remedy.is_preemption:
+            parts[-1] += " (kube-scheduler does not end them by itself, as not all have a lower priority)"
     elif explanation.weighed:
         parts.append("only pods of higher priority are in the way")
     if explanation.weighed < explanation.after_preemption:
         parts.append(f"pods to end were sought on {explanation.weighed} of {explanation.after_preemption} such nodes")
     return "; ".join(parts)
-
-
-def _describe_largest(explanation: Explanation) -> str:
-    request, largest = explanation.request, explanation.largest_now
-    if request.whole:
-        return counted(largest, "whole card")
-    return _amount(largest, request) if request.cards > 1 else str(largest)
-
-
-def _describe_remedy(remedy: Remedy) -> str:
-    ended = ", ".join(str(victim) for victim in remedy.victims)
-    text = f"it would fit on {remedy.node} if these pods ended: {ended}"
-    if remedy.is_preemption:
-        return text
-    return f"{text} (kube-scheduler does not end them by itself, as not all have a lower priority)"
 
 
 def _describe_impossible(explanation: Explanation) -> str:
@@ -136,3 +125,25 @@ def _describe_impossible(explanation: Explanation) -> str:
 
 def _amount(units: int, request: CardRequest) -> str:
     return f"{units} in one card" if request.cards == 1 else f"{units} in each of {request.cards} cards"
+
+
+def describe_shortage(node: NodeState, request: CardRequest) -> str:
+    """Say with numbers why a request does not fit one node."""
+    if node.serves_claims:
+        return f"node {node.name} gives its cards as claims, which the scheduler extender does not place"
+    if not node.serves(request):
+        wanted, served = ("whole cards", "memory") if request.whole else ("card memory", "whole cards")
+        return f"node {node.name} serves no {wanted}: its device plugin hands out {served} only (--mode)"
+    wanted = describe_request(request)
+    if request.whole:
+        allowed = sum(state.can_hold(request) for state in node.cards.values())
+        chosen = ", of those that the pod allows" if request.excludes_cards else ""
+        return f"{wanted} of node {node.name}{chosen}; {allowed} of {len(node.cards)} are free"
+    able = [(s.grantable, -s.index) for s in node.cards.values() if s.card is None or request.allows(s.card)]
+    units, index = max(able, default=(0, 0))
+    best = describe_cards([FreeCard(units, node.name, -index)]) if able else f"{node.name} has none"
+    free = sum(state.grantable for state in node.cards.values())
+    chosen = " among the cards that the pod allows" if request.excludes_cards else ""
+    kept = sum(node.find_unplaced())
+    more = f"; {kept} are kept free on each card for bound pods whose card is not known yet" if kept else ""
+    return f"{wanted}{chosen}; {best}; total free {free} of {node.total}{more}"

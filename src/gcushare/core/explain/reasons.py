@@ -244,7 +244,11 @@ class Explainer:
             classes=tuple(ordered),
             largest_now=self._largest_now,
             largest_ever=self._largest_ever,
-            remedy=min(self._remedies, key=_rank_remedy, default=None),
+            remedy=min(
+                self._remedies,
+                key=lambda each: (not each.is_preemption, rank_victims(each.victims), each.node),
+                default=None,
+            ),
             asked=asked,
             weighed=self._weighed,
             after_preemption=self._possible,
@@ -348,10 +352,6 @@ class _CardScan:
 
 def _best_first(card: FreeCard) -> tuple[int, str, int]:
     return (-card.units, card.node, card.index)
-
-
-def _rank_remedy(remedy: Remedy) -> tuple[object, ...]:
-    return (not remedy.is_preemption, rank_victims(remedy.victims), remedy.node)
 
 
 def _most(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:

@@ -127,7 +127,7 @@ def decide(
 ) -> Decision:
     """Choose the worst offender of the lowest priority; ``pausing`` is why no pod can be evicted now.
 
-    Pods that may burst come first, whatever their priority.
+    Pods that may burst come first, whatever their priority. Among equals the largest excess over the grant decides.
     """
     found = tuple(offenders)
     ending = {each.index for each in found if each.ending and not each.is_overdue}
@@ -143,19 +143,12 @@ def decide(
             able.append(each)
     if not able:
         return Decision(None, "", passed_over)
-    victim, *others = _worst_first(able)
+    victim, *others = sorted(
+        able, key=lambda it: (not it.figures.can_burst, it.pod.priority, -it.figures.excess, it.pod.uid, it.index)
+    )
     passed_over |= {str(each.pod): f"after {victim.pod}: one at a time" for each in others if each.pod != victim.pod}
     passed_over.pop(str(victim.pod), None)
     return Decision(victim, _reason(victim, cards[victim.index]), passed_over)
-
-
-def _worst_first(offenders: Iterable[Offender]) -> list[Offender]:
-    """Pods that may burst first, then by priority (the lowest first), then by the excess over the grant."""
-
-    def key(each: Offender) -> tuple[object, ...]:
-        return (not each.figures.can_burst, each.pod.priority, -each.figures.excess, each.pod.uid, each.index)
-
-    return sorted(offenders, key=key)
 
 
 def _why_not(offender: Offender, card: CardReading | None, when: When, exemptions: Exemptions) -> str:

@@ -32,14 +32,10 @@ class LearnedFill:
 
     def __init__(self, left: Callable[[str], Amounts]) -> None:
         self._left = left
-        self._typical: Mapping[Demand, int] = {}
+        self.typical: Mapping[Demand, int] = {}
+        """The learned demands with their numbers of pods; empty before ``learn``."""
         self._fill: ExpectedFill | None = None
         self._card_units = 1
-
-    @property
-    def typical(self) -> Mapping[Demand, int]:
-        """The learned demands with their numbers of pods; empty before ``learn``."""
-        return self._typical
 
     def learn(self, seen: Mapping[Demand, int], card_units: int) -> bool:
         """Make the present pods the typical ones, if they differ enough from the previous ones; True if it did.
@@ -48,10 +44,10 @@ class LearnedFill:
         """
         if len(seen) > MOST_SHAPES:
             seen = dict(nlargest(MOST_SHAPES, seen.items(), key=itemgetter(1)))
-        if not seen or (self._typical and _difference(self._typical, seen) <= MOST_DIFFERENT):
+        if not seen or (self.typical and _difference(self.typical, seen) <= MOST_DIFFERENT):
             return False
-        self._typical, self._card_units = dict(seen), max(1, card_units)
-        self._fill = ExpectedFill(self._typical)
+        self.typical, self._card_units = dict(seen), max(1, card_units)
+        self._fill = ExpectedFill(self.typical)
         return True
 
     def score(self, node: NodeState, request: CardRequest, amounts: Amounts) -> float:

@@ -37,28 +37,24 @@ NO_NOMINEES = RoomAfterNominees(frozenset(), NOTHING_KEPT)
 
 
 class LeavingShares:
-    """What the leaving pods (by uid) hold of a node's cards."""
+    """What the leaving pods (by uid) hold of a node's cards. ``pods`` is their number by card index."""
 
-    __slots__ = ("_pods", "_units", "_wholes")
+    __slots__ = ("_units", "_wholes", "pods")
 
     def __init__(self, node: NodeState, leaving: Collection[str]) -> None:
         self._units: Counter[int] = Counter()
         self._wholes: Counter[int] = Counter()
-        self._pods: Counter[int] = Counter()
+        self.pods: Counter[int] = Counter()
         for uid in leaving:
             held = node.assignments.get(uid)
             for grant in held.grants if held is not None else ():
                 self._units[grant.index] += grant.units
                 self._wholes[grant.index] += grant.whole
-                self._pods[grant.index] += 1
-
-    def are_on(self, index: int) -> bool:
-        """Whether any of the pods uses this card."""
-        return bool(self._pods[index])
+                self.pods[grant.index] += 1
 
     def count_staying(self, state: CardState) -> int:
         """The number of pods that stay on a card."""
-        return state.pods - self._pods[state.index]
+        return state.pods - self.pods[state.index]
 
     def stays_whole(self, state: CardState) -> bool:
         """Whether a pod that stays holds the whole card."""
@@ -86,7 +82,7 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
 
     for request in nominees:
         able = sorted(
-            (not shares.are_on(index), left[index], index)
+            (not shares.pods[index], left[index], index)
             for index, state in node.cards.items()
             if state.serves(request) and state.could_hold(request) and has_room(state, request)
         )

@@ -45,7 +45,7 @@ class Preferences:
         self._ledger = ledger
         self._spare = spare
         self._fill = LearnedFill(spare.left)
-        self.indexes = FitIndexes(ledger, changes, slow={EXPECTED_FILL: self._score})
+        self.indexes = FitIndexes(ledger.nodes, changes, slow={EXPECTED_FILL: self._score})
         self._wanted = asyncio.Event()
         self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
         """By the pod's uid: the node, and why."""

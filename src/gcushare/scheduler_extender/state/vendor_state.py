@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.fit_index import ChangeLog, ClaimsNodes, FitIndexes
+from gcushare.core.fit_index import ChangeLog, FitIndexes, nodes_for_claims
 from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
@@ -66,7 +66,7 @@ class VendorState:
         self.nodes = NodeReader(vendor)
         self.ledger = Ledger()
         self.changes = ChangeLog(self.ledger)
-        self.claims_indexes = FitIndexes(ClaimsNodes(self.ledger), self.changes)
+        self.claims_indexes = FitIndexes(nodes_for_claims(self.ledger), self.changes)
         """The nodes that serve claims, by how well they suit a claim."""
         self.preferences = Preferences(self.ledger, self.changes, SpareResources() if spare is None else spare)
         """The preferences of pods with a learned policy."""

@@ -76,7 +76,10 @@ class CodeTable:
 
 
 class CheckedCalls:
-    """Calls whose codes become ``LibraryCallError``; ``explain`` asks the library to describe a code."""
+    """Calls whose codes become ``LibraryCallError``; ``explain`` asks the library to describe a code.
+
+    Each method raises it if the function failed. Only for ``call`` a function that is not supported has failed.
+    """
 
     def __init__(self, library: CLibrary, codes: CodeTable, explain: Callable[[int], str]) -> None:
         self._library = library
@@ -84,11 +87,6 @@ class CheckedCalls:
         self._explain = explain
 
     def call(self, name: str, *arguments: object) -> None:
-        """Make a call that must succeed.
-
-        Raises:
-            LibraryCallError: the function is not exported or answered with a code.
-        """
         code = self._library.call(name, *arguments) if self._library.exports(name) else self._codes.not_exported
         if code != 0:
             raise LibraryCallError(
@@ -113,19 +111,11 @@ class CheckedCalls:
         return True
 
     def query(self, name: str, *arguments: object, into: V) -> V | None:
-        """Make a call that fills ``into``, its last argument; None if it is not supported.
-
-        Raises:
-            LibraryCallError: the function is supported and failed.
-        """
+        """Make a call that fills ``into``, its last argument; None if it is not supported."""
         return into if self.is_answered(name, *arguments, ctypes.byref(into)) else None
 
     def count(self, name: str, no_device: int) -> int:
-        """Ask how many devices there are; 0 for the code ``no_device``.
-
-        Raises:
-            LibraryCallError: the function answered with another code.
-        """
+        """Ask how many devices there are; 0 for the code ``no_device``."""
         count = ctypes.c_uint32()
         try:
             self.call(name, ctypes.byref(count))
@@ -136,13 +126,7 @@ class CheckedCalls:
         return count.value
 
     def processes(self, name: str, device: object, entry: type[ctypes.Structure]) -> dict[int, int] | None:
-        """List the processes of a device with their bytes, from entries with ``pid`` and ``used_bytes``.
-
-        None if it is not supported.
-
-        Raises:
-            LibraryCallError: the function is supported and failed.
-        """
+        """List the processes of a device, from entries with ``pid`` and ``used_bytes``; None if not supported."""
         entries = (entry * _PROCESS_SLOTS)()
         count = ctypes.c_uint32(_PROCESS_SLOTS)
         if not self.is_answered(name, device, ctypes.byref(count), entries):

@@ -10,8 +10,7 @@ import pynvml
 
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.libraries import LibrarySpec
-from gcushare.cards.nvidia.nvml_calls import CODE_NAMES, NvmlCalls
-from gcushare.cards.nvidia.nvml_processes import NvmlProcesses, text_of
+from gcushare.cards.nvidia.nvml_queries import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
 from gcushare.cards.pci import PciBus, parse_pci_address
 from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
@@ -148,29 +147,22 @@ class NvmlLibrary:
 
     def use(self, slot: int) -> CardUse:
         handle = self._handle(slot)
-        memory = self._calls.query("nvmlDeviceGetMemoryInfo", handle)
-        temperature = self._calls.query("nvmlDeviceGetTemperature", handle, pynvml.NVML_TEMPERATURE_GPU)
-        milliwatts = self._calls.query("nvmlDeviceGetPowerUsage", handle)
-        utilization = self._calls.query("nvmlDeviceGetUtilizationRates", handle)
-        fan = self._calls.query("nvmlDeviceGetFanSpeed", handle)
-        state = self._calls.query("nvmlDeviceGetPerformanceState", handle)
-        ecc = self._calls.query("nvmlDeviceGetEccMode", handle)
-        mig = self._calls.query("nvmlDeviceGetMigMode", handle)
-        persistence = self._calls.query("nvmlDeviceGetPersistenceMode", handle)
-        limit_milliwatts = self._calls.query("nvmlDeviceGetPowerManagementLimit", handle)
+        query, sensor = self._calls.query, pynvml.NVML_TEMPERATURE_GPU
         processes = self._processes.memory(handle)
         return CardUse(
-            memory_used_bytes=None if memory is None else int(memory.used),
-            temperature_celsius=None if temperature is None else float(temperature),
-            power_watts=None if milliwatts is None else milliwatts / 1000,
-            utilization_percent=None if utilization is None else float(utilization.gpu),
-            fan_percent=None if fan is None else float(fan),
-            performance_state=None if state in (None, _UNKNOWN_STATE) else int(state),
-            compute_mode=_COMPUTE_MODES.get(self._calls.query("nvmlDeviceGetComputeMode", handle)),
-            ecc=None if ecc is None else ecc[0] == pynvml.NVML_FEATURE_ENABLED,
-            mig=None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
-            persistence=None if persistence is None else persistence == pynvml.NVML_FEATURE_ENABLED,
-            power_limit_watts=None if limit_milliwatts is None else limit_milliwatts / 1000,
+            memory_used_bytes=query("nvmlDeviceGetMemoryInfo", handle, read=lambda memory: int(memory.used)),
+            temperature_celsius=query("nvmlDeviceGetTemperature", handle, sensor, read=float),
+            power_watts=query("nvmlDeviceGetPowerUsage", handle, read=_watts),
+            power_limit_watts=query("nvmlDeviceGetPowerManagementLimit", handle, read=_watts),
+            utilization_percent=query("nvmlDeviceGetUtilizationRates", handle, read=lambda rates: float(rates.gpu)),
+            fan_percent=query("nvmlDeviceGetFanSpeed", handle, read=float),
+            performance_state=query("nvmlDeviceGetPerformanceState", handle, read=_known_state),
+            compute_mode=query("nvmlDeviceGetComputeMode", handle, read=_COMPUTE_MODES.get),
+            ecc=query("nvmlDeviceGetEccMode", handle, read=lambda ecc: ecc[0] == pynvml.NVML_FEATURE_ENABLED),
+            mig=query("nvmlDeviceGetMigMode", handle, read=lambda mig: mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE),
+            persistence=query(
+                "nvmlDeviceGetPersistenceMode", handle, read=lambda on: on == pynvml.NVML_FEATURE_ENABLED
+            ),
             cuda_version=self._cuda_version(),
             processes=processes,
             peaks=self._processes.peaks(handle, processes or {}),
@@ -261,3 +253,11 @@ class NvmlLibrary:
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _watts(milliwatts: int) -> float:
+    return milliwatts / 1000
+
+
+def _known_state(state: int) -> int | None:
+    return None if state == _UNKNOWN_STATE else int(state)

@@ -33,7 +33,7 @@ from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import Attempt as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
 from gcushare.node.mps.state import MPS_STATE
-from gcushare.runtime.settings.file import parse_settings_file
+from gcushare.runtime.settings.loading import parse_settings_file
 from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE_NOTE, decode_over_use, decode_record

@@ -17,7 +17,7 @@ def pci_address(domain: int, bus: int, device: int, function: int) -> str:
 
 
 def parse_pci_address(text: str) -> str:
-    """Bring an address a library wrote (``00000000:3B:00.0``) into the kernel's form; "" when it is none."""
+    """Bring an address a library wrote (``00000000:3B:00.0``) into the kernel's form; "" if it is not an address."""
     match = _ADDRESS.fullmatch(text.strip())
     if match is None:
         return ""
@@ -49,7 +49,7 @@ class PciBus:
         return node if node >= 0 else None  # the kernel writes -1 if the firmware does not report it
 
     def root(self, address: str) -> str:
-        """The root complex that a card is below, such as ``pci0000:3a``; "" where the machine does not say."""
+        """The root complex that a card is below, such as ``pci0000:3a``; "" if the machine does not report it."""
         bridges = self._bridges(address)
         return bridges[0] if bridges else ""
 

@@ -144,7 +144,7 @@ class NvmlShapedApi:
         )
 
     def reserved_by(self, slot: int) -> str:
-        """Why the card is in use by another way of sharing; "" when it is not."""
+        """Why the card is in use by another way of sharing; "" if it is not."""
         return "MIG mode is on" if self._mig(self._handle(slot)) else ""
 
     def is_healthy(self, slot: int) -> bool:

@@ -29,7 +29,7 @@ _RECOVERY_ACTIONS = {
     6: "a bus reset",
     7: "a reboot of the system",
 }
-"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0 is none. An action we do not know is still one."""
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; 0 means none. An unknown action counts too."""
 _COMPUTE_MODES = {
     pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
     pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive-thread",

@@ -19,6 +19,9 @@ C = TypeVar("C", bound=type)
 _SETTING = "gcushare.setting"
 _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
+FILE_VERSION = 1
+"""The only known version of a settings file."""
+VERSION_KEY = "version"
 
 _MUTATING_WORDS = frozenset(
     {

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcushare.runtime.exit_codes import EXIT_STATUS
-from gcushare.runtime.settings.declare import Program, Spec
-from gcushare.runtime.settings.file import VERSION, VERSION_KEY
+from gcushare.runtime.settings.declare import FILE_VERSION, VERSION_KEY, Program, Spec
 from gcushare.runtime.settings.parsers import ANY_TEXT
 
 MASK = "********"
@@ -25,8 +24,8 @@ _YAML_WORDS = ("null", "true", "false")
 _COMMON = (
     (
         "--config-file FILE",
-        f"Settings file, YAML or JSON: '{VERSION_KEY}: {VERSION}', then settings by the names of their flags, without "
-        "the dashes. A flag beats the environment, the environment beats the file, the file beats the default. "
+        f"Settings file, YAML or JSON: '{VERSION_KEY}: {FILE_VERSION}', then settings by the names of their flags, "
+        "without the dashes. A flag beats the environment, the environment beats the file, the file beats the default. "
         "[env: GCUSHARE_CONFIG]",
     ),
     ("--print-config", "Print every setting with its value and source, in the form of a settings file, and exit."),
@@ -90,7 +89,7 @@ def render_config(program: str, resolved: Sequence[Resolved]) -> str:
         (f"{'# ' if item.spec.is_secret else ''}{item.spec.name}: {_quote(item.show())}", item.source) for item in keys
     ]
     width = max((len(line) for line, _ in lines), default=0)
-    head = f"# {program}: every setting and where its value comes from\n{VERSION_KEY}: {VERSION}\n"
+    head = f"# {program}: every setting and where its value comes from\n{VERSION_KEY}: {FILE_VERSION}\n"
     return head + "".join(f"{line.ljust(width)}  # {json.dumps(source)[1:-1]}\n" for line, source in lines)
 
 

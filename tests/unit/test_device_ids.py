@@ -15,7 +15,6 @@ from gcushare.wire.kubelet.device_ids import (
     decode_device_id,
     device_ids_of_card,
     encode_device_id,
-    fits_kubelet,
     is_device_id,
     list_bytes,
 )
@@ -108,7 +107,6 @@ def test_an_id_of_another_layout_is_explained_and_never_misread(foreign: str, or
     ],
 )
 def test_what_the_kubelet_would_not_take_is_refused_with_numbers(units: dict[int, int], why: str) -> None:
-    assert not fits_kubelet(units)
     with pytest.raises(Refused, match=why):
         check_fits_kubelet(units)
 
@@ -132,7 +130,8 @@ def test_a_card_has_all_of_its_ids_or_none() -> None:
 
 def test_mib_units_of_eight_cards_of_80_gib_fit_a_kubelet_built_with_16_mib() -> None:
     units = dict.fromkeys(range(8), 81_920)
-    assert not fits_kubelet(units)
+    with pytest.raises(Refused, match="in all make a message of"):
+        check_fits_kubelet(units)
     check_fits_kubelet(units, 16 << 20)
     ids = [device_id for index in units for device_id in device_ids_of_card(index, 81_920)]
     assert len(set(ids)) == 655_360

@@ -17,7 +17,7 @@ from gcushare.vendors import VENDORS
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import record_keys
 from gcushare.wire.contracts import CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_LABEL
-from gcushare.wire.kubelet.device_ids import fits_kubelet
+from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, finest_fitting_unit
 from tests.documents import DOCS, GUIDES, ROOT, Document, every_document, guide
 
 SOURCES = ROOT / "src" / "gcushare"
@@ -289,7 +289,8 @@ def test_the_table_of_units_is_what_the_kubelet_can_take() -> None:
         count, size = (int(number) for number in re.findall(r"\d+", cards))
         for name, cell in zip(("1", "0.1", "0.01", "0.001", "MiB"), cells, strict=True):
             units = parse_memory_unit(name).units_in(size * GIB)
-            fits = fits_kubelet(dict.fromkeys(range(count), units))
+            memory = dict.fromkeys(range(count), size * GIB)
+            fits = finest_fitting_unit(memory, [name], KUBELET_MESSAGE_LIMIT_BYTES) is not None
             assert cell == (f"{count * units:,}" if fits else "does not fit"), (cards, name)
 
 

@@ -82,22 +82,17 @@ def check_size(root: N, children_of: Callable[[N], Sequence[N]]) -> None:
         for child in children_of(node):
             child_height, child_size = measure(child)
             height, size = max(height, child_height + 1), size + child_size
-        check_depth(height)
-        check_count(size)
+        check_bounds(height, size)
         measured[id(node)] = (height, size)
         return height, size
 
     measure(root)
 
 
-def check_depth(depth: int) -> None:
-    """Raises ``OutOfBoundsError`` above ``MAX_YAML_DEPTH`` levels."""
+def check_bounds(depth: int, nodes: int) -> None:
+    """Raises ``OutOfBoundsError`` above ``MAX_YAML_DEPTH`` levels or ``MAX_YAML_NODES`` values."""
     if depth > MAX_YAML_DEPTH:
         raise OutOfBoundsError(f"it is nested deeper than {MAX_YAML_DEPTH} levels")
-
-
-def check_count(nodes: int) -> None:
-    """Raises ``OutOfBoundsError`` above ``MAX_YAML_NODES`` values."""
     if nodes > MAX_YAML_NODES:
         raise OutOfBoundsError(f"it has more than {MAX_YAML_NODES} values, aliases expanded")
 
@@ -139,8 +134,7 @@ def _bounded_classes() -> tuple[Any, Any]:
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.depth += 1
             self.count += 1
-            check_depth(self.depth)
-            check_count(self.count)
+            check_bounds(self.depth, self.count)
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node

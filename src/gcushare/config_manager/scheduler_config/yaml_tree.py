@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ruamel.yaml import YAML
 
 from gcushare.core.errors import ConfigError
-from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, check_count, check_depth, check_size, yaml_reason
+from gcushare.wire.untrusted_yaml import MAX_YAML_BYTES, check_bounds, check_size, yaml_reason
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
@@ -217,8 +217,7 @@ class _Builder:
     def _node(self, event: Any) -> Node:
         self._depth += 1
         self._count += 1
-        check_depth(self._depth)
-        check_count(self._count)
+        check_bounds(self._depth, self._count)
         kind = type(event).__name__
         start, end = event.start_mark.index, event.end_mark.index
         node: Node

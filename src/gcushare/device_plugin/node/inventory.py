@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -10,13 +10,18 @@ import msgspec
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, Health, Inventory
 from gcushare.core.errors import Refused
-from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, finest_unit, parse_memory_unit
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.choices import Mode
 from gcushare.node.choices import AUTO_UNIT, NO_RESERVE, Reserve
 from gcushare.node.offer import offer_card
 from gcushare.vendors import Vendor
-from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, check_fits_kubelet, fits_kubelet, list_bytes
+from gcushare.wire.kubelet.device_ids import (
+    KUBELET_MESSAGE_LIMIT_BYTES,
+    check_fits_kubelet,
+    finest_fitting_unit,
+    list_bytes,
+)
 from gcushare.wire.nodes import is_named
 
 
@@ -44,7 +49,7 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
         unit = parse_memory_unit(offer.unit)
     else:
         names = offer.vendor.auto_units
-        finest = finest_unit(list(memory.values()), names, lambda units: _fit(memory, units, offer))
+        finest = finest_fitting_unit(memory, names, offer.message_limit_bytes)
         if finest is None:
             why = f"none of the units {', '.join(names)} fits"
             raise Refused(_explain(memory, parse_memory_unit(names[0]), offer, why))
@@ -77,14 +82,10 @@ def keep_inventory(before: Inventory, found: CardsSnapshot, offer: Offer) -> Inv
     return replace(before, cards=tuple(cards), driver=found.driver, left_out=found.left_out)
 
 
-def _fit(memory: Mapping[int, int], units: Sequence[int], offer: Offer) -> bool:
-    return fits_kubelet(dict(zip(memory, units, strict=True)), offer.message_limit_bytes)
-
-
 def _explain(memory: Mapping[int, int], unit: MemoryUnit, offer: Offer, why: str) -> str:
     units_by_card = {index: unit.units_in(size) for index, size in memory.items()}
     total, size = sum(units_by_card.values()), list_bytes(units_by_card)
-    fitting = finest_unit(list(memory.values()), MEMORY_UNIT_NAMES, lambda units: _fit(memory, units, offer))
+    fitting = finest_fitting_unit(memory, MEMORY_UNIT_NAMES, offer.message_limit_bytes)
     remedy = f"the finest unit that fits is {fitting.name}" if fitting else "no unit fits: share fewer cards"
     return (
         f"memory unit {unit.name!r} with {len(memory)} cards gives {total} units, a message of {size} "

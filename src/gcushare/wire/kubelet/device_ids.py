@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.units import MemoryUnit, finest_unit
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304
 """The limit of a released kubelet; ``--kubelet-message-limit`` sets another one."""
@@ -173,13 +174,20 @@ def check_fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBE
         )
 
 
-def fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> bool:
-    """Whether ``check_fits_kubelet`` passes."""
-    try:
-        check_fits_kubelet(units_by_card, limit_bytes)
-    except Refused:
-        return False
-    return True
+def finest_fitting_unit(memory: Mapping[int, int], names: Sequence[str], limit_bytes: int) -> MemoryUnit | None:
+    """Choose the finest of the named units in which the kubelet accepts a node's cards; None if it accepts none.
+
+    ``memory`` has the bytes of each card by index.
+    """
+
+    def fits(units: Sequence[int]) -> bool:
+        try:
+            check_fits_kubelet(dict(zip(memory, units, strict=True)), limit_bytes)
+        except Refused:
+            return False
+        return True
+
+    return finest_unit(list(memory.values()), names, fits)
 
 
 def cards_of_ids(device_ids: Iterable[str]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gcushare.cluster.diagnosis.checks.views import VendorNode, sharing_nodes, vendor_nodes
 from gcushare.cluster.diagnosis.facts import Facts
@@ -11,13 +11,13 @@ from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, describe_closure
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
-from gcushare.core.units import MEMORY_UNIT_NAMES, finest_unit, parse_memory_unit
+from gcushare.core.units import MEMORY_UNIT_NAMES, parse_memory_unit
 from gcushare.runtime.settings import parsers
 from gcushare.wire.kubelet.device_ids import (
     KUBELET_MESSAGE_LIMIT_BYTES,
     MAX_MESSAGE_LIMIT_BYTES,
     check_fits_kubelet,
-    fits_kubelet,
+    finest_fitting_unit,
     list_bytes,
 )
 from gcushare.wire.nodes import cards_of_count, is_named, parse_card_names
@@ -69,10 +69,7 @@ def _message_limit_bytes(each: VendorNode) -> int:
 
 
 def _coarser_unit(memory: dict[int, int], limit_bytes: int) -> str:
-    def fits(units: Sequence[int]) -> bool:
-        return fits_kubelet(dict(zip(memory, units, strict=True)), limit_bytes)
-
-    finest = finest_unit(list(memory.values()), MEMORY_UNIT_NAMES, fits)
+    finest = finest_fitting_unit(memory, MEMORY_UNIT_NAMES, limit_bytes)
     if finest is None:
         return "no unit fits: share fewer cards on this node"
     return f"start the plugin with --memory-unit {finest.name}, the finest that fits, or with auto"

@@ -7,7 +7,6 @@ import pytest
 from gcushare.claims_controller.template_plan import (
     MAX_TEMPLATES,
     OWN_LABELS,
-    NamespaceObject,
     Plan,
     Step,
     TemplateKey,
@@ -24,7 +23,7 @@ from gcushare.wire.dra.claims import (
     new_template,
     template_spec,
 )
-from gcushare.wire.objects import ObjectMeta, PodResourceClaim
+from gcushare.wire.objects import ObjectHead, ObjectMeta, PodResourceClaim
 
 FIVE = TemplateKey("team", "gcu-memory-5")
 
@@ -33,7 +32,7 @@ def make_plan(*, opted_in: bool = True) -> TemplatePlan:
     units = [(ENFLAME, parse_memory_unit("1")), (ALIYUN, parse_memory_unit("MiB"))]
     plan = TemplatePlan(units, 60.0, lambda: None)
     if opted_in:
-        plan.namespaces.applied(NamespaceObject(metadata=ObjectMeta(name="team", uid="team")))
+        plan.namespaces.applied(ObjectHead(metadata=ObjectMeta(name="team", uid="team")))
     return plan
 
 
@@ -73,7 +72,7 @@ def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
     plan.pods.applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 0) is None
     plan.changed.clear()
-    plan.namespaces.applied(NamespaceObject(metadata=ObjectMeta(name="team", uid="team")))
+    plan.namespaces.applied(ObjectHead(metadata=ObjectMeta(name="team", uid="team")))
     assert plan.changed == {FIVE}
     assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
 

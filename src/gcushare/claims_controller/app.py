@@ -17,7 +17,7 @@ from gcushare.claims_controller.cluster_fill import ClusterFill
 from gcushare.claims_controller.metrics import ControllerCollector
 from gcushare.claims_controller.order_writer import OrderCounters, OrderWriter
 from gcushare.claims_controller.template_keeper import TemplateKeeper
-from gcushare.claims_controller.template_plan import OWN_LABELS, NamespaceObject, TemplatePlan
+from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.connection.config import find_api_server
@@ -42,13 +42,13 @@ from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, Shutdown
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.dra.slices import RESOURCE_SLICE
-from gcushare.wire.objects import NODE
+from gcushare.wire.objects import NODE, ObjectHead
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 _WRITE_S = 5.0
 """A label of a node that takes longer is tried again."""
 
-NAMESPACE = BoundedJsonDecoder(NamespaceObject, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
+NAMESPACE = BoundedJsonDecoder(ObjectHead, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
 
 
 async def run(settings: ControllerSettings, shutdown: Shutdown) -> int:

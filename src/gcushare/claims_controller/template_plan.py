@@ -14,7 +14,7 @@ from gcushare.core.units import MemoryUnit
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
 from gcushare.wire.dra.claims import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
-from gcushare.wire.objects import KubeObject, ObjectMeta
+from gcushare.wire.objects import ObjectHead
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
 DEFAULT_UNUSED_AFTER_S = 3600.0
@@ -32,12 +32,6 @@ class TemplateKey:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-class NamespaceObject(KubeObject, frozen=True):
-    """A namespace that opted in."""
-
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class Step(enum.Enum):
@@ -80,7 +74,7 @@ class TemplatePlan:
         self.changed: set[TemplateKey] = set()
         """Keys whose plan may differ from before; the caller that carries plans out empties it."""
         self.pods: Kept[ClaimingPod] = Kept(self._change_pod)
-        self.namespaces: Kept[NamespaceObject] = Kept(self._change_namespace)
+        self.namespaces: Kept[ObjectHead] = Kept(self._change_namespace)
         self.templates: Kept[ResourceClaimTemplate] = Kept(self._change_template)
 
     def __len__(self) -> int:
@@ -143,7 +137,7 @@ class TemplatePlan:
                     continue
                 self._mark(key)
 
-    def _change_namespace(self, before: NamespaceObject | None, after: NamespaceObject | None) -> None:
+    def _change_namespace(self, before: ObjectHead | None, after: ObjectHead | None) -> None:
         if before is None or after is None:
             name = (before or after).metadata.name  # type: ignore[union-attr]  # one of both is there
             self._opted_in = {each.metadata.name for each in self.namespaces}

@@ -34,6 +34,7 @@ class Port(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     container_port: Int = 0
     name: str = ""
+    host_port: Int = 0
 
 
 class Mount(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -41,6 +42,12 @@ class Mount(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     name: str = ""
     mount_path: str = ""
+    sub_path: str = ""
+
+
+class HostPath(msgspec.Struct, frozen=True, gc=False):
+    path: str = ""
+    type: str = ""
 
 
 class _VolumeSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -50,11 +57,12 @@ class _VolumeSource(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """A volume that comes from an object of the API server."""
+    """A volume that comes from an object of the API server or from its host."""
 
     name: str = ""
     config_map: _VolumeSource | None = None
     secret: _VolumeSource | None = None
+    host_path: HostPath | None = None
 
 
 class Variable(msgspec.Struct, frozen=True, gc=False):

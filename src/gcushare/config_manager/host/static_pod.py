@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from gcushare.cluster.programs import HostPath, Mount, Port, Volume
 from gcushare.config_manager.host.launch import (
     ConfigTarget,
     HealthEndpoint,
@@ -22,7 +23,6 @@ from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.wire.flags import Flag, effective
-from gcushare.wire.untrusted_json import Int
 
 VOLUME_PREFIX = "gcushare-scheduler-config-"
 """The beginning of our volume's name; the tag of the configuration's content follows."""
@@ -30,28 +30,6 @@ VOLUME_PREFIX = "gcushare-scheduler-config-"
 T = TypeVar("T")
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
-
-
-class _HostPath(msgspec.Struct, frozen=True):
-    path: str = ""
-    type: str = ""
-
-
-class _Volume(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    host_path: _HostPath | None = None
-
-
-class _Mount(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    mount_path: str = ""
-    sub_path: str = ""
-
-
-class _Port(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    host_port: Int = 0
-    container_port: Int = 0
 
 
 class _HttpGet(msgspec.Struct, frozen=True):
@@ -111,7 +89,7 @@ class PodManifest:
         )
         port = probe.port
         if not port.isdecimal():
-            named = (each for each in _items(self._container.get("ports"), _Port) if port and each.name == port)
+            named = (each for each in _items(self._container.get("ports"), Port) if port and each.name == port)
             port = next((str(each.host_port or each.container_port or "") for each in named), "")
         if not port:
             return default
@@ -150,8 +128,8 @@ class PodManifest:
         return (
             flag is not None
             and flag.value == target.path
-            and mounts == [_Mount(name, target.path)]
-            and volumes == [_Volume(name, _HostPath(target.path, "File"))]
+            and mounts == [Mount(name, target.path)]
+            and volumes == [Volume(name, host_path=HostPath(target.path, "File"))]
         )
 
     def pointed_at(self, target: ConfigTarget) -> Self:
@@ -201,11 +179,11 @@ class PodManifest:
                 raise ConfigError(f"{self.yaml.name}: the scheduler's arguments must be strings")
         return [node for node in nodes if isinstance(node, Scalar)]
 
-    def _volumes(self) -> list[_Volume]:
-        return _items(self.yaml.at("spec", "volumes"), _Volume)
+    def _volumes(self) -> list[Volume]:
+        return _items(self.yaml.at("spec", "volumes"), Volume)
 
-    def _mounts(self) -> list[_Mount]:
-        return _items(self._container.get("volumeMounts"), _Mount)
+    def _mounts(self) -> list[Mount]:
+        return _items(self._container.get("volumeMounts"), Mount)
 
     def _edited(self, yaml: YamlText) -> Self:
         return type(self)(yaml, self.index)
@@ -257,7 +235,7 @@ class PodManifest:
         while True:
             owner = _mapping(edited.yaml, *owner_path)
             listed = owner.get(key)
-            names = [entry.name for entry in _items(listed, _Volume)]
+            names = [entry.name for entry in _items(listed, Volume)]
             index = next((i for i, name in enumerate(names) if name.startswith(VOLUME_PREFIX)), None)
             if index is None or not isinstance(listed, Sequence):
                 return edited

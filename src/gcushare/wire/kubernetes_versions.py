@@ -22,8 +22,8 @@ def find_release(version: str) -> tuple[int, int] | None:
 
 def eviction_version(server: str) -> str:
     """The version of the API group policy for evictions on a server such as ``v1.36.2``: v1 from 1.22 on."""
-    found = re.match(r"v1\.(\d{1,3})\b", server)
-    return "v1beta1" if found is not None and int(found[1]) < 22 else "v1"
+    release = find_release(server)
+    return "v1beta1" if release is not None and release < (1, 22) else "v1"
 
 
 def release_text(release: tuple[int, int]) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import msgspec
 from msgspec import field
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.other_resources import Amounts, effective_requests
 from gcushare.core.quantities import parse_quantity
 from gcushare.core.requests import ContainerKind, effective_request
-from gcushare.wire.objects import Container, Node, Pod, RawQuantity, ResourceRequirements
+from gcushare.wire.objects import Container, KubeObject, Node, Pod, PodSpec, RawQuantity, ResourceRequirements
 from gcushare.wire.pods import init_kind
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
@@ -20,16 +19,14 @@ _MEMORY = ("memory", 1, 1 << 20)
 """A resource name, and the multiplier and divisor that convert its quantity."""
 
 
-class DemandSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The part of a pod's spec with resource requests."""
+class DemandSpec(PodSpec, frozen=True):
+    """A pod's spec with all of its resource requests."""
 
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
     overhead: dict[str, RawQuantity] = field(default_factory=dict)
     resources: ResourceRequirements = ResourceRequirements()
 
 
-class PodDemand(msgspec.Struct, frozen=True, gc=False):
+class PodDemand(KubeObject, frozen=True):
     """A pod, reduced to its resource requests."""
 
     spec: DemandSpec = DemandSpec()

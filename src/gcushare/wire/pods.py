@@ -279,10 +279,19 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     if record is None:
         return None if request.cards.whole else unplaced_assignment(pod, vendor)
     request = with_recorded_units(request, record, pod.metadata.annotations)
+    if not request.cards.whole:
+        shares = record.units_by_card(request.total_units)
+        grants = tuple(CardGrant(index, units) for index, units in shares.items())
+    elif len(record.card_indexes) == request.cards.cards:
+        grants = tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
+    else:
+        raise RemoteContractError(
+            f"the record names {len(record.card_indexes)} whole cards, but the pod requests {request.cards.cards}"
+        )
     return Assignment(
         pod_ref(pod),
         pod.spec.node_name,
-        grants_of(request, record),
+        grants,
         record.assigned,
         record.assign_time_ns,
         limit=memory_limit(pod.metadata.annotations, request.cards),
@@ -304,22 +313,6 @@ def unplaced_assignment(pod: Pod, vendor: Vendor) -> Assignment:
         units = request.cards.units if request is not None else 0
         break
     return Assignment(pod_ref(pod), pod.spec.node_name, (), unplaced=units)
-
-
-def grants_of(request: PodRequest, record: PodRecord) -> tuple[CardGrant, ...]:
-    """A pod's grants: the cards of its record, with the units of its request on each.
-
-    Raises:
-        RemoteContractError: the record names another number of whole cards than the pod requests.
-    """
-    if request.cards.whole:
-        if len(record.card_indexes) != request.cards.cards:
-            raise RemoteContractError(
-                f"the record names {len(record.card_indexes)} whole cards, but the pod requests {request.cards.cards}"
-            )
-        return tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
-    shares = record.units_by_card(request.total_units)
-    return tuple(CardGrant(index, units) for index, units in shares.items())
 
 
 def _resources(container: Container, kind: ContainerKind) -> ContainerResources:

@@ -1,4 +1,4 @@
-"""Other systems that hand out cards, and the traces by which each is recognised. The only table of them; pure.
+"""Other systems that hand out cards, and the traces that identify them. The only table of them; pure.
 
 Source: the objects that their releases of 2026 write: HAMi 2.9, vgpu-manager 0.4, KAI-Scheduler 0.9, Volcano's vGPU
 plugin 1.9, NVIDIA's device plugin and DRA driver, HAMi's DRA driver, Enflame's gcushare 3.6.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """One system. ``domain`` is that of the resource of whole cards, by which its vendor is found.
+    """One system. ``domain`` is the domain of its vendor's whole-card resource.
 
     ``resources`` are in the Node's counts, ``annotations`` (beginnings of keys) on the Node, ``drivers`` in
     ResourceSlices. ``schedulers`` and ``pod_annotations`` are on its pods. ``removal`` completes the advice "keep it
@@ -105,7 +105,7 @@ class Sighting:
 
 
 def neighbours_of(whole_card_resource: str) -> Iterator[Neighbour]:
-    """The systems that hand out the cards of one vendor, which its resource of whole cards tells."""
+    """The systems that hand out the cards of one vendor, found by the domain of its whole-card resource."""
     domain = whole_card_resource.partition("/")[0]
     return (each for each in NEIGHBOURS if each.domain == domain)
 

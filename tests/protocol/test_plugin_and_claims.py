@@ -14,7 +14,7 @@ import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.errors import ForbiddenError
-from gcushare.device_plugin.kubelet.claims_conflict import QUIET_S, UNKNOWN_S, AllocatedClaims, ClaimsConflict
+from gcushare.device_plugin.kubelet.conflicts import QUIET_S, UNKNOWN_S, AllocatedClaims, ClaimsConflict
 from gcushare.device_plugin.reporting.status import problems
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import POD_WITH_CLAIMS, ResourceClaim

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from gcushare.device_plugin.__main__ import main
-from gcushare.device_plugin.api_server import ApiPatcher
+from gcushare.device_plugin.adapters import ApiPatcher
 from gcushare.device_plugin.node.removal import remove_from_node
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config

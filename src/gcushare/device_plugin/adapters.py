@@ -1,20 +1,26 @@
-"""What the plugin reaches of its machine: time, chance, its HTTP port, the kubelet and the cards."""
+"""What the plugin reaches outside of itself: its machine (time, HTTP port, kubelet, cards) and the API server."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiohttp import web
 
 from gcushare.cards.ports import CardSource
+from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
+from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
+from gcushare.node.api_server import PodNotes
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
+from gcushare.wire.dra.claims import PodWithClaims
+from gcushare.wire.objects import Node
 
 
 class AllocationsReader(AllocationsSource, Protocol):
@@ -35,3 +41,59 @@ class HostAdapters:
     sockets: KubeletSockets = field(default_factory=UnixSockets)
     record: AllocationsReader | None = None
     cards: CardSource | None = None
+
+
+class ApiPatcher(PodNotes):
+    """Writes on this node and its pods: a ``NodePatcher`` and a ``PodPatcher``."""
+
+    def __init__(self, client: KubeClient, node_name: str) -> None:
+        super().__init__(client)
+        self._node_name = node_name
+
+    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations of the Node."""
+        await self._client.patch_node_annotations(self._node_name, annotations)
+
+    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+        """Write resources into the Node's status."""
+        await self._client.patch_node_capacity(self._node_name, capacity)
+
+
+class PodHandler:
+    """Passes this node's pods to the agent and to the search for claims."""
+
+    def __init__(self, agent: NodeAgent, claims: AllocatedClaims) -> None:
+        self._agent = agent
+        self._claims = claims
+
+    def applied(self, obj: PodWithClaims) -> None:
+        """Use a pod's newest state."""
+        self._agent.on_pod_update(obj)
+        self._claims.on_pod_update(obj)
+
+    def deleted(self, obj: PodWithClaims) -> None:
+        """Remove a pod that is gone."""
+        self._agent.on_pod_delete(obj)
+        self._claims.on_pod_delete(obj.metadata.uid)
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Remove every pod that a full list lacks."""
+        self._agent.on_pod_resync(uids)
+        self._claims.on_pod_resync(uids)
+
+
+class NodeHandler:
+    """Passes this node's Node object to the agent."""
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self._agent = agent
+
+    def applied(self, obj: Node) -> None:
+        """Use the Node's newest state."""
+        self._agent.on_node_update(obj)
+
+    def deleted(self, obj: Node) -> None:
+        """Wait for it to come back: the kubelet creates its Node again."""
+
+    def retained(self, uids: frozenset[str], version: str) -> None:
+        """Nothing else is watched."""

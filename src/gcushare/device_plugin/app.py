@@ -17,14 +17,11 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.adapters import HostAdapters
+from gcushare.device_plugin.adapters import ApiPatcher, HostAdapters, NodeHandler, PodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
-from gcushare.device_plugin.api_server import ApiPatcher, NodeHandler, PodHandler
-from gcushare.device_plugin.kubelet.checkpoint import CHECKPOINT_NAME
-from gcushare.device_plugin.kubelet.claims_conflict import AllocatedClaims, ClaimsConflict
-from gcushare.device_plugin.kubelet.conflict_search import ConflictSearch
+from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims, ClaimsConflict, ConflictSearch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.device_plugin.kubelet.podresources import PodResourcesReader
+from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, PodResourcesReader
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent

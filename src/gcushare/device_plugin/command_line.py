@@ -98,7 +98,7 @@ def _answer(process: ProcessContext, work: Callable[[], int]) -> int:
 def _remove(settings: PluginSettings, process: ProcessContext) -> int:
     import asyncio
 
-    from gcushare.device_plugin.api_server import ApiPatcher
+    from gcushare.device_plugin.adapters import ApiPatcher
     from gcushare.device_plugin.node.removal import remove_from_node
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server

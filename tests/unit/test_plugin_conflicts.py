@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.kubelet.conflicting_plugin import ConflictingPluginWatch
+from gcushare.device_plugin.kubelet.conflicts import ConflictingPluginWatch
 from gcushare.device_plugin.node.publisher import ResourceCounts
 
 RESOURCE = "nvidia.com/gpu"

@@ -1,0 +1,298 @@
+"""What is in the way of registering a resource: another plugin of it, another system with the same cards, or claims.
+
+**Another plugin.** Two plugins of one resource would take it from each other again and again, and the kubelet does not
+show which plugin registered what. It leaves two traces. Its checkpoint names the healthy ids that it was last sent for
+each resource; a plugin whose devices are all unhealthy is there with none, and one that has ended stays until five
+minutes later. The Node's capacity counts all that a plugin listed, its allocatable the healthy ones; when a plugin
+goes, allocatable turns 0 and the checkpoint stays as it is until something else is written there.
+
+**Claims.** A node serves claims or resources, never both.
+
+Source: kubelet 1.20 to 1.36, ``pkg/kubelet/cm/devicemanager/manager.go``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
+from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
+from gcushare.core.wording import some_names
+from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, read_registered
+from gcushare.device_plugin.node.parts import Parts
+from gcushare.device_plugin.node.publisher import ResourceCounts
+from gcushare.device_plugin.plugin_settings import PluginSettings
+from gcushare.node.choices import OtherSystems
+from gcushare.node.other_systems import SliceDrivers, describe_others
+from gcushare.node.pod_resources import list_claiming_pods
+from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim
+from gcushare.wire.kubelet.device_ids import is_device_id, is_whole_card_id
+from gcushare.wire.pods import is_finished
+
+logger = logging.getLogger(__name__)
+
+_ADVICE = {
+    SERVES_WHOLE: "Whole cards are not offered next to it: remove that plugin from this node, or run this one with "
+    "--mode memory",
+    SERVES_MEMORY: "Memory is not offered next to it: remove that plugin from this node",
+}
+
+
+class NodeCounts(Protocol):
+    """What the Node says: a ``Publisher``. ``former`` is what a plugin of ours before this one had published."""
+
+    former: Inventory | None
+
+    def counts(self, resource: str) -> ResourceCounts | None: ...
+
+
+class ConflictingPluginWatch:
+    """Searches for another plugin of ``resource``, which has ids of memory or of whole cards; ``report`` gets it once.
+
+    Whole cards that we serve have other plugins on many nodes, so there every trace counts. Of a resource that only we
+    use, or that we do not serve, only a foreign id that the kubelet can still hand out is a trace.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        part: str,
+        checkpoint: Path,
+        node: NodeCounts,
+        report: Callable[[str], None],
+        *,
+        is_served: bool = True,
+    ) -> None:
+        self._resource = resource
+        self._is_own_id = is_whole_card_id if part == SERVES_WHOLE else is_device_id
+        self._is_strict = is_served and part == SERVES_WHOLE
+        self._advice = _ADVICE[part] if is_served else (
+            "It hands out the same cards: remove it from this node, or set --other-systems allow if the cards are "
+            "divided between both"
+        )  # fmt: skip
+        self._checkpoint = checkpoint
+        self._node = node
+        self._report = report
+        self._reported = ""
+        self._is_ours = False
+        """No other plugin served it at the last check, so what the kubelet was sent since comes from here."""
+
+    async def find(self) -> str:
+        """Say which other plugin serves the resource, and what to do; "" if none seems to."""
+        try:
+            ids = await asyncio.to_thread(self._read)
+        except DeviceError as error:
+            # A node without a checkpoint has never had a device plugin.
+            logger.debug("no checkpoint to search for other plugins: %s", error)
+            ids = None
+        conflicting = self._evaluate(*ids) if ids is not None else ""
+        if conflicting and not self._reported:
+            self._report(conflicting)
+        self._reported, self._is_ours = conflicting, not conflicting
+        return conflicting
+
+    def _read(self) -> tuple[int, list[str]] | None:
+        """How many ids the kubelet was last sent, and which of them are not ours; None if it knows no plugin."""
+        ids = read_registered(self._checkpoint, self._resource)
+        return None if ids is None else (len(ids), [each for each in ids if not self._is_own_id(each)])
+
+    def _evaluate(self, sent: int, foreign: list[str]) -> str:
+        """Go by what the kubelet was last sent; without any id, by whose the resource was before."""
+        counts = self._node.counts(self._resource)
+        if foreign:
+            is_gone = counts is not None and counts.allocatable == 0 and (counts.capacity > 0 or not self._is_strict)
+            usable = "an unknown number" if counts is None else str(counts.allocatable)
+            return "" if is_gone else self._text(
+                f"the kubelet was sent {len(foreign)} device ids such as {min(foreign)[:60]!r} and counts {usable} of "
+                "them as usable"
+            )  # fmt: skip
+        former = self._node.former
+        was_ours = self._is_ours or (former is not None and SERVES_WHOLE in former.modes)
+        if sent or not self._is_strict or (was_ours and not self._reported):
+            return ""
+        if self._reported or (counts is not None and counts.capacity > 0):
+            counted = "some" if counts is None else str(counts.capacity)
+            return self._text(f"the kubelet was sent {counted} devices that are all unhealthy or lost, and not by us")
+        return ""
+
+    def _text(self, evidence: str) -> str:
+        return f"another plugin serves {self._resource} on this node: {evidence}. {self._advice}"
+
+
+logger = logging.getLogger(__name__)
+
+QUIET_S = 60.0
+"""How long no claim must have been seen: a kubelet that starts lists no pod for some seconds."""
+UNKNOWN_S = 5.0
+_MAX_NAMES = 5
+
+
+class AllocatedClaims:
+    """Finds the pods of this node whose claims the scheduler gave cards of ``driver``, prepared or not.
+
+    The kubelet lists a claim from its preparation on. Before, only the claim itself says it: it is read once for each
+    pod, by name, which needs the right to get claims and none to list them.
+    """
+
+    def __init__(self, get_claim: Callable[[str, str], Awaitable[ResourceClaim]], driver: str, node: str) -> None:
+        self._get_claim = get_claim
+        self._driver = driver
+        self._node = node
+        self._names: dict[str, tuple[str, str, frozenset[str]]] = {}
+        """The namespace, name and claims of each pod with claims, by uid."""
+        self._holds: dict[tuple[str, str], bool] = {}
+        """Whether a claim holds cards of this node, by pod uid and name: it cannot change while the pod is bound."""
+
+    def on_pod_update(self, pod: PodWithClaims) -> None:
+        """Use a pod's newest state."""
+        meta = pod.metadata
+        if pod.claim_names and not is_finished(pod):
+            self._names[meta.uid] = (meta.namespace, meta.name, pod.claim_names)
+        else:
+            self.on_pod_delete(meta.uid)
+
+    def on_pod_delete(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._names.pop(uid, None)
+        self._holds = {key: holds for key, holds in self._holds.items() if key[0] != uid}
+
+    def on_pod_resync(self, uids: Collection[str]) -> None:
+        """Forget every pod but these."""
+        for uid in [uid for uid in self._names if uid not in uids]:
+            self.on_pod_delete(uid)
+
+    async def find_pods(self) -> list[str]:
+        """The pods, ``namespace/name``; without those whose claims cannot be read, which the log names."""
+        found = []
+        for uid, (namespace, name, claims) in list(self._names.items()):
+            for claim in sorted(claims):
+                if (uid, claim) not in self._holds:
+                    try:
+                        results = (await self._get_claim(namespace, claim)).results_of(self._driver)
+                    except GcushareError as error:
+                        logger.warning("a claim cannot be read %s", fields(claim=f"{namespace}/{claim}", reason=error))
+                        continue
+                    self._holds[uid, claim] = any(each.pool == self._node for each in results)
+                if self._holds[uid, claim]:
+                    found.append(f"{namespace}/{name}")
+        return found
+
+
+class ClaimsConflict:
+    """Finds pods whose claims hold cards of ``driver`` on this node; ``then`` is asked if there are none.
+
+    The kubelet names the pods whose claims are prepared, ``allocated`` those whose claims are not yet.
+
+    ``served_claims`` answers whether the node served claims before this plugin started; None if that is not known yet.
+    If it did, nothing is registered for ``QUIET_S`` in any case: a kubelet that starts at the same time would list none
+    of their pods. The plugin waits ``UNKNOWN_S`` for that answer: without the API server it serves all the same.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        driver: str,
+        resource: str,
+        *,
+        clock: Callable[[], float],
+        served_claims: Callable[[], bool | None] = lambda: False,
+        allocated: Callable[[], Awaitable[Sequence[str]]] | None = None,
+        then: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
+        self._socket = socket
+        self._driver = driver
+        self._resource = resource
+        self._clock = clock
+        self._served_claims = served_claims
+        self._allocated = allocated
+        self._then = then
+        self._seen_at: float | None = None
+        self._asked_at: float | None = None
+        self._holders = "none is listed, but the node served claims until now"
+
+    async def find(self) -> str:
+        """Say which pods hold claims, and what to do; "" if none does.
+
+        A kubelet without podresources has no claims: it is older than they are. One that does not answer keeps the
+        plugin waiting only if claims were seen here before.
+        """
+        try:
+            prepared = await list_claiming_pods(self._socket, self._driver) if self._socket.exists() else ()
+        except (RetryableError, RemoteContractError) as error:
+            prepared = ()
+            logger.warning("prepared claims on this node are not known %s", fields(reason=error))
+        allocated = await self._allocated() if self._allocated is not None else ()
+        if pods := sorted({*prepared, *allocated}):
+            self._seen_at, self._holders = self._clock(), some_names(pods, _MAX_NAMES)
+        if self._asked_at is None:
+            self._asked_at = self._clock()
+        served = self._served_claims()
+        if served is None and self._clock() - self._asked_at < UNKNOWN_S:
+            return "the Node was not read yet: whether it served claims until now is not known"
+        if served and self._seen_at is None:
+            self._seen_at = self._clock()
+        if self._seen_at is not None and self._clock() - self._seen_at < QUIET_S:
+            return (
+                f"pods hold claims of {self._driver} on this node's cards ({self._holders}): {self._resource} is "
+                f"offered {QUIET_S:g} s after they have ended; or label the node gcushare.io/serve=claims"
+            )
+        return await self._then() if self._then is not None else ""
+
+
+class ConflictSearch:
+    """Searches before each registration of a part of the node's offer: memory or whole cards.
+
+    Another plugin of the same resource is always refused: the kubelet serves one. Systems that hand out the same cards
+    under other names are refused unless ``--other-systems allow``.
+    """
+
+    def __init__(
+        self, settings: PluginSettings, parts: Parts, drivers: SliceDrivers, clock: Callable[[], float]
+    ) -> None:
+        vendor, served = settings.cards.vendor, settings.cards.mode.parts
+        self._is_refusing = settings.cards.other_systems is OtherSystems.REFUSE
+        self._publisher = parts.publisher
+        self._drivers = drivers
+        self._clock = clock
+        self._announce = partial(parts.announcer.about_node, warning=True)
+        self._reading = asyncio.Lock()
+        self._read_at = -math.inf
+        self._others = ""
+        watch = partial(
+            ConflictingPluginWatch,
+            checkpoint=settings.kubelet.device_plugin_dir / CHECKPOINT_NAME,
+            node=parts.publisher,
+            report=partial(self._announce, "SecondPluginServes"),
+        )
+        whole = vendor.whole_card_resource
+        self._watches = {
+            part: [watch(whole if part == SERVES_WHOLE else vendor.memory_resource, part)] for part in served
+        }
+        if self._is_refusing and SERVES_WHOLE not in served:
+            for watches in self._watches.values():
+                watches.append(watch(whole, SERVES_WHOLE, is_served=False))
+
+    async def find(self, part: str) -> str:
+        """Say what is in the way of a part, and what to do; "" if nothing is."""
+        found = [await watch.find() for watch in self._watches[part]]
+        if self._is_refusing:
+            found.append(await self._find_others())
+        return "; ".join(filter(None, found))
+
+    async def _find_others(self) -> str:
+        asked_at = self._clock()
+        # Memory and whole cards are registered at the same time: one list of ResourceSlices answers both.
+        async with self._reading:
+            if self._read_at < asked_at:
+                others = describe_others(self._publisher.find_neighbours(await self._drivers.read()))
+                if others and others != self._others:
+                    self._announce("OtherSystemServes", others)
+                self._others, self._read_at = others, self._clock()
+            return self._others

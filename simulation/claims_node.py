@@ -28,7 +28,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, RESOURCE_SLICES, Selector
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.choices import NO_RESERVE, Strategy
+from gcushare.node.node_settings import NO_RESERVE, Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpoint, PreparedClaim
 from gcushare.wire.dra.slices import RESOURCE_SLICE

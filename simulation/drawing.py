@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire import annotations as keys
 from simulation.certificates import SECRET_FAULTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from simulation.invariants import Picture
 from simulation.schedule import OUR_LEASE, Action, Schedule, Settings
 from simulation.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 
 FIRST_S = 20.0
 """Before anything happens: the programs start."""

@@ -25,7 +25,7 @@ from gcushare.device_plugin.reporting.metrics import PluginMetrics
 from gcushare.device_plugin.reporting.status import problems
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings

@@ -13,7 +13,7 @@ import pytest
 from gcushare.cli.cards.cards import ask_addresses, is_loopback
 from gcushare.core.errors import RetryableError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
 from tests.protocol.cards_command_rig import NOWHERE, Caller, serving

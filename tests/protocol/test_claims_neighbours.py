@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.node.choices import OtherSystems
+from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver import Deletion
 from gcushare_playground.apiserver.objects import Key

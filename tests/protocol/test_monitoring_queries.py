@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gcushare.cli.top.rows import DRIVER_SHARE
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.node.over_use.over_use_settings import Action
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault

@@ -10,7 +10,7 @@ import pytest
 
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Bursts, Mode
+from gcushare.device_plugin.plugin_settings import Bursts, Mode
 from gcushare.node.mps.daemon import MpsControl
 from gcushare.node.mps.mps_settings import Fallback, MemoryLimit
 from gcushare.node.mps.state import MpsStateReader

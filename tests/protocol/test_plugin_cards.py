@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.units import GIB
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.wire.kubelet.device_ids import cards_of_ids
 from tests.protocol.plugin_rig import NODE, RESOURCE, PluginRig
 

@@ -16,7 +16,7 @@ from gcushare.device_plugin.node.removal import remove_from_node
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.cdi import CdiSpecFile
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from tests.protocol.plugin_rig import NODE, PluginRig

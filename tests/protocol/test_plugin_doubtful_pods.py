@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from gcushare.core.cards import Closure
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.reporting.status import describe_node
 from gcushare.device_plugin.reporting.status_text import render_status
-from gcushare.node.choices import Reserve
+from gcushare.node.node_settings import Reserve
 from tests.fake_proc import FakeProc
 from tests.protocol.plugin_rig import PluginRig
 

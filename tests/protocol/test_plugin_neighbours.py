@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gcushare.device_plugin.choices import Mode
-from gcushare.node.choices import OtherSystems
+from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from tests.neighbours import read_objects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import RESOURCE, WHOLE, PluginRig
 from tests.protocol.reference_plugin import ReferencePlugin, devices

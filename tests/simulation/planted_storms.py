@@ -9,7 +9,7 @@ from simulation.drawing import make_schedule
 from simulation.run import run
 from simulation.schedule import OUR_LEASE, Action, Schedule
 
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 
 ONE_CARD_GIVEN_TWICE = "recorded units of a card are never above its size"
 ONE_LEADER = "one leader serves"

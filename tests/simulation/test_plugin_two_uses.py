@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids

@@ -8,7 +8,7 @@ from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import (
     Allocation,

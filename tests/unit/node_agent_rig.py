@@ -14,17 +14,17 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.units import GIB
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import NodeEvents, Parts
 from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.objects import Node, ObjectMeta

@@ -11,7 +11,7 @@ import pytest
 from gcushare.claims_driver.claim_files import CheckpointFile
 from gcushare.core.errors import DeviceError, Refused, RemoteContractError
 from gcushare.core.units import GIB
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
 from tests.unit.claims_driver_values import DRIVER, NODE, a_claim, a_result, an_inventory, prepared_claims, whole_result
 

@@ -24,7 +24,7 @@ from gcushare.device_plugin.allocation.preference import choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARDS, MEMORY_LIMIT, MEMORY_PERCENT, PodRecord, decode_record
 from gcushare.wire.kubelet.device_ids import device_ids_of_card

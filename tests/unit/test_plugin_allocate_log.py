@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.node_agent_rig import Rig, make_rig

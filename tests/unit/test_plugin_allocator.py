@@ -14,13 +14,13 @@ from gcushare.core.errors import Refused
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.choices import Strategy
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.mps_settings import Fallback
 from gcushare.node.mps.state import MpsFolders
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids

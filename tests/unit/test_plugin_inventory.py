@@ -7,7 +7,7 @@ from gcushare.core.cards import Health, InventoryCard, LeftOutCard
 from gcushare.core.errors import ConfigError, Refused
 from gcushare.core.units import GIB
 from gcushare.device_plugin.node.inventory import Offer, plan_inventory
-from gcushare.node.choices import Reserve
+from gcushare.node.node_settings import Reserve
 from gcushare.vendors import ALIYUN, ENFLAME
 
 

@@ -11,7 +11,7 @@ from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChange
 from gcushare.device_plugin.allocation.preference import Preference, choose_card, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare.wire.kubelet.device_ids import device_ids_of_card

@@ -7,7 +7,7 @@ import pytest
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Closure, UnrecordedHolder
 from gcushare.core.nodes import PodRef
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card

@@ -10,8 +10,8 @@ import pytest
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.choices import CardCount
 from gcushare.device_plugin.node.publisher import Publisher
+from gcushare.device_plugin.plugin_settings import CardCount
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta

@@ -8,8 +8,8 @@ import pytest
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.node.choices import Strategy
 from gcushare.node.container_environment import Grant
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 
 

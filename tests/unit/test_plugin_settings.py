@@ -5,8 +5,8 @@ import pytest
 from gcushare.core.errors import ConfigError
 from gcushare.device_plugin.command_line import PROGRAM
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.node.choices import Reserve, Strategy
-from gcushare.node.monitor import monitor_settings, source_options
+from gcushare.node.cards import monitor_settings, source_options
+from gcushare.node.node_settings import Reserve, Strategy
 from gcushare.runtime.settings.loading import Answered, load_settings
 
 

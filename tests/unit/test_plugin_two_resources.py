@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.choices import Mode
+from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME

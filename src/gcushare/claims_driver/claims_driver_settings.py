@@ -7,9 +7,8 @@ from pathlib import Path
 
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.node.choices import AUTO_UNIT
 from gcushare.node.mps.mps_settings import MpsSettings
-from gcushare.node.node_settings import CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
+from gcushare.node.node_settings import AUTO_UNIT, CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings

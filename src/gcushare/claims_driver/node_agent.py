@@ -16,9 +16,9 @@ from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
+from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
-from gcushare.node.choices import OtherSystems, Reserve
-from gcushare.node.offer import offer_card
+from gcushare.node.node_settings import OtherSystems, Reserve
 from gcushare.node.other_systems import describe_others
 from gcushare.vendors.neighbours import find_neighbours, neighbours_of
 from gcushare.wire.nodes import parse_card_names

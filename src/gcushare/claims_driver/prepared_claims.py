@@ -22,9 +22,9 @@ from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.wording import index_text
 from gcushare.node.cdi import cdi_name
-from gcushare.node.choices import Strategy
 from gcushare.node.container_environment import Grant, container_variables, device_paths
 from gcushare.node.mps.limits import NO_LIMITS, MpsLimiter
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
 from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim

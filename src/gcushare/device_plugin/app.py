@@ -28,9 +28,8 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import NodeEvents, Parts, make_parts
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
-from gcushare.device_plugin.reporting.health import REGISTRATION_AGE_S, make_health
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
-from gcushare.device_plugin.reporting.status import describe_node
+from gcushare.device_plugin.reporting.status import REGISTRATION_AGE_S, describe_node, make_health
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.connection.transport import Limits
@@ -38,7 +37,7 @@ from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, Selector
 from gcushare.node.api_server import EventAnnouncer
-from gcushare.node.monitor import open_monitor
+from gcushare.node.cards import open_monitor
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
 from gcushare.node.other_systems import SliceDrivers

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from pathlib import Path
 
+from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.device_plugin.choices import Bursts, CardCount, Mode
-from gcushare.node.choices import AUTO_UNIT, DEFAULT_LONGEST_WAIT_S
 from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
-from gcushare.node.node_settings import CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
+from gcushare.node.node_settings import (
+    AUTO_UNIT,
+    DEFAULT_LONGEST_WAIT_S,
+    CardSourceSettings,
+    HealthSettings,
+    NodeSettings,
+    use_conflicts,
+)
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -17,8 +24,48 @@ from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.vendors import VENDORS, Vendor
-from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT
+from gcushare.wire.contracts import DEVICE_PLUGIN, PLUGIN_PORT, PODS_PER_THOUSAND
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES
+
+
+class Mode(enum.Enum):
+    """What a node's cards are granted as: memory units, whole cards, or both from one ledger."""
+
+    MEMORY = SERVES_MEMORY
+    WHOLE = SERVES_WHOLE
+    BOTH = "both"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The modes as in the inventory."""
+        return BOTH_MODES if self is Mode.BOTH else (self.value,)
+
+
+class Bursts(enum.Enum):
+    """Whether a pod may use more than its grant, up to its annotation gcushare.io/memory-limit.
+
+    ``AUTO``: unless MPS limits memory and nothing evicts pods. Its author could then raise a limit that the admin set,
+    and nothing would take the memory back.
+    """
+
+    AUTO = "auto"
+    ALLOW = "allow"
+    IGNORE = "ignore"
+
+
+class CardCount(enum.Enum):
+    """The count on the Node: one per card, or a thousand per card, which a node's pods can never use up."""
+
+    AUTO = "auto"
+    EXACT = "exact"
+    THOUSANDS = "thousands"
+
+    def pods_per_count(self, vendor: Vendor) -> int:
+        """The count per card: how many pods that request a count of 1 fit on each card."""
+        if self is CardCount.AUTO:
+            return vendor.pods_per_count
+        return PODS_PER_THOUSAND if self is CardCount.THOUSANDS else 1
+
 
 COMPONENT = DEVICE_PLUGIN
 

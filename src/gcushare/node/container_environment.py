@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import MemoryUnit
 from gcushare.core.wording import index_text
-from gcushare.node.choices import Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 
 CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
+import enum
 import re
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.cards.worker.time_limits import DEFAULT_CALL_TIMEOUT_S
-from gcushare.node.choices import NO_RESERVE, OtherSystems, Reserve, Strategy
 from gcushare.node.mps.mps_settings import MPS_LIBRARY, MemoryLimit, MpsSettings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
+
+AUTO_UNIT = "auto"
+DEFAULT_LONGEST_WAIT_S = 600.0
+"""The longest grace period of a pod that we wait for. A training job may take minutes to write its last checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Memory of each card that pods never get: a fixed amount, and a share of the card in percent."""
+
+    bytes: int = 0
+    percent: float = 0.0
+
+    def of(self, memory_bytes: int) -> int:
+        """The reserved bytes of a card of that size, at most all of it."""
+        return min(memory_bytes, self.bytes + -int(-memory_bytes * self.percent // 100))
+
+
+NO_RESERVE = Reserve()
+
+
+class Strategy(enum.Enum):
+    """``env``: the container toolkit reads a variable. ``devices``: the device nodes. ``cdi``: names of a CDI spec."""
+
+    ENV = "env"
+    DEVICES = "devices"
+    CDI = "cdi"
+
+
+class OtherSystems(enum.Enum):
+    """What follows if another system hands out cards of this node."""
+
+    REFUSE = "refuse"
+    ALLOW = "allow"
 
 
 def _vendor() -> parsers.Parser[Vendor]:

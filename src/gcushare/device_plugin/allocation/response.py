@@ -14,9 +14,9 @@ from gcushare.core.cards import InventoryCard
 from gcushare.core.requests import split_over_cards
 from gcushare.core.units import MemoryUnit
 from gcushare.node.cdi import cdi_name
-from gcushare.node.choices import Strategy
 from gcushare.node.container_environment import Grant, container_variables, device_paths
 from gcushare.node.mps.limits import NO_LIMITS, ContainerLimits, MpsLimiter
+from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 

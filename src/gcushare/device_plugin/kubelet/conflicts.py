@@ -29,7 +29,7 @@ from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, read_re
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import ResourceCounts
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.node.choices import OtherSystems
+from gcushare.node.node_settings import OtherSystems
 from gcushare.node.other_systems import SliceDrivers, describe_others
 from gcushare.node.pod_resources import list_claiming_pods
 from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim

@@ -12,9 +12,9 @@ from gcushare.core.cards import SERVES_MEMORY, Health, Inventory
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.core.wording import some_names
-from gcushare.device_plugin.choices import Mode
-from gcushare.node.choices import AUTO_UNIT, NO_RESERVE, Reserve
-from gcushare.node.offer import offer_card
+from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.node.cards import offer_card
+from gcushare.node.node_settings import AUTO_UNIT, NO_RESERVE, Reserve
 from gcushare.vendors import Vendor
 from gcushare.wire.kubelet.device_ids import (
     KUBELET_MESSAGE_LIMIT_BYTES,

@@ -9,10 +9,9 @@ from typing import Protocol
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.choices import Mode
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
-from gcushare.device_plugin.plugin_settings import PluginSettings
+from gcushare.device_plugin.plugin_settings import Mode, PluginSettings
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
@@ -20,8 +19,8 @@ from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.clock import Clock
 from gcushare.node.api_server import Announcer, PodPatcher
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
-from gcushare.node.choices import Strategy
 from gcushare.node.mps.limits import MpsLimiter
+from gcushare.node.node_settings import Strategy
 
 
 class Patcher(PodPatcher, NodePatcher, Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.nodes import PodRef
-from gcushare.node.choices import DEFAULT_LONGEST_WAIT_S
+from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 
 KILL_MARGIN_S = 10.0
 """Added to a pod's grace period: the runtime kills the containers and waits for their processes to end."""

@@ -29,7 +29,7 @@ from gcushare.device_plugin.pods.pod import (
 )
 from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
-from gcushare.node.choices import DEFAULT_LONGEST_WAIT_S
+from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord

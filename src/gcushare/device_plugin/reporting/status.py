@@ -1,22 +1,26 @@
-"""Builds the plugin's status document: cards, units, pods with their allocations, and all problems.
+"""The plugin's health, and its status document: cards, units, pods with their allocations, and all problems.
 
-It is served as JSON on /status and shown by ``--status`` and ``gcushare cards``. The schema is
+Readiness calls the plugin's own sockets as the kubelet does; liveness checks its tasks' progress.
+
+The document is served as JSON on /status and shown by ``--status`` and ``gcushare cards``. The schema is
 ``gcushare.wire.documents.plugin_status``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gcushare._version import __version__
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.device_plugin.pods.pod import PodEntry
+from gcushare.device_plugin.pods.reconciler import PERIOD_S
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.reporting.metrics import Observed
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.node.status import card_statuses, describe_action, describe_over_uses
+from gcushare.runtime.health import Health, Progress
 from gcushare.wire.documents.plugin_status import PluginStatus, PodOnNode, UnreadableStatus
 
 _REGISTRATION = {SERVES_MEMORY: "registration", SERVES_WHOLE: "wholeRegistration"}
@@ -103,3 +107,31 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
         utilization_by_card=dict(sorted(used.utilization.get(entry.ref.uid, {}).items())) if used is not None else None,
         over_use=describe_over_uses(over_use, entry.ref.uid),
     )
+
+
+REGISTRATION_AGE_S = 60.0
+"""The registration task makes two rounds per second, and waits a few seconds at most for the kubelet's answer."""
+RECORD_AGE_S = 3 * PERIOD_S
+POLL_GRACE_S = 300.0
+"""Added for the cards task: opening a library may take a minute, and attempts are some time apart."""
+
+
+def make_health(observed: Observed, *, card_polls: Callable[[], int], poll_interval_s: float) -> Health:
+    """Return the checks of /healthz and /readyz. ``card_polls`` counts the rounds of the cards task."""
+    health = Health()
+    for part, endpoint in observed.endpoints.items():
+        health.add_live(f"{part} registration task", endpoint.pulse.check)
+    checks = Progress("kubelet record", lambda: observed.reconciler.counters.checks, RECORD_AGE_S)
+    health.add_live("record task", checks.check)
+    poll_age_s = 3 * poll_interval_s + POLL_GRACE_S
+    health.add_live("cards task", Progress("cards", card_polls, poll_age_s).check)
+    for part, endpoint in observed.endpoints.items():
+        health.add_ready(f"{part} socket", endpoint.probe)
+
+    async def check_problems() -> str | None:
+        # Not the records of single pods: an author whose record a webhook refuses must not stop a rollout.
+        found = {part: problem for part, problem in problems(observed).items() if part != POD_RECORDS}
+        return "; ".join(f"{part}: {problem}" for part, problem in found.items()) or None
+
+    health.add_ready("plugin", check_problems)
+    return health

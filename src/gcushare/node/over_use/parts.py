@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
 from gcushare.node.api_server import Announcer, EvictionClient, PodPatcher
-from gcushare.node.choices import DEFAULT_LONGEST_WAIT_S
+from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.over_use.evictor import EvictionRules, OverUseEvictor
 from gcushare.node.over_use.notes import OverUseNotes
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings

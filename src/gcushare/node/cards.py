@@ -1,15 +1,20 @@
-"""From settings to the monitor of this node's cards."""
+"""This node's cards: the monitor that polls them, by the settings, and the units of each that may be granted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import msgspec
 
 from gcushare.cards.health import STALE_AFTER_S, CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.time_limits import IsolationSettings
-from gcushare.node.node_settings import CardSourceSettings, HealthSettings
+from gcushare.core.cards import InventoryCard
+from gcushare.core.units import MemoryUnit
+from gcushare.node.node_settings import CardSourceSettings, HealthSettings, Reserve
+from gcushare.wire.nodes import is_named
 
 
 def open_monitor(
@@ -49,3 +54,12 @@ def monitor_settings(cards: CardSourceSettings, health: HealthSettings) -> Monit
         stale_after_s=max(STALE_AFTER_S, health.unhealthy_after * cards.poll_interval),
     )
     return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy)
+
+
+def offer_card(found: InventoryCard, unit: MemoryUnit, *, reserve: Reserve, cordoned: frozenset[str]) -> InventoryCard:
+    """Count a card's units; ``cordoned`` are the admin's cordons, as indexes or uuids."""
+    memory_bytes = found.memory_bytes
+    total = unit.units_in(memory_bytes)
+    reserved = min(total, unit.units_covering(reserve.of(memory_bytes)))
+    is_cordoned = is_named(found, cordoned)
+    return msgspec.structs.replace(found, units=total - reserved, reserved_units=reserved, cordoned=is_cordoned)

@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.claims_controller.cluster_fill import ClusterFill
-from gcushare.claims_controller.node_order import MAX_LEVEL, NEXT_NODES, Card, Node, plan_levels
+from gcushare.claims_controller.node_order import MAX_LEVEL, NEXT_NODES, Card, ClusterFill, Node, plan_levels
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.claims import (

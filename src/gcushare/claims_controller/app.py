@@ -13,8 +13,8 @@ from aiohttp import web
 
 from gcushare._version import __version__
 from gcushare.claims_controller.claims_controller_settings import NAME, ControllerSettings
-from gcushare.claims_controller.cluster_fill import ClusterFill
 from gcushare.claims_controller.metrics import ControllerCollector
+from gcushare.claims_controller.node_order import ClusterFill
 from gcushare.claims_controller.order_writer import OrderCounters, OrderWriter
 from gcushare.claims_controller.template_keeper import TemplateKeeper
 from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan

@@ -1,4 +1,4 @@
-"""In which order nodes should be filled: pure, from the devices in slices and what claims hold of them.
+"""How full every node that serves claims is, and the order in which nodes should be filled; no I/O.
 
 kube-scheduler places claims on any node with room. The admission policy adds preferred node affinity terms to pods, one
 per level of a node label, so nodes of a higher level are filled first. The order only has to be good, not current: the
@@ -10,8 +10,17 @@ are opened one after the other, and not all at once while the labels of nodes in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.quantities import parse_quantity
+from gcushare.kube.collections import Kept
+from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
+from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+from gcushare.wire.dra.slices import MEMORY, ResourceSlice
+from gcushare.wire.objects import Node as NodeObject
 
 MAX_LEVEL = 9
 """The admission policy has a term for each level from 1 to this one."""
@@ -81,3 +90,107 @@ def _levels_of_unused(unused: Iterable[str], nodes: Mapping[str, Node]) -> Itera
         level = max(open_levels, default=0) if nodes[name].cards else 0
         open_levels.discard(level)
         yield name, level
+
+
+class ClusterFill:
+    """The nodes by name; ``on_change`` is called whenever something changed that their order may depend on.
+
+    A node is computed again from its slices and claims when it is asked for, not at each event.
+    """
+
+    def __init__(self, drivers: Collection[str], on_change: Callable[[], None]) -> None:
+        self._drivers = frozenset(drivers)
+        self._on_change = on_change
+        self.slices: Kept[ResourceSlice] = Kept(self._change_slice)
+        self.claims: Kept[ResourceClaim] = Kept(self._change_claim)
+        self.nodes: Kept[NodeObject] = Kept(self._change_node)
+        self._slices_of: defaultdict[str, dict[str, ResourceSlice]] = defaultdict(dict)
+        self._results_of: defaultdict[str, dict[str, tuple[AllocationResult, ...]]] = defaultdict(dict)
+        self._levels: dict[str, int] = {}
+        self._current: dict[str, Node] = {}
+        self._stale: set[str] = set()
+
+    def read(self) -> dict[str, Node]:
+        """The nodes as of now; the caller only reads them."""
+        for name in self._stale:
+            if name in self._levels:
+                self._current[name] = Node(self._cards_of(name), self._levels[name])
+            else:
+                self._current.pop(name, None)
+        self._stale.clear()
+        return self._current
+
+    def on_level_written(self, name: str, level: int) -> None:
+        """Record a label that was written, before the watch shows it."""
+        if name in self._levels:
+            self._levels[name] = level
+            self._stale.add(name)
+
+    def _change_slice(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
+        for each in (before, after):
+            if each is not None and each.spec.driver in self._drivers:
+                if each is after:
+                    self._slices_of[each.spec.pool.name][each.metadata.uid] = each
+                else:
+                    self._slices_of[each.spec.pool.name].pop(each.metadata.uid, None)
+                self._mark(each.spec.pool.name)
+
+    def _change_claim(self, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        old, new = (self._by_pool(each) for each in (before, after))
+        if old == new:
+            return
+        uid = (after or before).metadata.uid  # type: ignore[union-attr]  # one of both is there
+        for pool in old.keys() | new.keys():
+            if pool in new:
+                self._results_of[pool][uid] = new[pool]
+            else:
+                self._results_of[pool].pop(uid, None)
+            self._mark(pool)
+
+    def _by_pool(self, claim: ResourceClaim | None) -> dict[str, tuple[AllocationResult, ...]]:
+        found: dict[str, tuple[AllocationResult, ...]] = {}
+        if claim is not None:
+            for driver in self._drivers:
+                for result in claim.results_of(driver):
+                    found[result.pool] = (*found.get(result.pool, ()), result)
+        return found
+
+    def _change_node(self, before: NodeObject | None, after: NodeObject | None) -> None:
+        if after is None:
+            if before is not None:
+                self._levels.pop(before.metadata.name, None)
+                self._mark(before.metadata.name)
+            return
+        name, text = after.metadata.name, after.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
+        is_level = len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL
+        level = int(text) if is_level else 0
+        if self._levels.get(name) != level:
+            self._levels[name] = level
+            self._mark(name)
+
+    def _mark(self, name: str) -> None:
+        self._stale.add(name)
+        self._on_change()
+
+    def _cards_of(self, pool: str) -> dict[str, Card]:
+        """The cards by their device's name, with what claims hold of them."""
+        slices = self._slices_of[pool].values()
+        newest = max((each.spec.pool.generation for each in slices), default=0)
+        cards = {
+            device.name: Card(_bytes(device.capacity[MEMORY].value) if MEMORY in device.capacity else 0)
+            for each in slices
+            if each.spec.pool.generation == newest
+            for device in each.spec.devices
+        }
+        for results in self._results_of[pool].values():
+            for result in results:
+                if (card := cards.get(result.device)) is not None:
+                    card.used += _bytes(result.consumed_memory() or "0")
+        return cards
+
+
+def _bytes(quantity: str) -> int:
+    try:
+        return int(parse_quantity(quantity))
+    except RemoteContractError:
+        return 0  # only the order depends on it

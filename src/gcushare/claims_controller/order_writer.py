@@ -8,8 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from gcushare.claims_controller.cluster_fill import ClusterFill
-from gcushare.claims_controller.node_order import plan_levels
+from gcushare.claims_controller.node_order import ClusterFill, plan_levels
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.core.log_fields import fields

@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from gcushare.claims_controller.kept import Kept
 from gcushare.core.claim_names import ClaimSize, parse_template_name
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import MemoryUnit
+from gcushare.kube.collections import Kept
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_CONTROLLER
 from gcushare.wire.dra.claims import ClaimingPod, ResourceClaimTemplate, TemplateSpec, template_spec
@@ -140,7 +140,7 @@ class TemplatePlan:
     def _change_namespace(self, before: ObjectHead | None, after: ObjectHead | None) -> None:
         if before is None or after is None:
             name = (before or after).metadata.name  # type: ignore[union-attr]  # one of both is there
-            self._opted_in = {each.metadata.name for each in self.namespaces}
+            self._opted_in = {each.metadata.name for each in self.namespaces.objects.values()}
             for key in (*self._users, *self._existing):
                 if key.namespace == name:
                     self._mark(key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gcushare._version import __version__
-from gcushare.claims_controller.template_plan import DEFAULT_UNUSED_AFTER_S
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
@@ -49,7 +48,7 @@ class TemplateSettings:
     )
     unused_after: float = setting(
         parsers.duration_s(1, 86400),
-        default=DEFAULT_UNUSED_AFTER_S,
+        default=3600.0,  # a Job that starts every half hour needs it
         help="How long a template is kept after the last waiting pod that named it.",
     )
     node_order: bool = setting(

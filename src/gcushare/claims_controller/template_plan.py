@@ -17,8 +17,6 @@ from gcushare.wire.dra.claims import ClaimingPod, ResourceClaimTemplate, Templat
 from gcushare.wire.objects import ObjectHead
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": CLAIMS_CONTROLLER}
-DEFAULT_UNUSED_AFTER_S = 3600.0
-"""How long a template is kept after the last waiting pod that named it: a Job that starts every half hour needs it."""
 MAX_TEMPLATES = 256
 """Of one namespace: pods of more different sizes are a mistake or an attack on the API server's storage."""
 

@@ -1,4 +1,4 @@
-"""The wiring: settings into watches, the two workers and one server, started and stopped in order."""
+"""The wiring: settings into watches, the two workers and one server with its metrics, started and stopped in order."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.claims_controller.claims_controller_settings import NAME, ControllerSettings
-from gcushare.claims_controller.metrics import ControllerCollector
 from gcushare.claims_controller.node_order import ClusterFill
 from gcushare.claims_controller.order_writer import OrderCounters, OrderWriter
 from gcushare.claims_controller.template_keeper import TemplateKeeper
@@ -24,7 +25,6 @@ from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
-from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import (
     NAMESPACES,
@@ -39,14 +39,11 @@ from gcushare.runtime.health import Health
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, RejectedCollector, make_registry, metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, Shutdown, root_tasks
-from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, CLAIMS_ORDER_LABEL, SERVE_CLAIMS, SERVE_LABEL
+from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
 from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import NODE, ObjectHead
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
-
-_WRITE_S = 5.0
-"""A label of a node that takes longer is tried again."""
 
 NAMESPACE = BoundedJsonDecoder(ObjectHead, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
 
@@ -60,7 +57,7 @@ async def run(settings: ControllerSettings, shutdown: Shutdown) -> int:
     return 0
 
 
-class Controller:
+class Controller(Collector):
     """One replica, built from settings and a client. ``server`` is set once it listens.
 
     ``clock`` and ``rng`` are the machine's if None.
@@ -112,12 +109,40 @@ class Controller:
         health = Health()
         health.add_ready("watches", self._check_synced)
         app.add_routes(health.routes())
-        order = OrderCounters() if self._order is None else self._order.counters
-        self._registry.register(
-            ControllerCollector(self.keeper.counters, order, lambda: len(self._plan), self._is_leader, self._watches)
-        )
+        self._registry.register(self)
         app.add_routes([metrics_route(self._registry)])
         return app
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what /metrics shows, read from the parts' own counters at each scrape."""
+        templates = self.keeper.counters
+        order = OrderCounters() if self._order is None else self._order.counters
+        yield GaugeMetricFamily("gcushare_leader", "1 if this replica does the work.", value=float(self._is_leader()))
+        yield GaugeMetricFamily(
+            "gcushare_claims_templates", "Templates of gcushare that exist.", value=float(len(self._plan))
+        )
+        writes = CounterMetricFamily(
+            "gcushare_claims_writes", "Writes to the API server, by what was done.", labels=("what",)
+        )
+        writes.add_metric(("template-created",), templates.created)
+        writes.add_metric(("template-deleted",), templates.deleted)
+        writes.add_metric(("node-order",), order.written)
+        yield writes
+        failures = CounterMetricFamily(
+            "gcushare_claims_write_failures", "Writes that failed and are tried again.", labels=("what",)
+        )
+        failures.add_metric(("template",), templates.failed)
+        failures.add_metric(("node-order",), order.failed)
+        yield failures
+        ages = GaugeMetricFamily(
+            "gcushare_watch_age_seconds",
+            "Time since the API server last proved the watch current; no series before the first list.",
+            labels=("resource",),
+        )
+        for name, watch in self._watches.items():
+            if watch.age_s is not None:
+                ages.add_metric((name,), watch.age_s)
+        yield ages
 
     def _make_elector(self) -> LeaderElector | None:
         election = self._settings.election
@@ -137,8 +162,8 @@ class Controller:
     def _make_order_writer(self) -> OrderWriter:
         changed = asyncio.Event()
         return OrderWriter(
+            self._client,
             ClusterFill([vendor.claims.driver for vendor in self._settings.claims.vendor], changed.set),
-            self._write_level,
             changed,
             self._is_leader,
             clock=self._clock,
@@ -177,12 +202,6 @@ class Controller:
                 "nodes": Reflector(client, NODES, fill.nodes, decode=NODE.read, selector=serving),
             }
         return found
-
-    async def _write_level(self, name: str, level: int) -> None:
-        labels = {CLAIMS_ORDER_LABEL: str(level) if level else None}
-        patch = Patch(PatchKind.MERGE, {"metadata": {"labels": labels}})
-        # Through the status, which keeps the spec: the controller needs no right to change taints.
-        await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
 
     async def _when_synced(self, work: Callable[[], Any]) -> None:
         for watch in self._watches.values():

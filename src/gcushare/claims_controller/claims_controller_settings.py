@@ -48,7 +48,7 @@ class TemplateSettings:
     )
     unused_after: float = setting(
         parsers.duration_s(1, 86400),
-        default=3600.0,  # a Job that starts every half hour needs it
+        default=3600.0,  # a Job that starts every half hour needs its template
         help="How long a template is kept after the last waiting pod that named it.",
     )
     node_order: bool = setting(

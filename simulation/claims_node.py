@@ -14,13 +14,11 @@ import msgspec
 from gcushare.cards.health import CardsSnapshot
 from gcushare.claims_driver.app import ApiClaims
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
-from gcushare.claims_driver.health_stream import HealthStream
-from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
-from gcushare.claims_driver.service import ClaimsService
+from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
+from gcushare.claims_driver.service import ClaimsService, HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan
-from gcushare.claims_driver.slice_publisher import SlicePublisher
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.errors import DeviceError, RemoteContractError
 from gcushare.core.units import GIB, parse_memory_unit

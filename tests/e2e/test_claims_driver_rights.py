@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.claims_driver.slice_publisher import slice_name
+from gcushare.claims_driver.publishers import slice_name
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.contracts import CLAIMS_DRIVER

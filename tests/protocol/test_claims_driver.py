@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from gcushare.claims_driver.slice_publisher import slice_name
+from gcushare.claims_driver.publishers import slice_name
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory

@@ -7,7 +7,6 @@ import logging
 import os
 import random
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,16 +20,13 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.claim_pods import ClaimPods
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
-from gcushare.claims_driver.health_stream import HealthStream
-from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
-from gcushare.claims_driver.plugin_holdings import follow_plugin_pods
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
+from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.reporting import POLL_GRACE_S, DriverMetrics, Observed, describe, make_health
-from gcushare.claims_driver.service import ClaimsService
+from gcushare.claims_driver.service import ClaimsService, HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan
-from gcushare.claims_driver.slice_publisher import SlicePublisher
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
@@ -269,7 +265,8 @@ class ClaimsDriverApp:
             group.create_task(self._follow_drivers(), name="other drivers")
             group.create_task(self._monitor.run(), name="cards")
             group.create_task(self._registration.run(), name="registration")
-            group.create_task(self._follow_plugin_pods(), name="plugin's holdings")
+            plugin_pods = self._agent.follow_plugin_pods(self._pod_resources, self._announce)
+            group.create_task(plugin_pods, name="plugin's holdings")
 
     async def _load_checkpoint(self) -> None:
         """Read the checkpoint, or rebuild an unreadable one from the API server's claims, however long that takes.
@@ -312,19 +309,6 @@ class ClaimsDriverApp:
             announced = others
             await asyncio.sleep(self.others_poll_s if others else NO_OTHERS_POLL_S)
             self._agent.on_drivers(await self._slice_drivers.read())
-
-    async def _follow_plugin_pods(self) -> None:
-        announced: Sequence[str] = ()
-
-        def on_read(pods: Sequence[str]) -> bool:
-            nonlocal announced
-            self._agent.on_plugin_pods(pods)
-            if pods and pods != announced:
-                self._announce("DevicePluginPodsRunning", self._agent.problem)
-            announced = pods
-            return not self._agent.problem
-
-        await follow_plugin_pods(self._pod_resources, self._vendor, on_read)
 
     def _announce(self, reason: str, message: str) -> None:
         logger.warning("%s", message)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.claims_driver.health_stream import HealthStream
-from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.prepared_claims import PreparedClaims
+from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
+from gcushare.claims_driver.service import HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
-from gcushare.claims_driver.slice_publisher import SlicePublisher
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
-from gcushare.core.errors import RetryableError
+from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
 from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.node_settings import OtherSystems, Reserve
 from gcushare.node.other_systems import describe_others
+from gcushare.node.pod_resources import list_pod_resources
 from gcushare.vendors.neighbours import find_neighbours, neighbours_of
+from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
+
+PLUGIN_POLL_S = 2.0
+"""Between two polls of the pods that hold the device plugin's units."""
+FREE_PLUGIN_POLL_S = 10.0
+"""While nothing is in the way: an admin may start a plugin on this node at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +85,34 @@ class NodeAgent:
         self._update()
 
     def on_plugin_pods(self, pods: Sequence[str]) -> None:
-        """Use what the kubelet's record says of pods that hold the device plugin's units."""
+        """Use which pods, ``namespace/name``, hold units of the device plugin."""
         if pods != self._plugin_pods:
             self._plugin_pods = pods
             self._update()
+
+    async def follow_plugin_pods(self, socket: Path, announce: Callable[[str, str], None]) -> None:
+        """Poll which pods hold units that the device plugin gave: no claim may take the same cards until they end.
+
+        ``socket``: the kubelet's podresources. ``announce`` gets a reason and a message if such pods are found.
+        """
+        failure = ""
+        announced: Sequence[str] = ()
+        while True:
+            try:
+                body = await list_pod_resources(socket)
+                found = decode_holdings(body, self._plan.vendor.memory_resource, self._plan.vendor.whole_card_resource)
+            except (RetryableError, RemoteContractError) as error:
+                if str(error) != failure:
+                    logger.warning("the kubelet's record cannot be read; will retry %s", fields(reason=error))
+                failure = str(error)
+            else:
+                failure = ""
+                pods = tuple(sorted({holding.pod for holding in found}))
+                self.on_plugin_pods(pods)
+                if pods and pods != announced:
+                    announce("DevicePluginPodsRunning", self.problem)
+                announced = pods
+            await asyncio.sleep(PLUGIN_POLL_S if failure or self.problem else FREE_PLUGIN_POLL_S)
 
     def on_drivers(self, drivers: Collection[str]) -> None:
         """Use which drivers publish ResourceSlices of this node."""
@@ -176,8 +208,8 @@ class NodeAgent:
     def _count(self, cards: CardsSnapshot) -> Inventory:
         cordoned: frozenset[str] = frozenset()
         if self._node is not None:
-            words = self._node.metadata.annotations.get(self._plan.vendor.cordon_annotation, "")
-            cordoned = parse_card_names(words)
+            text = self._node.metadata.annotations.get(self._plan.vendor.cordon_annotation, "")
+            cordoned = parse_card_names(text)
         unit = self._offer.unit
         offered = tuple(offer_card(card, unit, reserve=self._offer.reserve, cordoned=cordoned) for card in cards.cards)
         before = {card.index: card for card in self.inventory.cards} if self.inventory else {}

@@ -12,12 +12,11 @@ from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.claims_driver.claim_pods import ClaimHolder, ClaimPods
-from gcushare.claims_driver.inventory_writer import InventoryWriter
 from gcushare.claims_driver.node_agent import NodeAgent
 from gcushare.claims_driver.prepared_claims import PreparedClaims
+from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.service import CALLS
-from gcushare.claims_driver.slice_publisher import SlicePublisher
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.node.cdi import CdiSpecPublisher

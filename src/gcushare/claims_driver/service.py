@@ -6,19 +6,21 @@ Each claim of a call has its own answer: one that cannot be prepared gets an err
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Protocol, TypeAlias
 
 import grpc
 
-from gcushare.claims_driver.health_stream import HealthStream
 from gcushare.claims_driver.prepared_claims import PreparedClaims
-from gcushare.core.cards import Inventory
+from gcushare.core.cards import Health, Inventory
+from gcushare.core.claim_names import device_name
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim
+from gcushare.wire.protos import dra_health_pb2 as health_pb
 from gcushare.wire.protos import dra_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare.wire.protos.services import read_message
@@ -27,6 +29,69 @@ logger = logging.getLogger(__name__)
 
 CALLS = (services.NODE_PREPARE_RESOURCES, services.NODE_UNPREPARE_RESOURCES)
 """The kubelet's calls that are timed and counted, each claim of them by itself."""
+HEALTH_REPEAT_S = 10.0
+"""Between two reports of health: 30 s after the last one the kubelet calls it unknown, see its DefaultHealthTimeout."""
+_MAX_MESSAGE_CHARS = 1024
+
+
+class HealthStream:
+    """Reports the health of a node's devices to the kubelet, which shows it in the status of pods that hold one.
+
+    ``wall_clock_s`` is the time that reports carry, in seconds since the epoch.
+    """
+
+    def __init__(self, pool: str, wall_clock_s: Callable[[], float], *, repeat_s: float = HEALTH_REPEAT_S) -> None:
+        self._pool = pool
+        self._wall_clock_s = wall_clock_s
+        self._repeat_s = repeat_s
+        self._inventory: Inventory | None = None
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self.streams = 0
+        """Kubelets that follow now: one, or none."""
+
+    def offer(self, inventory: Inventory) -> None:
+        """Report the health of these cards from now on."""
+        self._inventory = inventory
+        self._wake()
+
+    def hang_up(self) -> None:
+        """End the streams; a kubelet asks again."""
+        self._is_closed = True
+        self._wake()
+
+    async def follow(self) -> AsyncIterator[bytes]:
+        """Yield all devices now, at each change, and often enough that they do not become unknown."""
+        self._is_closed = False
+        self.streams += 1
+        try:
+            while not self._is_closed:
+                changed = self._changed
+                if self._inventory is not None:
+                    yield self._message(self._inventory).SerializeToString()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._repeat_s):
+                        await changed.wait()
+        finally:
+            self.streams -= 1
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _message(self, inventory: Inventory) -> health_pb.NodeWatchResourcesResponse:
+        message = health_pb.NodeWatchResourcesResponse()
+        now_s = int(self._wall_clock_s())
+        for card in inventory.cards:
+            is_sick = card.health is Health.UNHEALTHY
+            device = message.devices.add(
+                health=health_pb.UNHEALTHY if is_sick else health_pb.HEALTHY,
+                last_updated_time=now_s,
+                message=card.reason[:_MAX_MESSAGE_CHARS] if is_sick else "",
+            )
+            device.device.pool_name = self._pool
+            device.device.device_name = device_name(card.index)
+        return message
 
 
 ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]

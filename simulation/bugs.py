@@ -147,7 +147,7 @@ class NeverCorrects(Bug):
         async def write(_pod: object, _annotations: object) -> None:
             return
 
-        _replace(app.observed.reconciler.writer._patcher, "patch_record", write)
+        _replace(app.observed.reconciler.writer._patcher, "patch_pod_annotations", write)
 
 
 class ForgetsInitCards(Bug):

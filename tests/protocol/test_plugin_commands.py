@@ -11,7 +11,6 @@ import grpc.aio
 import pytest
 
 from gcushare.device_plugin.__main__ import main
-from gcushare.device_plugin.adapters import ApiPatcher
 from gcushare.device_plugin.node.removal import remove_from_node
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
@@ -147,7 +146,7 @@ async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine
                 "gone",
                 device_plugin_dir=rig.root / "no-plugins",
                 cdi=cdi,
-                patcher=ApiPatcher(client, "gone"),
+                patcher=client,
                 report=reported.append,
             )
         assert not cdi.path.exists()

@@ -60,14 +60,14 @@ class Away:
     async def fetch_checkpoint(self) -> KubeletAllocations:
         raise DeviceError("there is none")
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
         self.asked.append(annotations)
         raise RetryableError("away")
 
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> None:
         raise RetryableError("away")
 
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> None:
         raise RetryableError("away")
 
 
@@ -153,7 +153,7 @@ def make_rig(tmp_path: Path, unit: str = "1", mode: Mode = Mode.MEMORY, patcher:
                 on_read=events.on_kubelet_read,
                 on_record_written=events.on_record_written,
             ),
-            publisher=Publisher(ENFLAME, patcher or away, rng=rng),
+            publisher=Publisher(ENFLAME, "node-1", patcher or away, rng=rng),
             announcer=heard,
             cdi=CdiSpecPublisher(CdiSpecFile(tmp_path, ENFLAME), is_wanted=False),
         )

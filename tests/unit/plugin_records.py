@@ -50,7 +50,7 @@ class World:
             raise DeviceError("no checkpoint")
         return copy.deepcopy(self.checkpoint)
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
         self.asked.append(pod.name)
         if pod.name in self.stuck:
             await self.stuck[pod.name].wait()

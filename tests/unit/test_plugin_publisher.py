@@ -41,11 +41,11 @@ class ANode:
     def as_object(self) -> Node:
         return Node(metadata=ObjectMeta(annotations=self.annotations), status=NodeStatus(capacity=self.capacity))
 
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> None:
         self._note("annotations")
         self.annotations |= {key: value for key, value in annotations.items() if value is not None}
 
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> None:
         self._note("capacity")
         self.capacity |= {key: str(value) for key, value in capacity.items()}
 
@@ -66,7 +66,7 @@ class ANode:
 
 @asynccontextmanager
 async def publishing(node: ANode, vendor: Vendor = ENFLAME, **more: int) -> AsyncIterator[Publisher]:
-    publisher = Publisher(vendor, node, rng=random.Random(1), **more)
+    publisher = Publisher(vendor, "node-1", node, rng=random.Random(1), **more)
     publisher.on_node_update(node.as_object())
     async with running(publisher.run(), "publisher"):
         yield publisher
@@ -116,7 +116,7 @@ async def test_a_refused_write_is_a_problem_until_it_succeeds() -> None:
 
 def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
     node = ANode()
-    publisher = Publisher(ENFLAME, node, rng=random.Random(1))
+    publisher = Publisher(ENFLAME, "node-1", node, rng=random.Random(1))
     assert publisher.published_unit() is None
     node.annotations[INVENTORY] = encode_inventory(inventory(1, unit="0.1"))
     publisher.on_node_update(node.as_object())
@@ -128,7 +128,7 @@ def test_the_unit_of_a_plugin_before_this_one_is_read_from_the_node() -> None:
 
 def test_cordons_are_the_words_of_the_admins_annotation() -> None:
     node = ANode()
-    publisher = Publisher(ENFLAME, node, rng=random.Random(1))
+    publisher = Publisher(ENFLAME, "node-1", node, rng=random.Random(1))
     assert publisher.cordoned == frozenset()
     node.annotations[ENFLAME.cordon_annotation] = " 1, GCU-7 ,"
     publisher.on_node_update(node.as_object())

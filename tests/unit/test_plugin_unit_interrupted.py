@@ -38,12 +38,12 @@ class World:
         text = self.annotations.get(ENFLAME.inventory_annotation)
         return decode_inventory(text).unit.name if text is not None else None
 
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> None:
         self.admit()
         with self.cut_off.write():
             self.annotations |= {key: value for key, value in annotations.items() if value is not None}
 
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> None:
         self.admit()
         with self.cut_off.write():
             self.capacity |= {key: str(value) for key, value in capacity.items()}

@@ -37,7 +37,7 @@ from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
-from gcushare.node.api_server import EventAnnouncer, PodNotes
+from gcushare.node.api_server import EventAnnouncer
 from gcushare.node.cards import open_monitor
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.mps.limits import make_limiter
@@ -192,7 +192,7 @@ class ClaimsDriverApp:
             pod_use,
             self._monitor,
             self._pods,
-            patcher=PodNotes(client),
+            patcher=client,
             announcer=self._announcer,
             client=client,
             inventory=lambda: self._agent.inventory,

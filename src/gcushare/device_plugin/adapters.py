@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,9 +14,7 @@ from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
-from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.node.api_server import PodNotes
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.dra.claims import PodWithClaims
@@ -41,22 +39,6 @@ class HostAdapters:
     sockets: KubeletSockets = field(default_factory=UnixSockets)
     record: AllocationsReader | None = None
     cards: CardSource | None = None
-
-
-class ApiPatcher(PodNotes):
-    """Writes on this node and its pods: a ``NodePatcher`` and a ``PodPatcher``."""
-
-    def __init__(self, client: KubeClient, node_name: str) -> None:
-        super().__init__(client)
-        self._node_name = node_name
-
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None:
-        """Write annotations of the Node."""
-        await self._client.patch_node_annotations(self._node_name, annotations)
-
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None:
-        """Write resources into the Node's status."""
-        await self._client.patch_node_capacity(self._node_name, capacity)
 
 
 class PodHandler:

@@ -17,7 +17,7 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.adapters import ApiPatcher, HostAdapters, NodeHandler, PodHandler
+from gcushare.device_plugin.adapters import HostAdapters, NodeHandler, PodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims, ClaimsConflict, ConflictSearch
 from gcushare.device_plugin.kubelet.device_list import DeviceList
@@ -137,7 +137,7 @@ class PluginApp:
         return make_parts(
             self._settings,
             self._reader,
-            ApiPatcher(self._client, self._node_name),
+            self._client,
             EventAnnouncer(self._recorder, self._node_name),
             self._adapters.clock,
             events,
@@ -208,7 +208,7 @@ class PluginApp:
             self._pod_use,
             self._monitor,
             parts.store,
-            patcher=ApiPatcher(self._client, self._node_name),
+            patcher=self._client,
             announcer=parts.announcer,
             client=self._client,
             inventory=lambda: self._agent.inventory,

@@ -98,7 +98,6 @@ def _answer(process: ProcessContext, work: Callable[[], int]) -> int:
 def _remove(settings: PluginSettings, process: ProcessContext) -> int:
     import asyncio
 
-    from gcushare.device_plugin.adapters import ApiPatcher
     from gcushare.device_plugin.node.removal import remove_from_node
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server
@@ -117,7 +116,7 @@ def _remove(settings: PluginSettings, process: ProcessContext) -> int:
                 kubelet.node_name,
                 device_plugin_dir=kubelet.device_plugin_dir,
                 cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
-                patcher=ApiPatcher(client, kubelet.node_name),
+                patcher=client,
                 report=write,
             )
         return DONE

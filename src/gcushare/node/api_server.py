@@ -1,4 +1,7 @@
-"""What the programs of a node need of the API server, as small as it is used: writes on pods, evictions, events."""
+"""What the programs of a node need of the API server: writes on pods, evictions and events.
+
+A ``KubeClient`` is a ``PodPatcher`` and an ``EvictionClient``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from gcushare.core.nodes import PodRef
-from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.wire.objects import ObjectReference
 
@@ -14,18 +16,7 @@ from gcushare.wire.objects import ObjectReference
 class PodPatcher(Protocol):
     """Writes on pods: exactly this uid, or a ConflictError. None removes an annotation."""
 
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None: ...
-
-
-class PodNotes:
-    """A ``PodPatcher``."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def patch_record(self, pod: PodRef, annotations: Mapping[str, str | None]) -> None:
-        """Write or remove annotations of a pod; exactly this uid's."""
-        await self._client.patch_pod_annotations(pod, annotations)
+    async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> object: ...
 
 
 class EvictionClient(Protocol):

@@ -1,4 +1,4 @@
-"""The cards of this node: the monitor that polls them, by the settings, and the units of each that may be granted."""
+"""The cards of a node: the monitor that polls them, by the settings, and the units of each that may be granted."""
 
 from __future__ import annotations
 

@@ -114,7 +114,11 @@ def make_parts(
             running=ProcessOwners(cards.proc_root) if cards.pod_use else None,
         ),
         publisher=Publisher(
-            cards.vendor, patcher, rng=rng, pods_per_count=cards.card_count.pods_per_count(cards.vendor)
+            cards.vendor,
+            kubelet.node_name,
+            patcher,
+            rng=rng,
+            pods_per_count=cards.card_count.pods_per_count(cards.vendor),
         ),
         announcer=announcer,
         cdi=CdiSpecPublisher(

@@ -31,11 +31,11 @@ RETRY = BackoffPolicy(first_s=0.5, cap_s=30.0)
 
 
 class NodePatcher(Protocol):
-    """Writes on this node's Node object; None removes an annotation or a resource."""
+    """Writes on a Node object, as ``KubeClient`` does; None removes an annotation or a resource."""
 
-    async def patch_annotations(self, annotations: Mapping[str, str | None]) -> None: ...
+    async def patch_node_annotations(self, name: str, annotations: Mapping[str, str | None]) -> object: ...
 
-    async def patch_capacity(self, capacity: Mapping[str, int | None]) -> None: ...
+    async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,17 @@ class Publisher:
     """Keeps the Node's count and inventory as ``publish`` last said; ``run`` is its owner task."""
 
     def __init__(
-        self, vendor: Vendor, patcher: NodePatcher, *, rng: random.Random, pods_per_count: int | None = None
+        self,
+        vendor: Vendor,
+        node_name: str,
+        patcher: NodePatcher,
+        *,
+        rng: random.Random,
+        pods_per_count: int | None = None,
     ) -> None:
         self._backoff = Backoff(RETRY, rng)
         self._vendor = vendor
+        self._node_name = node_name
         self._patcher = patcher
         self._pods_per_count = vendor.pods_per_count if pods_per_count is None else pods_per_count
         self.wanted: Inventory | None = None
@@ -173,12 +180,12 @@ class Publisher:
         cards = len(self.wanted.cards)
         count = cards * self._pods_per_count
         if self._node.metadata.annotations.get(self._vendor.inventory_annotation) != text:
-            await self._patcher.patch_annotations({self._vendor.inventory_annotation: text})
+            await self._patcher.patch_node_annotations(self._node_name, {self._vendor.inventory_annotation: text})
             logger.info("published the inventory %s", fields(cards=cards, unit=self.wanted.unit.name))
             is_written = True
         counts = self.counts(self._vendor.count_resource)
         if self._vendor.count_resource not in self._node.status.capacity or counts is None or counts.capacity != count:
-            await self._patcher.patch_capacity({self._vendor.count_resource: count})
+            await self._patcher.patch_node_capacity(self._node_name, {self._vendor.count_resource: count})
             logger.info("published the card count %s", fields(count=count))
             is_written = True
         return is_written

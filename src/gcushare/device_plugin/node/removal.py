@@ -50,8 +50,8 @@ async def remove_from_node(
         except (OSError, UnsafePathError) as error:
             failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
     try:
-        await patcher.patch_annotations({vendor.inventory_annotation: None})
-        await patcher.patch_capacity({vendor.count_resource: None})
+        await patcher.patch_node_annotations(node, {vendor.inventory_annotation: None})
+        await patcher.patch_node_capacity(node, {vendor.count_resource: None})
         report(f"{vendor.inventory_annotation} and {vendor.count_resource} removed from node {node}")
     except NotFoundError:
         report(f"node {node} is not in the cluster any more: nothing to remove from it")

@@ -201,7 +201,7 @@ class RecordWriter:
             attempt.sent_at_s = self._clock()
             self._store.on_record_written(write)
             try:
-                await self._patcher.patch_record(write.pod, write.annotations)
+                await self._patcher.patch_pod_annotations(write.pod, write.annotations)
             except (ConflictError, NotFoundError) as error:
                 # Deleted, or another pod of that name: the watch will show it, and the record goes with its pod.
                 logger.info("pod is gone, its record is not written %s", fields(pod=write.pod, error=error))

@@ -114,7 +114,7 @@ class OverUseNotes:
     async def _write(self, pod: PodRef, text: str | None) -> None:
         delay_s = RESEND_S
         try:
-            await self._patcher.patch_record(pod, {OVER_USE: text})
+            await self._patcher.patch_pod_annotations(pod, {OVER_USE: text})
         except (ConflictError, NotFoundError):
             pass  # The pod is gone, and its annotation with it; the watch will say so.
         except RetryableError as error:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from gcushare.core.cards import Health, InventoryCard
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.over_use.tracking import Tolerance
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.core.units import GIB, parse_memory_unit
 
 GIB_UNIT = parse_memory_unit("GiB")
+TOLERANCE = Tolerance(share_percent=5.0, least_bytes=GIB // 4)
+"""How much above its grant a pod may be, as the flags set it by default."""
 
 
 def card(index: int, units: int = 16, *, sick: bool = False, cordoned: bool = False, model: str = "") -> InventoryCard:

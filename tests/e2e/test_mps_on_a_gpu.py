@@ -17,12 +17,13 @@ from gcushare.cards.nvidia.nvml import NvmlLibrary
 from gcushare.cards.pci import PciBus
 from gcushare.core.cards import Card
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
 from gcushare.node.mps.daemon import run_mps_daemon
 from gcushare.node.mps.limits import limits_of
 from gcushare.node.mps.state import MpsFolders, MpsStateReader
 from gcushare.runtime.shutdown import Shutdown
+from tests.builders import TOLERANCE
 from tests.e2e.waiting import until
 
 CONTROL = shutil.which("nvidia-cuda-mps-control")
@@ -138,7 +139,7 @@ async def test_over_use_of_a_process_outside_of_mps_is_found_and_its_eviction_re
             assert await modest.allocate(1024) == 0
             assert await greedy.allocate(4096) == 0
             pods = {modest.pid: "modest", greedy.pid: "greedy"}
-            tracker = OverUseTracker()
+            tracker = OverUseTracker(TOLERANCE, polls=2)
             changes = []
             use, figures = library.use(0), dict[tuple[str, int], Figures]()
             for poll in range(2):
@@ -151,5 +152,5 @@ async def test_over_use_of_a_process_outside_of_mps_is_found_and_its_eviction_re
             by_pod = {uid: found for (uid, _), found in figures.items()}
             reading = CardReading(0, card.memory_bytes, use.memory_used_bytes, 0, by_pod)
             offender = Offender(PodRef("greedy", "default", "greedy"), 0, by_pod["greedy"])
-            assert decide([offender], {0: reading}, When.ALWAYS, Exemptions()).victim == offender
+            assert decide([offender], {0: reading}, When.ALWAYS).victim == offender
     library.close()

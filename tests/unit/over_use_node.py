@@ -13,13 +13,14 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.tracking import DEFAULT_POLLS, OverUseTracker
+from gcushare.core.over_use.tracking import OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.pods.kubelet_allocations import Holdings, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.vendors import ENFLAME
+from tests.builders import TOLERANCE
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc
 
@@ -80,7 +81,7 @@ class Events:
 class OverUseNode:
     """Polls are ``POLL_S`` apart in a time that only ``poll`` moves."""
 
-    def __init__(self, folder: Path, pods: int = 2, gib: int = 4, polls: int = DEFAULT_POLLS) -> None:
+    def __init__(self, folder: Path, pods: int = 2, gib: int = 4, polls: int = 2) -> None:
         self.now_s = 0.0
         self.events = Events(self)
         self.source = Source()
@@ -96,7 +97,7 @@ class OverUseNode:
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcessOwners(self.proc.root))
         card = InventoryCard(**msgspec.structs.asdict(CARD), units=CARD_GIB)
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))
-        self.tracker = OverUseTracker(polls=polls)
+        self.tracker = OverUseTracker(TOLERANCE, polls=polls)
         self.watch = OverUseWatch(
             self.tracker,
             self.pod_use,

@@ -25,7 +25,7 @@ from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.explain.reason_text import summarise as summarise_explanation
 from gcushare.core.explain.reasons import Explainer, Verdict
 from gcushare.core.nodes import NodeState, PodRef
-from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import ChangeKind, Figures, OverUseTracker
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection, limit_per_card
@@ -36,11 +36,10 @@ from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
 from gcushare.wire.documents.explain import RequestDocument, describe_ways_out, explain_bound, explain_waiting
 from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.pods import memory_limit, pod_assignment, pod_request
-from tests.builders import GIB_UNIT, cards
+from tests.builders import GIB_UNIT, TOLERANCE, cards
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.unit.over_use_node import OverUseNode
 
-NO_EXEMPTIONS = Exemptions()
 PLACE = ("uid", 0)
 
 
@@ -124,7 +123,7 @@ def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
 
 
 def test_a_burst_within_the_limit_is_no_over_use_until_a_grant_of_the_card_is_in_danger() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     burst = {PLACE: Figures(10 * GIB, 4 * GIB, limit=12 * GIB)}
     for _ in range(4):
         assert tracker.take(burst, {"uid"}, 1.0) == []
@@ -137,7 +136,7 @@ def test_a_burst_within_the_limit_is_no_over_use_until_a_grant_of_the_card_is_in
 
 
 def test_use_above_the_limit_is_an_over_use_on_any_card() -> None:
-    tracker = OverUseTracker(polls=1)
+    tracker = OverUseTracker(TOLERANCE, polls=1)
     (change,) = tracker.take({PLACE: Figures(13 * GIB, 4 * GIB, limit=12 * GIB)}, {"uid"}, 1.0)
     assert change.kind is ChangeKind.BEGAN
 
@@ -201,7 +200,7 @@ def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_
     order = []
     while left:
         card = CardReading(0, 16 * GIB, 16 * GIB, 0, {"n": Figures(0, 8 * GIB)})
-        victim = decide(left, {0: card}, When.DANGER, NO_EXEMPTIONS).victim
+        victim = decide(left, {0: card}, When.DANGER).victim
         assert victim is not None
         order.append(victim.pod.name)
         left.remove(victim)
@@ -210,17 +209,17 @@ def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_
 
 def test_a_bursting_pod_is_evicted_for_the_margin_and_another_only_for_a_real_shortage() -> None:
     burst, other = offender("burst", 7.75, limit=12), offender("other", 7.75)
-    found = decide([burst], {0: card_of(burst)}, When.DANGER, NO_EXEMPTIONS)
+    found = decide([burst], {0: card_of(burst)}, When.DANGER)
     assert found.victim == burst
     assert "7.75 GiB of card 0 and was granted 4.00 GiB (limit 12.00 GiB" in found.reason
     assert "6.25 GiB free, and other pods may still need 6.00 GiB" in found.reason
-    assert decide([other], {0: card_of(other)}, When.DANGER, NO_EXEMPTIONS).victim is None
+    assert decide([other], {0: card_of(other)}, When.DANGER).victim is None
 
 
 @pytest.mark.parametrize(("used", "is_evicted"), [(7, False), (13, True)])
 def test_where_every_over_use_is_evicted_a_burst_within_its_limit_is_not(used: int, is_evicted: bool) -> None:
     burst = offender("burst", used, limit=12)
-    found = decide([burst], {0: card_of(burst, neighbour=(0, 0))}, When.ALWAYS, NO_EXEMPTIONS)
+    found = decide([burst], {0: card_of(burst, neighbour=(0, 0))}, When.ALWAYS)
     assert (found.victim is not None) == is_evicted
 
 

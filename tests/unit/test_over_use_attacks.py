@@ -9,10 +9,11 @@ import pytest
 
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures, OverUseTracker
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
+from tests.builders import TOLERANCE
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc, cgroup_of
 from tests.unit.over_use_node import NODE, OverUseNode
@@ -101,7 +102,7 @@ async def test_a_forged_mirror_that_names_a_neighbours_uid_takes_none_of_its_fig
 def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(polls: int) -> None:
     """It is the known limit of polling: fewer polls in a row (overUse.looks: 1) report it."""
     over, within = Figures(8 * GIB, 4 * GIB), Figures(GIB, 4 * GIB)
-    tracker, strict = OverUseTracker(polls=polls), OverUseTracker(polls=1)
+    tracker, strict = OverUseTracker(TOLERANCE, polls=polls), OverUseTracker(TOLERANCE, polls=1)
     began = 0
     for number in range(100):
         figures = {PLACE: over if number % 2 else within}
@@ -111,7 +112,7 @@ def test_memory_that_is_freed_before_every_second_poll_is_never_an_over_use(poll
 
 
 def test_where_the_library_keeps_accounts_what_was_freed_before_the_poll_is_reported() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     for number in range(2):
         tracker.take({PLACE: Figures(GIB, 4 * GIB, peak=8 * GIB)}, {ATTACKER}, float(number))
     assert PLACE in tracker.over
@@ -128,7 +129,7 @@ def _card(*offenders: Offender) -> CardReading:
 
 def test_a_pod_whose_eviction_is_refused_for_ever_does_not_protect_the_next_one() -> None:
     worst, next_worst = replace(_refused("worst", 8), refused_lately="a budget refuses"), _refused("next", 6)
-    found = decide([worst, next_worst], {0: _card(worst, next_worst)}, When.DANGER, Exemptions())
+    found = decide([worst, next_worst], {0: _card(worst, next_worst)}, When.DANGER)
     assert found.victim == next_worst
     assert found.passed_over["default/worst"] == "a budget refuses"
 
@@ -136,14 +137,14 @@ def test_a_pod_whose_eviction_is_refused_for_ever_does_not_protect_the_next_one(
 def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_makes() -> None:
     worst = replace(_refused("worst", 14), refused_lately="a budget refuses")
     modest = Offender(PodRef("uid-modest", "default", "modest"), 0, Figures(4 * GIB, 4 * GIB, peak=9 * GIB))
-    assert decide([worst, modest], {0: _card(worst, modest)}, When.ALWAYS, Exemptions()).victim is None
+    assert decide([worst, modest], {0: _card(worst, modest)}, When.ALWAYS).victim is None
 
 
 @pytest.mark.parametrize("when", list(When))
 def test_no_pod_is_evicted_if_the_driver_reports_more_for_processes_than_for_the_card(when: When) -> None:
     greedy = _refused("greedy", 9)
     card = _card(greedy)
-    assert decide([greedy], {0: card}, When.ALWAYS, Exemptions()).victim == greedy
-    found = decide([greedy], {0: replace(card, in_use=8 * GIB)}, when, Exemptions())
+    assert decide([greedy], {0: card}, When.ALWAYS).victim == greedy
+    found = decide([greedy], {0: replace(card, in_use=8 * GIB)}, when)
     assert found.victim is None
     assert "1.00 GiB more than it has in use" in found.passed_over["default/greedy"]

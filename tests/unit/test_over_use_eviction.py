@@ -9,14 +9,12 @@ import msgspec
 import pytest
 
 from gcushare.core.nodes import PodRef
-from gcushare.core.over_use.eviction import CardReading, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, on_card
-
-NO_EXEMPTIONS = Exemptions()
 
 
 def offender(name: str = "greedy", used: int = 8, granted: int = 4, priority: int = 0, card: int = 0) -> Offender:
@@ -34,7 +32,7 @@ def card_of(*offenders: Offender, memory: int = 16, neighbour: tuple[int, int] =
 
 def test_a_pod_over_its_grant_is_evicted_if_a_neighbours_grant_is_in_danger() -> None:
     greedy = offender(used=9)
-    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, NO_EXEMPTIONS)  # 11 of 16 in use, 6 granted and unused
+    found = decide([greedy], {0: card_of(greedy)}, When.DANGER)  # 11 of 16 in use, 6 granted and unused
     assert found.victim == greedy
     assert "9.00 GiB" in found.reason
     assert "short of 1.00 GiB" in found.reason
@@ -43,22 +41,22 @@ def test_a_pod_over_its_grant_is_evicted_if_a_neighbours_grant_is_in_danger() ->
 def test_without_danger_no_one_is_evicted_unless_the_admin_says_always() -> None:
     greedy = offender(used=8)
     cards = {0: card_of(greedy)}  # 10 of 16 in use, 6 granted and unused: it is just enough
-    found = decide([greedy], cards, When.DANGER, NO_EXEMPTIONS)
+    found = decide([greedy], cards, When.DANGER)
     assert found.victim is None
     assert "still has what its pods were granted" in found.passed_over["default/greedy"]
-    assert decide([greedy], cards, When.ALWAYS, NO_EXEMPTIONS).victim == greedy
+    assert decide([greedy], cards, When.ALWAYS).victim == greedy
 
 
 def test_what_is_promised_to_a_pod_that_comes_counts_as_a_neighbours_grant() -> None:
     greedy = offender(used=8)
     card = replace(card_of(greedy), promised=GIB)
-    assert decide([greedy], {0: card}, When.DANGER, NO_EXEMPTIONS).victim == greedy
+    assert decide([greedy], {0: card}, When.DANGER).victim == greedy
 
 
 def test_the_worst_of_the_lowest_priority_is_first_and_alone() -> None:
     low, worse, high = offender("low", 6), offender("worse", 7), offender("high", 12, priority=1000)
     cards = {0: card_of(low, worse, high, memory=32, neighbour=(0, 16))}
-    found = decide([high, low, worse], cards, When.DANGER, NO_EXEMPTIONS)
+    found = decide([high, low, worse], cards, When.DANGER)
     assert found.victim == worse
     assert set(found.passed_over) == {"default/low", "default/high"}
     assert all("one at a time" in why for why in found.passed_over.values())
@@ -71,7 +69,7 @@ def test_the_worst_of_the_lowest_priority_is_first_and_alone() -> None:
 )  # fmt: skip
 def test_namespaces_and_pods_can_be_exempt(pattern: str, is_exempt: bool) -> None:
     greedy = offender(used=9)
-    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, Exemptions((pattern,)))
+    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, (pattern,))
     assert (found.victim is None) == is_exempt
     assert ("exempt" in found.passed_over.get("default/greedy", "")) == is_exempt
 
@@ -89,33 +87,33 @@ def test_namespaces_and_pods_can_be_exempt(pattern: str, is_exempt: bool) -> Non
 def test_no_one_is_evicted_on_doubtful_figures(doubtful: Any, words: str, when: When) -> None:
     greedy = offender(used=9)
     card = replace(card_of(greedy), **doubtful)
-    found = decide([greedy], {0: card}, when, NO_EXEMPTIONS)
+    found = decide([greedy], {0: card}, when)
     assert found.victim is None
     assert words in found.passed_over["default/greedy"]
 
 
 def test_of_a_card_that_was_not_seen_no_one_is_evicted() -> None:
-    assert decide([offender(card=3)], {}, When.ALWAYS, NO_EXEMPTIONS).victim is None
+    assert decide([offender(card=3)], {}, When.ALWAYS).victim is None
 
 
 def test_a_pod_that_is_within_its_grant_at_the_last_poll_is_not_evicted_for_a_peak() -> None:
     peaked = replace(offender(), figures=Figures(2 * GIB, 4 * GIB, 9 * GIB))
-    assert decide([peaked], {0: card_of(peaked, memory=8)}, When.ALWAYS, NO_EXEMPTIONS).victim is None
+    assert decide([peaked], {0: card_of(peaked, memory=8)}, When.ALWAYS).victim is None
 
 
 def test_while_an_offender_of_the_card_is_ending_no_one_else_of_it_is_evicted() -> None:
     ending, other = replace(offender("ending", 9), ending=True), offender("other", 9)
     elsewhere = offender("elsewhere", 12, card=1)
     cards = {0: card_of(ending, other), 1: card_of(elsewhere, index=1)}
-    found = decide([ending, other], cards, When.DANGER, NO_EXEMPTIONS)
+    found = decide([ending, other], cards, When.DANGER)
     assert found.victim is None
     assert "is being deleted" in found.passed_over["default/other"]
-    assert decide([ending, other, elsewhere], cards, When.DANGER, NO_EXEMPTIONS).victim == elsewhere
+    assert decide([ending, other, elsewhere], cards, When.DANGER).victim == elsewhere
 
 
 def test_an_offender_that_never_ends_keeps_no_one() -> None:
     stuck, other = replace(offender("stuck", 12), ending=True, is_overdue=True), offender("other", 9)
-    assert decide([stuck, other], {0: card_of(stuck, other)}, When.DANGER, NO_EXEMPTIONS).victim == other
+    assert decide([stuck, other], {0: card_of(stuck, other)}, When.DANGER).victim == other
 
 
 @pytest.mark.parametrize(
@@ -145,7 +143,6 @@ def test_a_static_pod_and_one_that_was_refused_are_passed_over_for_the_next_wors
         [replace(static, is_static=True), replace(refused, refused_lately="refused a moment ago"), next_worst],
         {0: card_of(static, refused, next_worst, memory=32)},
         When.DANGER,
-        NO_EXEMPTIONS,
     )
     assert found.victim == next_worst
     assert set(found.passed_over) == {"default/s", "default/r"}
@@ -153,10 +150,10 @@ def test_a_static_pod_and_one_that_was_refused_are_passed_over_for_the_next_wors
 
 def test_in_a_pause_no_one_is_evicted() -> None:
     greedy = offender(used=9)
-    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, NO_EXEMPTIONS, pausing="the next in 5s")
+    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, pausing="the next in 5s")
     assert (found.victim, dict(found.passed_over)) == (None, {"default/greedy": "the next in 5s"})
 
 
 def test_one_that_uses_another_pods_card_without_a_grant_is_an_offender_like_any() -> None:
     intruder = offender("intruder", used=9, granted=0)
-    assert decide([intruder], {0: card_of(intruder)}, When.DANGER, NO_EXEMPTIONS).victim == intruder
+    assert decide([intruder], {0: card_of(intruder)}, When.DANGER).victim == intruder

@@ -11,8 +11,8 @@ from gcushare.core.over_use.tracking import (
     ChangeKind,
     Figures,
     OverUseTracker,
-    Tolerance,
 )
+from tests.builders import TOLERANCE
 from gcushare.core.units import GIB
 
 MIB = GIB // 1024
@@ -40,51 +40,51 @@ def kinds(tracker: OverUseTracker, *polls: Figures | None) -> list[ChangeKind | 
     ],
 )
 def test_the_tolerance_is_a_share_of_the_grant_or_a_fixed_amount_whichever_is_more(granted: int, limit: int) -> None:
-    assert Tolerance().limit_of(granted) == limit
+    assert TOLERANCE.limit_of(granted) == limit
 
 
 def test_a_pod_is_over_after_as_many_polls_in_a_row_as_were_asked_for_and_no_longer_after_as_many_within() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     assert kinds(tracker, OVER, OVER, OVER, WITHIN, WITHIN) == [None, ChangeKind.BEGAN, None, None, ChangeKind.ENDED]
     assert not tracker.over
 
 
 def test_what_jumps_about_the_limit_neither_begins_nor_ends() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     assert kinds(tracker, OVER, WITHIN, OVER, WITHIN) == [None] * 4
     assert kinds(tracker, OVER, OVER, WITHIN, OVER, WITHIN, OVER) == [None, ChangeKind.BEGAN, None, None, None, None]
 
 
 def test_an_over_use_began_with_its_first_poll_and_knows_its_most() -> None:
-    tracker = OverUseTracker(polls=3)
+    tracker = OverUseTracker(TOLERANCE, polls=3)
     kinds(tracker, WITHIN, Figures(6 * GIB, 4 * GIB), OVER, OVER)
     over = tracker.over[PLACE]
     assert (over.since, over.peak, over.figures) == (1001.0, 6 * GIB, OVER)
 
 
 def test_a_peak_between_two_polls_counts_if_the_library_keeps_accounts() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     peak = Figures(2 * GIB, 4 * GIB, 7 * GIB)
     assert kinds(tracker, peak, peak) == [None, ChangeKind.BEGAN]
     assert tracker.over[PLACE].peak == 7 * GIB
 
 
 def test_polls_that_cannot_tell_change_nothing_until_what_was_known_is_old() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     assert kinds(tracker, OVER, None, OVER) == [None, None, ChangeKind.BEGAN]
     assert kinds(tracker, *[None] * UNKNOWN_POLLS) == [None] * (UNKNOWN_POLLS - 1) + [ChangeKind.UNKNOWN]
     assert not tracker.over
 
 
 def test_a_pod_that_is_gone_is_forgotten_without_a_word() -> None:
-    tracker = OverUseTracker(polls=1)
+    tracker = OverUseTracker(TOLERANCE, polls=1)
     kinds(tracker, OVER)
     assert tracker.take({}, set(), 2000.0) == []
     assert not tracker.over
 
 
 def test_nothing_is_settled_before_enough_polls() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     kinds(tracker, WITHIN)
     assert not tracker.has_enough_polls
     kinds(tracker, WITHIN)
@@ -93,7 +93,7 @@ def test_nothing_is_settled_before_enough_polls() -> None:
 
 
 def test_an_earlier_time_is_kept_and_a_later_one_is_not() -> None:
-    tracker = OverUseTracker(polls=1)
+    tracker = OverUseTracker(TOLERANCE, polls=1)
     kinds(tracker, OVER)
     tracker.adopt(PLACE, 5000.0)
     tracker.adopt(PLACE, 10.0)
@@ -102,7 +102,7 @@ def test_an_earlier_time_is_kept_and_a_later_one_is_not() -> None:
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 8)), max_size=60), st.integers(1, 4))
 def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[int | None], needed: int) -> None:
-    tracker = OverUseTracker(polls=needed)
+    tracker = OverUseTracker(TOLERANCE, polls=needed)
     last: ChangeKind | None = None
     for use in uses:
         (kind,) = kinds(tracker, None if use is None else Figures(use * GIB, 4 * GIB))
@@ -113,14 +113,14 @@ def test_beginnings_and_ends_take_turns_and_agree_with_who_is_over(uses: list[in
 
 
 def test_polls_that_could_not_tell_say_nothing_of_an_earlier_over_use_until_there_were_many() -> None:
-    tracker = OverUseTracker(polls=2)
+    tracker = OverUseTracker(TOLERANCE, polls=2)
     kinds(tracker, None, None, None)
     assert not tracker.has_enough_polls
     kinds(tracker, OVER, OVER)
     assert tracker.has_enough_polls
     assert tracker.is_first_word
 
-    blind = OverUseTracker(polls=2)
+    blind = OverUseTracker(TOLERANCE, polls=2)
     kinds(blind, *[None] * UNKNOWN_POLLS)
     assert blind.has_enough_polls
     kinds(blind, OVER, OVER)

@@ -81,7 +81,7 @@ class CardReading:
 class Offender:
     """A pod that is over on one card. ``ending``: it is being deleted; ``is_overdue``: it should have ended by now.
 
-    ``refused_lately``: why the API server did not evict it a moment ago; "" where it was not asked.
+    ``refused_lately``: why the API server did not evict it a moment ago; "" if it was not asked.
     """
 
     pod: PodRef
@@ -91,21 +91,6 @@ class Offender:
     is_overdue: bool = False
     is_static: bool = False
     refused_lately: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Exemptions:
-    """Pods that the admin exempts from eviction: ``namespace`` or ``namespace/name``, with ``*`` and ``?``."""
-
-    patterns: tuple[str, ...] = ()
-
-    def cover(self, pod: PodRef) -> str:
-        """The pattern that exempts a pod; "" if none does."""
-        for pattern in self.patterns:
-            namespace, _, name = pattern.partition("/")
-            if fnmatchcase(pod.namespace, namespace) and fnmatchcase(pod.name, name or "*"):
-                return pattern
-        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +106,13 @@ def decide(
     offenders: Iterable[Offender],
     cards: Mapping[int, CardReading],
     when: When,
-    exemptions: Exemptions,
+    exempt: Iterable[str] = (),
     *,
     pausing: str = "",
 ) -> Decision:
     """Choose the worst offender of the lowest priority; ``pausing`` is why no pod can be evicted now.
+
+    ``exempt``: the pods that the admin exempts, as ``namespace`` or ``namespace/name``, with ``*`` and ``?``.
 
     Pods that may burst come first, whatever their priority. Among equals the largest excess over the grant decides.
     """
@@ -134,7 +121,7 @@ def decide(
     passed_over: dict[str, str] = {}
     able: list[Offender] = []
     for each in found:
-        why = _why_not(each, cards.get(each.index), when, exemptions) or pausing
+        why = _why_not(each, cards.get(each.index), when, exempt) or pausing
         if not why and each.index in ending:
             why = f"another pod that is over its grant of card {each.index} is being deleted"
         if why:
@@ -151,9 +138,11 @@ def decide(
     return Decision(victim, _reason(victim, cards[victim.index]), passed_over)
 
 
-def _why_not(offender: Offender, card: CardReading | None, when: When, exemptions: Exemptions) -> str:
-    if pattern := exemptions.cover(offender.pod):
-        return f"exempt by {pattern!r}"
+def _why_not(offender: Offender, card: CardReading | None, when: When, exempt: Iterable[str]) -> str:
+    for pattern in exempt:
+        namespace, _, name = pattern.partition("/")
+        if fnmatchcase(offender.pod.namespace, namespace) and fnmatchcase(offender.pod.name, name or "*"):
+            return f"exempt by {pattern!r}"
     if offender.ending:
         return "it is being deleted: its memory comes free"
     if offender.is_static:

@@ -19,19 +19,16 @@ from gcushare.core.units import GIB
 Place = tuple[str, int]
 """A pod's uid and the index of a card that it uses."""
 
-DEFAULT_SHARE_PERCENT = 5.0
-DEFAULT_LEAST_BYTES = GIB // 4
-DEFAULT_POLLS = 2
 UNKNOWN_POLLS = 12
 """So many polls in a row without figures end an over-use: a minute at the usual five seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How much above its grant a pod may be: a share of the grant, or a fixed amount where that is more."""
+    """How much above its grant a pod may be: a share of the grant, or a fixed amount if that is more."""
 
-    share_percent: float = DEFAULT_SHARE_PERCENT
-    least_bytes: int = DEFAULT_LEAST_BYTES
+    share_percent: float
+    least_bytes: int
 
     def limit_of(self, granted_bytes: int) -> int:
         """The bytes above which a pod with this grant is over."""
@@ -109,7 +106,7 @@ class _Streak:
 class OverUseTracker:
     """Follows every pod on every card. ``over``: the pods that are over now; ``polls``: how many were processed."""
 
-    def __init__(self, tolerance: Tolerance = Tolerance(), polls: int = DEFAULT_POLLS) -> None:
+    def __init__(self, tolerance: Tolerance, polls: int) -> None:
         self.tolerance = tolerance
         self._needed = polls
         self._streaks: dict[Place, _Streak] = {}
@@ -120,9 +117,9 @@ class OverUseTracker:
 
     @property
     def has_enough_polls(self) -> bool:
-        """Whether enough is known of who is over: before, nothing is said of an earlier over-use.
+        """Whether the polls show which pods are over. Before, the annotations of an earlier over-use stay as they are.
 
-        A poll that could not read every card says too little, until there were so many that what was known is old.
+        A poll that could not read every card does not count, until there were `UNKNOWN_POLLS` of them.
         """
         return self.polls - self._blind_polls >= self._needed or self._blind_polls >= UNKNOWN_POLLS
 
@@ -140,7 +137,7 @@ class OverUseTracker:
         is_blind: bool = False,
         tight: Collection[int] = (),
     ) -> list[OverUseChange]:
-        """Process one poll: figures of the places that could be read, and the uids of all pods that are here.
+        """Process one poll: figures of the places that could be read, and the uids of all pods of the node.
 
         A pod that is gone is removed without a change. ``now`` is in seconds since the epoch. ``is_blind``: not every
         card could be read. ``tight``: the cards on which a grant is in danger, so that no pod may burst.
@@ -152,20 +149,24 @@ class OverUseTracker:
         changes = [
             change
             for place, figures in found.items()
-            if (change := self._see(place, figures, now, is_tight=place[1] in tight)) is not None
+            if (change := self._update(place, figures, now, is_tight=place[1] in tight)) is not None
         ]
         for place in self._streaks.keys() - found.keys():
-            if (change := self._miss(place)) is not None:
-                changes.append(change)
+            streak = self._streaks[place]
+            streak.unknown += 1
+            if streak.unknown >= UNKNOWN_POLLS:
+                del self._streaks[place]
+                if (was := self.over.pop(place, None)) is not None:
+                    changes.append(OverUseChange(ChangeKind.UNKNOWN, place, was))
         return changes
 
     def adopt(self, place: Place, since: float) -> None:
-        """Keep an earlier time, as it was noted on the pod before this program was started."""
+        """Keep an earlier time, which the pod's annotation has from before this program was started."""
         over = self.over.get(place)
         if over is not None and since < over.since:
             self.over[place] = replace(over, since=since)
 
-    def _see(self, place: Place, figures: Figures, now: float, *, is_tight: bool) -> OverUseChange | None:
+    def _update(self, place: Place, figures: Figures, now: float, *, is_tight: bool) -> OverUseChange | None:
         may_use = figures.limit if figures.can_burst and not is_tight else figures.granted
         is_above = figures.most > self.tolerance.limit_of(may_use)
         streak = self._streaks.get(place)
@@ -183,15 +184,6 @@ class OverUseTracker:
             began = self.over[place] = OverUse(figures, streak.first, streak.peak)
             return OverUseChange(ChangeKind.BEGAN, place, began)
         return OverUseChange(ChangeKind.ENDED, place, self.over.pop(place))
-
-    def _miss(self, place: Place) -> OverUseChange | None:
-        streak = self._streaks[place]
-        streak.unknown += 1
-        if streak.unknown < UNKNOWN_POLLS:
-            return None
-        del self._streaks[place]
-        was = self.over.pop(place, None)
-        return OverUseChange(ChangeKind.UNKNOWN, place, was) if was is not None else None
 
 
 def gib_text(size: int) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import Decision, Exemptions, Offender, When, decide
+from gcushare.core.over_use.eviction import Decision, Offender, When, decide
 from gcushare.kube.errors import EvictionRefusedError
 from gcushare.node.api_server import Announcer, EvictionClient
 from gcushare.node.over_use.watch import OverUseWatch
@@ -47,7 +47,7 @@ class EvictionRules:
     """The admin's choices. ``longest_wait_s`` bounds how much of a pod's termination grace period counts."""
 
     when: When
-    exemptions: Exemptions
+    exempt: tuple[str, ...]
     pause_s: float
     is_dry_run: bool
     longest_wait_s: float
@@ -99,7 +99,7 @@ class OverUseEvictor:
             self._offenders(),
             self._watch.cards,
             self._rules.when,
-            self._rules.exemptions,
+            self._rules.exempt,
             pausing=self.problem or pausing,
         )
         if left_s <= 0:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import re
 
-from gcushare.core.over_use.eviction import Exemptions, When
-from gcushare.core.over_use.tracking import DEFAULT_LEAST_BYTES, DEFAULT_POLLS, DEFAULT_SHARE_PERCENT, Tolerance
+from gcushare.core.over_use.eviction import When
+from gcushare.core.over_use.tracking import Tolerance
+from gcushare.core.units import GIB
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 
@@ -51,18 +52,18 @@ class OverUseSettings:
     )
     over_use_tolerance: float = setting(
         parsers.number(0, 100, "PERCENT"),
-        default=DEFAULT_SHARE_PERCENT,
+        default=5.0,
         help="Percent of its grant that a pod may use beyond it before it is over; --over-use-least counts if that is "
         "more.",
     )
     over_use_least: int = setting(
         parsers.size_bytes(0, 1 << 40),
-        default=DEFAULT_LEAST_BYTES,
+        default=GIB // 4,
         help="Memory that a pod may use beyond its grant in any case: a framework's context is not its author's doing.",
     )
     over_use_looks: int = setting(
         parsers.integer(1, 100),
-        default=DEFAULT_POLLS,
+        default=2,
         help="Polls in a row (--poll-interval apart) above the limit before a pod is over, and within it before it no "
         "longer is.",
     )
@@ -89,8 +90,3 @@ class OverUseSettings:
     def tolerance(self) -> Tolerance:
         """How much beyond its grant a pod may be."""
         return Tolerance(self.over_use_tolerance, self.over_use_least)
-
-    @property
-    def exemptions(self) -> Exemptions:
-        """Who is never evicted."""
-        return Exemptions(self.over_use_exempt)

@@ -80,7 +80,7 @@ def make_over_use(
     if settings.over_use is Action.EVICT:
         rules = EvictionRules(
             settings.over_use_when,
-            settings.exemptions,
+            settings.over_use_exempt,
             settings.over_use_pause,
             settings.dry_run,
             longest_wait_s,

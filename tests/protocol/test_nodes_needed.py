@@ -100,5 +100,5 @@ async def test_room_on_nodes_that_kube_scheduler_does_not_ask_about_is_not_count
         need = {"nodeClass": "1x16", "nodes": 1, "pods": 1, "tooLarge": 0, "present": 2, "wanted": 3}
         assert (await rig.get_json(NEEDED))["classes"] == [need]
         status, text = await rig.get(f"{NEEDED}?like=x")
-        assert (status, "is no node with cards" in text) == (400, True)
+        assert (status, "is neither a node with cards" in text) == (400, True)
         assert (await rig.get(f"{NEEDED}?pods=default/none"))[0] == 404

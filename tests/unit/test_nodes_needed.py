@@ -118,7 +118,7 @@ class TestClasses:
         "text", ["node-9", "0x16", "8x0", "65x16", "40x16+40x16", "8x99999999", "8X48", "x", "8x48/"]
     )
     def test_what_is_no_class_is_refused_with_what_is_accepted(self, text: str) -> None:
-        with pytest.raises(RemoteContractError, match=r"is no node with cards and no class.*CARDSxUNITS"):
+        with pytest.raises(RemoteContractError, match=r"is neither a node with cards nor a class.*CARDSxUNITS"):
             parse_class(text)
 
     def test_nodes_with_the_same_cards_are_one_class(self) -> None:

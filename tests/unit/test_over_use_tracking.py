@@ -12,8 +12,8 @@ from gcushare.core.over_use.tracking import (
     Figures,
     OverUseTracker,
 )
-from tests.builders import TOLERANCE
 from gcushare.core.units import GIB
+from tests.builders import TOLERANCE
 
 MIB = GIB // 1024
 PLACE = ("uid", 0)

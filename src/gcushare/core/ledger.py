@@ -122,9 +122,7 @@ class Ledger:
         chosen = choose_cards(node, request, rank, left)
         if chosen is None:
             raise Refused(describe_shortage(node, request))
-        grants = tuple(
-            CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole) for s in chosen
-        )
+        grants = tuple(state.grant(request) for state in chosen)
         assignment = Assignment(pod, node_name, grants, limit=request.limit * request.cards)
         self._reserved.add(pod.uid)
         self._add(assignment)

@@ -148,6 +148,10 @@ class CardState:
         """
         return 0 if self.whole > wholes else self.total - self.used + units - self.kept
 
+    def grant(self, request: CardRequest) -> CardGrant:
+        """What a pod gets of this card if the card is chosen for its request."""
+        return CardGrant(self.index, self.total if request.whole else request.units_on(self.total), request.whole)
+
     @property
     def is_empty(self) -> bool:
         """Whether a pod may get this card whole."""
@@ -290,8 +294,7 @@ class NodeState:
     def copy(self) -> NodeState:
         """An independent copy on which to try a plan. Assignments are immutable, so they are shared."""
         twin = NodeState(self.name)
-        offered = (state.card for state in self.cards.values() if state.card is not None)
-        twin.set_cards(offered, self.unit, self.modes)
+        twin.set_cards(self.present_cards, self.unit, self.modes)
         twin.known = self.known
         twin.assignments, twin.unplaced = dict(self.assignments), dict(self.unplaced)
         for assignment in self.assignments.values():
@@ -303,13 +306,17 @@ class NodeState:
     def as_offered_to_claims(self) -> NodeState:
         """A copy of a node that serves claims, with which to evaluate what a claim asks for: memory or whole cards."""
         twin = self.copy()
-        cards = [state.card for state in self.cards.values() if state.card is not None]
-        twin.set_cards(cards, self.unit, BOTH_MODES)
+        twin.set_cards(self.present_cards, self.unit, BOTH_MODES)
         return twin
 
     def serves(self, request: CardRequest) -> bool:
         """Whether the node's plugin offers what the request is for: memory or whole cards."""
         return self.serves_whole if request.whole else self.serves_memory
+
+    @property
+    def present_cards(self) -> list[InventoryCard]:
+        """The cards that the node has, by index, without those that only pods name."""
+        return [state.card for state in self.cards.values() if state.card is not None]
 
     @property
     def modes(self) -> tuple[str, ...]:

@@ -136,7 +136,8 @@ class ClusterTotals:
 
 def _part_of(node: NodeState) -> _Part:
     offered = [state for state in node.cards.values() if state.card is not None]
-    usable = tuple(state.total for state in offered if state.card is not None and state.card.is_usable and state.total)
+    cards = node.present_cards
+    usable = [card.units for card in cards if card.is_usable and card.units]
     return _Part(
         unit=node.unit.name if node.unit else "",
         sums={
@@ -145,7 +146,7 @@ def _part_of(node: NodeState) -> _Part:
             "total": node.total,
             "granted": node.used,
             "pods": len(node.assignments),
-            "unusable": sum(state.card is not None and not state.card.is_usable for state in offered),
+            "unusable": sum(not card.is_usable for card in cards),
             "unrecorded": sum(held.units for held in node.assignments.values() if held.unrecorded),
             "unplaced": sum(node.find_unplaced()) if node.unplaced else 0,
         },
@@ -155,11 +156,6 @@ def _part_of(node: NodeState) -> _Part:
             "sizes_of_cards": usable if node.serves_memory else (),
             "empty_of_nodes": (node.empty_cards,),
             "usable_of_nodes": (len(usable) if node.serves_whole else 0,),
-            "closed": [
-                use
-                for state in offered
-                if state.card is not None and state.card.closures
-                for use in {closure.use for closure in state.card.closures}
-            ],
+            "closed": [use for card in cards if card.closures for use in {closure.use for closure in card.closures}],
         },
     )

@@ -99,8 +99,7 @@ def copy_ledger(ledger: Ledger) -> Ledger:
     copy = Ledger()
     for node in ledger.nodes.values():
         if node.known:
-            cards = [state.card for state in node.cards.values() if state.card is not None]
-            copy.set_node(node.name, cards, node.unit, node.modes)
+            copy.set_node(node.name, node.present_cards, node.unit, node.modes)
     for assignment in ledger.assignments():
         copy.apply(assignment)
     return copy

@@ -19,7 +19,7 @@ import msgspec
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE, Health, InventoryCard
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
+from gcushare.core.nodes import Assignment, NodeState, PodRef
 from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.quantities import Int
@@ -132,12 +132,9 @@ def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]
         while placed < pods and _fits(trial, spare, kind):
             if (chosen := choose_cards(trial, request, _rank_card)) is None:
                 break
-            grants = (
-                CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole)
-                for s in chosen
-            )
+            grants = tuple(state.grant(request) for state in chosen)
             trial = node.copy() if trial is node else trial
-            trial.add(Assignment(PodRef(f"trial-{next(numbers)}", "", ""), node.name, tuple(grants)))
+            trial.add(Assignment(PodRef(f"trial-{next(numbers)}", "", ""), node.name, grants))
             spare = Amounts(spare.cpu_milli - asked.cpu_milli, spare.memory_mib - asked.memory_mib)
             placed += 1
         result.append(placed)
@@ -147,9 +144,8 @@ def _fill(node: NodeState, spare: Amounts, wanted: Iterable[tuple[PodKind, int]]
 def empty_like(node: NodeState) -> NodeState:
     """A new node with cards of the same kinds: healthy, not cordoned, without pods."""
     cards = [
-        msgspec.structs.replace(state.card, uuid="", health=Health.HEALTHY, cordoned=False, closures=())
-        for _, state in sorted(node.cards.items())
-        if state.card is not None
+        msgspec.structs.replace(card, uuid="", health=Health.HEALTHY, cordoned=False, closures=())
+        for card in node.present_cards
     ]
     twin = NodeState(node.name)
     twin.set_cards(cards, node.unit, node.modes)
@@ -158,7 +154,7 @@ def empty_like(node: NodeState) -> NodeState:
 
 def name_class(node: NodeState) -> str:
     """The name of the nodes with cards like these, in ``CLASS_FORM``; parts of different cards are joined by ``+``."""
-    kinds = Counter((state.total, state.card.model) for state in node.cards.values() if state.card is not None)
+    kinds = Counter((card.units, card.model) for card in node.present_cards)
     parts = (f"{cards}x{units}{':' + model if model else ''}" for (units, model), cards in sorted(kinds.items()))
     suffix = next((suffix for suffix, modes in _SUFFIXES.items() if set(modes) == set(node.modes)), "")
     return "+".join(parts) + suffix
@@ -177,7 +173,8 @@ def parse_class(text: str) -> NodeState:
         number, units = (int(found[1]), int(found[2])) if found else (0, 0)
         if found is None or not 0 < number <= _MAX_CARDS - len(cards) or not 0 < units <= _MAX_UNITS:
             raise RemoteContractError(
-                f"{text[:80]!r} is no node with cards and no class of nodes; accepted: a node's name, or {CLASS_FORM}"
+                f"{text[:80]!r} is neither a node with cards nor a class of nodes; accepted: a node's name, or "
+                f"{CLASS_FORM}"
             )
         cards += (
             InventoryCard(index=index, uuid="", memory_bytes=0, model=found[3] or "", units=units)
@@ -200,8 +197,7 @@ class NodeClasses:
         """Add a node."""
         if not (node.known and node.total and (node.serves_memory or node.serves_whole)):
             return
-        cards = [state.card for state in node.cards.values()]
-        key = (node.modes, *((card.units, card.model) for card in cards if card is not None))
+        key = (node.modes, *((card.units, card.model) for card in node.present_cards))
         if (name := self._names.get(key)) is None:
             name = self._names[key] = name_class(node)
         self._classes.setdefault(name, {})[node.name] = node

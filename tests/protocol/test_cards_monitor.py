@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from gcushare.cards.health import CardsSnapshot, HealthPolicy
+from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cards.worker.client import IsolatedSource
 from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Health
+from tests.card_health import POLICY
 from tests.manual_clock import ManualClock
 from tests.native.libraries import FakeLibrary, install_fake
 from tests.running import running
@@ -23,9 +25,9 @@ QUICK = MonitorSettings(
     poll_interval_s=0.05,
     no_cards_interval_s=0.05,
     least_interval_s=0.01,
-    policy=HealthPolicy(bad_readings=2, good_readings=2, recover_after_s=0.1),
+    policy=replace(POLICY, bad_readings=2, good_readings=2, recover_after_s=0.1),
 )
-ONLY_EVENTS = MonitorSettings(poll_interval_s=3600.0, no_cards_interval_s=3600.0, least_interval_s=0.01)
+ONLY_EVENTS = MonitorSettings(poll_interval_s=3600.0, no_cards_interval_s=3600.0, least_interval_s=0.01, policy=POLICY)
 
 
 class Changes:
@@ -147,7 +149,7 @@ async def test_a_library_that_stops_answering_keeps_the_last_readings_for_a_boun
     fake = install_fake("efml", tmp_path)
     source = isolated(fake)
     changes = Changes()
-    monitor = CardMonitor(source, changes, MonitorSettings(policy=HealthPolicy(stale_after_s=60.0)), clock)
+    monitor = CardMonitor(source, changes, MonitorSettings(poll_interval_s=5.0, policy=POLICY), clock)
     await monitor.poll()
     fake.control("crash EfmlGetDevCount *")
     clock.advance(59.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gcushare.cards.monitor import CardMonitor
+from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.core.cards import Card, CardUse, Inventory, InventoryCard
@@ -21,6 +21,7 @@ from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.vendors import ENFLAME
 from tests.builders import TOLERANCE
+from tests.card_health import POLICY
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc
 
@@ -93,7 +94,9 @@ class OverUseNode:
         held: Holdings = {f"default/p{number}": {"main": {0: gib}} for number in range(pods)}
         self.store.on_kubelet_read(KubeletAllocations(memory=held))
         self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}
-        self.monitor = CardMonitor(self.source, lambda _cards: None)
+        self.monitor = CardMonitor(
+            self.source, lambda _cards: None, MonitorSettings(poll_interval_s=5.0, policy=POLICY)
+        )
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcessOwners(self.proc.root))
         card = InventoryCard(**msgspec.structs.asdict(CARD), units=CARD_GIB)
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))

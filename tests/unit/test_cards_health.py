@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.cards.health import HealthPolicy, HealthTracker
+from gcushare.cards.health import HealthTracker
 from gcushare.cards.ports import HealthReading
+from tests.card_health import POLICY
 
-POLICY = HealthPolicy(bad_readings=3, good_readings=3, recover_after_s=30.0, event_holds_s=300.0, stale_after_s=60.0)
 GOOD = HealthReading(healthy=True)
 BAD = HealthReading(healthy=False, reason="too hot")
 LOST = HealthReading(healthy=False, reason="off the bus", conclusive=True, lost=True)

@@ -8,10 +8,10 @@ from gcushare.cards.health import (
     CardChange,
     CardRoster,
     ChangeKind,
-    HealthPolicy,
 )
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, LeftOutCard
+from tests.card_health import POLICY
 
 GIB = 1 << 30
 FIRST = Card(index=0, uuid="a", memory_bytes=16 * GIB)
@@ -25,7 +25,7 @@ def report(*cards: Card, left_out: tuple[LeftOutCard, ...] = ()) -> CardReport:
 
 
 def roster_of(*cards: Card) -> CardRoster:
-    roster = CardRoster(HealthPolicy())
+    roster = CardRoster(POLICY)
     roster.update_list(report(*cards), 0.0)
     for card in cards:
         roster.record_reading(card, GOOD, 0.0)
@@ -37,7 +37,7 @@ def health_of(roster: CardRoster) -> dict[int, Health]:
 
 
 def test_new_cards_appear_and_stand_by_index() -> None:
-    roster = CardRoster(HealthPolicy())
+    roster = CardRoster(POLICY)
     assert roster.update_list(report(SECOND, FIRST), 0.0) == [
         CardChange(ChangeKind.APPEARED, SECOND, "34359738368 bytes, "),
         CardChange(ChangeKind.APPEARED, FIRST, "17179869184 bytes, "),

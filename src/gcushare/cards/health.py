@@ -23,15 +23,15 @@ STALE_AFTER_S = 60.0
 class HealthPolicy:
     """How much evidence makes a card unhealthy, and how much makes it healthy again."""
 
-    bad_readings: int = 3
+    bad_readings: int
     """Bad readings in a row before a card is unhealthy: one driver hiccup moves no pods. A conclusive one suffices."""
     good_readings: int = 3
     """Good readings in a row before an unhealthy card is healthy again."""
-    recover_after_s: float = 30.0
+    recover_after_s: float
     """How long the good readings must last: a card that comes and goes stays unhealthy."""
-    event_holds_s: float = 300.0
+    event_holds_s: float
     """How long a critical event outweighs good readings: after most events, reads still succeed for a while."""
-    stale_after_s: float = STALE_AFTER_S
+    stale_after_s: float
     """How long the last reading holds without an answer, of the card or of the whole library: several polls."""
 
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gcushare.cards.health import CardChange, CardRoster, CardsSnapshot, ChangeKind, HealthPolicy
 from gcushare.cards.links import LinkTable
@@ -32,13 +32,13 @@ _LOG_LEVELS = {
 class MonitorSettings:
     """How often to poll; in seconds."""
 
-    poll_interval_s: float = 5.0
+    poll_interval_s: float
     """Between two polls of the cards; events of the library shorten it."""
     no_cards_interval_s: float = 15.0
     """Between two polls while there are no cards: each may start a process to load a library."""
     least_interval_s: float = 0.2
     """The least time between two polls, however many events come."""
-    policy: HealthPolicy = field(default_factory=HealthPolicy)
+    policy: HealthPolicy
 
 
 class CardMonitor:
@@ -51,7 +51,7 @@ class CardMonitor:
         self,
         source: CardSource,
         on_change: Callable[[CardsSnapshot], None],
-        settings: MonitorSettings = MonitorSettings(),
+        settings: MonitorSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source

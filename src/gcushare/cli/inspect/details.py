@@ -9,7 +9,7 @@ from rich.text import Text
 from gcushare.cli.inspect.table import SHORT_CARDS, Page, ask_words, card_cell, cluster_lines, name_cell, remarks
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, percent_of, show_amount
-from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
+from gcushare.cli.terminal.layout import Cell, Row, lay_out, plain_table
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.log_fields import escape
 from gcushare.core.nodes import Assignment
@@ -29,12 +29,8 @@ def detail_page(summary: Summary, width: int | None) -> Page:
         if pods or pending or unplaced or (summary.namespace is None and len(summary.nodes) == 1):
             lines += details.block(node, pods, pending, unplaced)
     if summary.waiting:
-        heading = Row((Cell("PENDING POD"), Cell("NAMESPACE"), Cell("ASKS")), ())
-        rows = tuple(
-            Row((Cell(facts.ref.name, "yellow"), Cell(facts.ref.namespace), Cell(ask_words(facts))), ())
-            for facts in summary.waiting
-        )
-        lines += [*lay_out(Grid(heading, heading, rows), width).lines, Text("")]
+        asked = [(Cell(facts.ref.name, "yellow"), facts.ref.namespace, ask_words(facts)) for facts in summary.waiting]
+        lines += [*plain_table(("PENDING POD", "NAMESPACE", "ASKS"), asked, width), Text("")]
     below = [*([SHORT_CARDS] if details.is_short else []), *legend(details.used)]
     below += [
         f"{facts.ref} ({facts.node}) holds cards that are not known: {escape(facts.problem) or _UNREAD}"
@@ -70,14 +66,14 @@ class _Details:
         sums = tuple(card_cell(node, state, self.used) for state in node.state.cards.values())
         rows.append(Row((Cell("(allocated/total)", "dim"), Cell(""), Cell("")), sums, blank))
         short = Row(first, tuple(map(Cell, cards)), (Cell("PENDING"),) * len(last))
-        laid = lay_out(Grid(heading, short, tuple(rows)), self._width)
-        self.is_short = self.is_short or laid.is_short
+        lines, is_short = lay_out(heading, short, rows, self._width)
+        self.is_short = self.is_short or is_short
         return [
             Text(f"NAME:       {name_cell(self._summary, node, self.used).text}"),
             Text(f"IPADDRESS:  {escape(node.facts.address) or '-'}"),
             *([] if node.facts.is_ready else [Text("STATUS:     NotReady", "red")]),
             Text(""),
-            *laid.lines,
+            *lines,
             Text(f"Allocated:  {show_amount(node.allocated)} ({percent_of(node.allocated, node.total)}%)"),
             Text(f"Total:      {show_amount(node.total)} {self._summary.scale.label}"),
             Text("-" * (_RULE if self._width is None else min(_RULE, self._width))),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gcushare.cli.kubectl.marks import Mark, legend, signs, style_of
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card, natural_key, show_amount
-from gcushare.cli.terminal.layout import Cell, Grid, Row, lay_out
+from gcushare.cli.terminal.layout import Cell, Row, lay_out
 from gcushare.cluster.snapshot import PodFacts
 from gcushare.core.cards import Health, describe_closure
 from gcushare.core.log_fields import escape
@@ -50,11 +50,11 @@ def table_page(summary: Summary, width: int | None, *, is_wide: bool = False) ->
     last += ["STATUS", "PODS", "FREE", "LARGEST FREE", "UNIT", "MODEL"] if is_wide else []
     heading = Row(first, tuple(Cell(f"{card}(Allocated/Total)") for card in cards), tuple(map(Cell, last)))
     short = Row(first, tuple(map(Cell, cards)), tuple(Cell(word.removesuffix("(Allocated)")) for word in last))
-    laid = lay_out(Grid(heading, short, rows), width)
-    below = [SHORT_CARDS] if laid.is_short else []
+    lines, is_short = lay_out(heading, short, rows, width)
+    below = [SHORT_CARDS] if is_short else []
     below += [*legend(used), *remarks(summary)]
     rule_width = _LEAST_RULE + sum(cell.width + 1 for row in rows[:1] for cell in row.cells if cell.text)
-    return Page([*laid.lines, *map(Text, below)], cluster_lines(summary, rule_width, width))
+    return Page([*lines, *map(Text, below)], cluster_lines(summary, rule_width, width))
 
 
 def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Cell:

@@ -6,8 +6,8 @@ SVG is text, so it is written here. PNG needs Pillow, an optional extra (``pip i
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,32 +28,20 @@ _COLORS = (
 """Also distinct with red-green colour blindness (after Okabe and Ito)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A straight piece, in pixels from the upper left corner."""
-
-    points: tuple[tuple[float, float], ...]
-    color: str
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A piece of text; ``anchor`` is start, middle or end."""
-
-    x: float
-    y: float
-    text: str
-    anchor: str = "start"
-    size: int = 12
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Picture:
-    """What to draw, independent of the format."""
+    """What to draw, independent of the format, in pixels from the upper left corner."""
 
-    lines: tuple[Line, ...]
-    labels: tuple[Label, ...]
+    lines: list[tuple[Sequence[tuple[float, float]], str, int]] = field(default_factory=list)
+    """Points, color and width of each line."""
+    labels: list[tuple[float, float, str, str, int]] = field(default_factory=list)
+    """Position, text, anchor (start, middle or end) and size of each piece of text."""
+
+    def add_line(self, points: Sequence[tuple[float, float]], color: str, width: int) -> None:
+        self.lines.append((points, color, width))
+
+    def add_label(self, x: float, y: float, text: str, anchor: str = "start", size: int = 12) -> None:
+        self.labels.append((x, y, text, anchor, size))
 
 
 def draw(runs: Mapping[str, Run]) -> Picture:
@@ -64,57 +52,36 @@ def draw(runs: Mapping[str, Run]) -> Picture:
     """
     if not any(sample.arrived for run in runs.values() for sample in run.samples):
         raise ConfigError("svg and png draw how cards fill, and no pod that arrives asks for any: give a larger load")
-    allocated = {name: [(s.arrived, s.allocated) for s in run.samples] for name, run in runs.items()}
-    fragmented = {name: [(s.arrived, s.fragmented) for s in run.samples] for name, run in runs.items()}
-    lines: list[Line] = []
-    labels: list[Label] = []
-    for number, (title, curves) in enumerate((("allocated", allocated), ("fragmented", fragmented))):
-        panel = _Panel(_LEFT + number * (_PLOT_WIDTH + _GAP), curves)
-        lines += panel.lines()
-        labels += panel.labels(f"{title}, % of all cards")
+    picture = Picture()
+    allocated = [[(s.arrived, s.allocated) for s in run.samples] for run in runs.values()]
+    fragmented = [[(s.arrived, s.fragmented) for s in run.samples] for run in runs.values()]
+    _draw_panel(picture, _LEFT, "allocated, % of all cards", allocated)
+    _draw_panel(picture, _LEFT + _PLOT_WIDTH + _GAP, "fragmented, % of all cards", fragmented)
     right = WIDTH - _LEGEND + 24
     for number, name in enumerate(runs):
         y = _TOP + 8 + 20 * number
-        lines.append(Line(((right, y), (right + 18, y)), _color(number), 3))
-        labels.append(Label(right + 26, y + 4, name))
-    return Picture(tuple(lines), tuple(labels))
+        picture.add_line(((right, y), (right + 18, y)), _color(number), 3)
+        picture.add_label(right + 26, y + 4, name)
+    return picture
 
 
-@dataclass(frozen=True, slots=True)
-class _Panel:
-    left: float
-    curves: Mapping[str, Sequence[tuple[float, float]]]
+def _draw_panel(picture: Picture, left: float, title: str, curves: Sequence[Sequence[tuple[float, float]]]) -> None:
+    most_x = max(x for curve in curves for x, _ in curve)
+    # The top of the axis is the next multiple of 5 % above all curves.
+    most_y = max(0.05, -(-max(y for curve in curves for _, y in curve) // 0.05) * 0.05)
 
-    @property
-    def most_x(self) -> float:
-        return max(x for curve in self.curves.values() for x, _ in curve)
+    def at(x: float, y: float) -> tuple[float, float]:
+        return round(left + x / most_x * _PLOT_WIDTH, 1), round(_TOP + _PLOT_HEIGHT * (1 - y / most_y), 1)
 
-    @property
-    def most_y(self) -> float:
-        """The top of the axis: the next multiple of 5 % above all curves."""
-        top = max(y for curve in self.curves.values() for _, y in curve)
-        return max(0.05, -(-top // 0.05) * 0.05)
-
-    def _at(self, x: float, y: float) -> tuple[float, float]:
-        return (
-            round(self.left + x / self.most_x * _PLOT_WIDTH, 1),
-            round(_TOP + _PLOT_HEIGHT * (1 - y / self.most_y), 1),
-        )
-
-    def lines(self) -> Iterator[Line]:
-        for tick in range(_TICKS + 1):
-            level = self.most_y * tick / _TICKS
-            yield Line((self._at(0, level), self._at(self.most_x, level)), _FAINT, 1)
-        for number, curve in enumerate(self.curves.values()):
-            yield Line(tuple(self._at(x, y) for x, y in curve), _color(number), 2)
-
-    def labels(self, title: str) -> Iterator[Label]:
-        yield Label(self.left, _TOP - 18, title, size=14)
-        for tick in range(_TICKS + 1):
-            level, asked = self.most_y * tick / _TICKS, self.most_x * tick / _TICKS
-            yield Label(self.left - 8, self._at(0, level)[1] + 4, f"{100 * level:.3g}", "end")
-            yield Label(self._at(asked, 0)[0], HEIGHT - _BOTTOM + 18, f"{100 * asked:.0f}", "middle")
-        yield Label(self.left + _PLOT_WIDTH / 2, HEIGHT - 10, "asked for so far, % of all cards", "middle")
+    picture.add_label(left, _TOP - 18, title, size=14)
+    for tick in range(_TICKS + 1):
+        level, asked = most_y * tick / _TICKS, most_x * tick / _TICKS
+        picture.add_line((at(0, level), at(most_x, level)), _FAINT, 1)
+        picture.add_label(left - 8, at(0, level)[1] + 4, f"{100 * level:.3g}", "end")
+        picture.add_label(at(asked, 0)[0], HEIGHT - _BOTTOM + 18, f"{100 * asked:.0f}", "middle")
+    for number, curve in enumerate(curves):
+        picture.add_line([at(x, y) for x, y in curve], _color(number), 2)
+    picture.add_label(left + _PLOT_WIDTH / 2, HEIGHT - 10, "asked for so far, % of all cards", "middle")
 
 
 def _color(number: int) -> str:
@@ -128,13 +95,12 @@ def render_svg(picture: Picture) -> str:
         'font-family="sans-serif" role="img"><title>Policies compared</title>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
     ]
-    for line in picture.lines:
-        points = " ".join(f"{x:g},{y:g}" for x, y in line.points)
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{line.color}" stroke-width="{line.width:g}"/>')
-    for label in picture.labels:
+    for points, color, width in picture.lines:
+        path = " ".join(f"{x:g},{y:g}" for x, y in points)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}"/>')
+    for x, y, text, anchor, size in picture.labels:
         parts.append(
-            f'<text x="{label.x:g}" y="{label.y:g}" font-size="{label.size}" text-anchor="{label.anchor}" '
-            f'fill="{_INK}">{escape(label.text)}</text>'
+            f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}" fill="{_INK}">{escape(text)}</text>'
         )
     return "\n".join([*parts, "</svg>", ""])
 
@@ -157,11 +123,10 @@ def write_png(picture: Picture, path: Path) -> None:
     scale = 2
     image = image_module.new("RGB", (WIDTH * scale, HEIGHT * scale), "white")
     pen = draw_module.Draw(image)
-    for line in picture.lines:
-        points = [(x * scale, y * scale) for x, y in line.points]
-        pen.line(points, fill=line.color, width=round(line.width * scale), joint="curve")
+    for points, color, width in picture.lines:
+        pen.line([(x * scale, y * scale) for x, y in points], fill=color, width=width * scale, joint="curve")
     anchors = {"start": "ls", "middle": "ms", "end": "rs"}
-    for label in picture.labels:
-        font = font_module.load_default(size=label.size * scale)
-        pen.text((label.x * scale, label.y * scale), label.text, fill=_INK, font=font, anchor=anchors[label.anchor])
+    for x, y, text, anchor, size in picture.labels:
+        font = font_module.load_default(size=size * scale)
+        pen.text((x * scale, y * scale), text, fill=_INK, font=font, anchor=anchors[anchor])
     image.save(path, format="PNG")

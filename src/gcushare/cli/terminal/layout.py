@@ -47,47 +47,37 @@ class Row:
     def cells(self) -> tuple[Cell, ...]:
         return (*self.first, *self.cards, *self.last)
 
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Rows below a heading; ``short`` is the heading to use if the full one does not fit."""
-
-    heading: Row
-    short: Row
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Laid:
-    """The lines of a grid; ``is_short`` says that the cards' short heading was used."""
-
-    lines: tuple[Text, ...]
-    is_short: bool
+    @property
+    def sides(self) -> tuple[Cell, ...]:
+        """The cells apart from the cards."""
+        return (*self.first, *self.last)
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[Cell | str]], width: int | None) -> list[Text]:
     """Lay out rows of cells below their headings for a terminal of ``width`` columns; None is any width."""
     cells = (tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in row) for row in rows)
     heading = Row(tuple(map(Cell, headings)), ())
-    return list(lay_out(Grid(heading, heading, tuple(Row(row, ()) for row in cells)), width).lines)
+    return lay_out(heading, heading, [Row(row, ()) for row in cells], width)[0]
 
 
-def lay_out(grid: Grid, width: int | None) -> Laid:
-    """Lay out a grid for a terminal of ``width`` columns; None is any width."""
-    whole = [grid.heading, *grid.rows]
-    if width is None or _line_width(whole) <= width:
-        return Laid(tuple(_set_rows(whole)), False)
-    short = [grid.short, *grid.rows]
-    if _line_width(short) <= width:
-        return Laid(tuple(_set_rows(short)), True)
-    return Laid(tuple(_fold(short, width)), True)
+def lay_out(heading: Row, short: Row, rows: Sequence[Row], width: int | None) -> tuple[list[Text], bool]:
+    """Lay out rows for a terminal of ``width`` columns; None is any width.
+
+    Returns the lines, and whether ``short``, the heading to use if the full one does not fit, was used.
+    """
+    for head in (heading, short):
+        grid = [head, *rows]
+        widths = _widths([row.cells for row in grid])
+        if width is None or sum(widths) + len(GAP) * (len(widths) - 1) <= width:
+            return _set_rows(grid), head is not heading
+    return _fold(grid, width), True
 
 
 def _fold(rows: Sequence[Row], width: int) -> list[Text]:
     """Give each row as many lines as its cards need: next to its other cells, or below them if that takes fewer."""
     count = len(rows[0].cards)
     card_width = max((cell.width for row in rows for cell in row.cards), default=0)
-    sides = sum(size + len(GAP) for size in _widths([(*row.first, *row.last) for row in rows]))
+    sides = sum(size + len(GAP) for size in _widths([row.sides for row in rows]))
     next_to = (width - sides + len(GAP)) // (card_width + len(GAP))
     below = max(1, (width - len(GAP)) // (card_width + len(GAP)))
     if next_to < 1 or -(-count // next_to) > 1 + -(-count // below):
@@ -111,14 +101,13 @@ def _split_row(row: Row, per_line: int) -> list[Row]:
 def _fold_below(rows: Sequence[Row], width: int, cards: tuple[int, int]) -> list[Text]:
     """Put cards and other cells that do not fit on indented lines. ``cards``: their width, and how many fit a line."""
     card_width, per_line = cards
-    widths = _widths([(*row.first, *row.last) for row in rows])
+    widths = _widths([row.sides for row in rows])
     breaks = _break_columns(widths, width, len(rows[0].first))
     lines = []
     for row in rows:
-        sides = (*row.first, *row.last)
         for start, end in pairwise(breaks):
-            if start == 0 or any(cell.text for cell in sides[start:end]):
-                lines.append(_set_line(sides[start:end], widths[start:end], GAP if start else ""))
+            if start == 0 or any(cell.text for cell in row.sides[start:end]):
+                lines.append(_set_line(row.sides[start:end], widths[start:end], GAP if start else ""))
         for start in range(0, len(row.cards), per_line):
             part = row.cards[start : start + per_line]
             if any(cell.text for cell in part):
@@ -135,11 +124,6 @@ def _break_columns(widths: Sequence[int], width: int, least: int) -> list[int]:
             used = len(GAP)
         used += size + len(GAP)
     return [*breaks, len(widths)]
-
-
-def _line_width(rows: Sequence[Row]) -> int:
-    widths = _widths([row.cells for row in rows])
-    return sum(widths) + len(GAP) * max(0, len(widths) - 1)
 
 
 def _set_rows(rows: Sequence[Row]) -> list[Text]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -199,6 +202,18 @@ def test_a_mix_keeps_the_proportions_at_every_size() -> None:
     nodes = [NodeSpec(f"a-{n}", 1, 1, 2, "A") for n in range(6)] + [NodeSpec(f"b-{n}", 1, 1, 8, "B") for n in range(2)]
     for count in (4, 8, 40):
         assert sum(node.model == "B" for node in mixed(nodes, count)) == count // 4
+
+
+def test_equal_seeds_give_equal_runs_in_every_process(files: list[str]) -> None:
+    """Names hash differently in each process, so a policy that draws must not meet nodes in the order of a set."""
+    argv = (sys.executable, "-m", "gcushare", "simulate", *files, "--load", "90%", "--churn", "3", "--policy", "random")
+    runs = [
+        subprocess.run(
+            argv, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    ]
+    assert len(set(runs)) == 1
 
 
 def test_under_churn_time_is_counted_and_every_arrival_has_a_wait() -> None:

@@ -147,7 +147,7 @@ class Placer:
             scored = [self._score(table, node, demand) for node in cluster.nodes]
             table.scores, table.spots = [score for score, _ in scored], [spot for _, spot in scored]
             return
-        for name in changed:
+        for name in sorted(changed):  # a policy may draw random numbers for each
             index = cluster.index_of[name]
             table.scores[index], table.spots[index] = self._score(table, cluster.nodes[index], demand)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gcushare.cli.explain.explain import Explained, explain_pod
-from gcushare.cli.kubectl.flags import ExplainSettings, Output
+from gcushare.cli.kubectl.flags import ExplainSettings
 from gcushare.cli.kubectl.marks import legend
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.kubectl.summary import choose_scale, marks_of_card, show_amount
-from gcushare.cli.terminal.output import Document, to_json, to_yaml
+from gcushare.cli.terminal.output import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.reader import Reader
 from gcushare.cluster.snapshot import NodeFacts
@@ -27,13 +27,8 @@ async def explain(session: Session, settings: ExplainSettings) -> int:
         namespace, _, name = settings.pod.rpartition("/")
         pod = (namespace or settings.namespace or api.config.namespace, name)
         explained = await explain_pod(Reader(api, progress), session.vendor, settings.figures, pod)
-    screen, output = session.screen, settings.show.output
-    if output is Output.JSON:
-        screen.print_text(to_json(explain_document(explained)))
-    elif output is Output.YAML:
-        screen.print_text(to_yaml(explain_document(explained)))
-    else:
-        screen.print_text(explain_text(explained, screen.width))
+    if not session.print_document(lambda: explain_document(explained)):
+        session.screen.print_text(explain_text(explained, session.screen.width))
     session.say_source(explained.source)
     return session.warn(explained.snapshot.problems)
 

@@ -16,11 +16,10 @@ from rich.text import Text
 
 from gcushare.cli.inspect import table_documents
 from gcushare.cli.inspect.details import detail_page
-from gcushare.cli.inspect.table import table_page
+from gcushare.cli.inspect.table import Page, table_page
 from gcushare.cli.kubectl.flags import Output, TableSettings
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.kubectl.summary import Summary, summarise
-from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
@@ -43,16 +42,10 @@ async def show_table(session: Session, settings: TableSettings) -> int:
     session.require_cards(snapshot, settings.node)
     summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
     screen, output = session.screen, settings.show.output
-    if output is Output.JSON:
-        screen.print_text(to_json(table_documents.document_of(summary)))
-    elif output is Output.YAML:
-        screen.print_text(to_yaml(table_documents.document_of(summary)))
-    elif output is Output.CSV:
+    if output is Output.CSV:
         screen.print_text(table_documents.cards_csv(summary))
-    elif settings.details:
-        screen.print_lines(detail_page(summary, screen.width).lines)
-    else:
-        screen.print_lines(table_page(summary, screen.width, is_wide=output is Output.WIDE).lines)
+    elif not session.print_document(lambda: table_documents.document_of(summary)):
+        screen.print_lines(_page_of(summary, screen.width, settings).lines)
     session.say_source(snapshot.source)
     return session.warn([*snapshot.problems, *snapshot.node_problems()])
 
@@ -167,6 +160,12 @@ def _page(screen: Screen, live: LiveSnapshot, as_of: str, settings: TableSetting
     return Group(*page)
 
 
+def _page_of(summary: Summary, width: int | None, settings: TableSettings) -> Page:
+    if settings.details:
+        return detail_page(summary, width)
+    return table_page(summary, width, is_wide=settings.show.output is Output.WIDE)
+
+
 def _time_now() -> str:
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
@@ -177,8 +176,7 @@ def _summary(live: LiveSnapshot, settings: TableSettings) -> Summary:
 
 def _lines(summary: Summary, width: int | None, settings: TableSettings) -> tuple[list[Text], list[Text]]:
     """The table, and what stays in sight below it: what could not be read, and the cluster's sum without that."""
-    is_wide = settings.show.output is Output.WIDE
-    page = detail_page(summary, width) if settings.details else table_page(summary, width, is_wide=is_wide)
+    page = _page_of(summary, width, settings)
     problems = [*summary.snapshot.problems, *summary.snapshot.node_problems()]
     shown = [escape(problem) for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:

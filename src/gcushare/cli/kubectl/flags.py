@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from typing import Any
 
 from gcushare.cli.terminal.output import color_flag
 from gcushare.cluster.cluster_flags import ClusterFlags, PluginPodSettings, SourceFlags
@@ -34,6 +35,18 @@ class Shell(enum.Enum):
     FISH = "fish"
 
 
+def _node() -> Any:
+    """Declare the argument NODE."""
+    parser = parsers.optional_text("NODE", "every node with cards", "a node's name")
+    return setting(parser, default=None, argument=True, help="Show this node only.")
+
+
+def _selector() -> Any:
+    """Declare ``-l``."""
+    parser = parsers.optional_text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b")
+    return setting(parser, default=None, short="-l", help="Only nodes with these labels.")
+
+
 def _find_two_choices(node: str | None, selector: str | None) -> Iterator[str]:
     if node is not None and selector is not None:
         yield f"NODE {node!r} and selector {selector!r} exclude each other: give the one that is meant"
@@ -57,12 +70,7 @@ class ShowFlags:
 class TableSettings:
     """Nodes and cards."""
 
-    node: str | None = setting(
-        parsers.optional_text("NODE", "every node with cards", "a node's name"),
-        default=None,
-        argument=True,
-        help="Show this node only.",
-    )
+    node: str | None = _node()
     details: bool = setting(
         parsers.boolean(),
         default=False,
@@ -94,12 +102,7 @@ class TableSettings:
         typed=True,
         help="All namespaces, which is the default; overrules -n.",
     )
-    selector: str | None = setting(
-        parsers.optional_text("LABELS", "all nodes", "a label selector such as pool=a,zone!=b"),
-        default=None,
-        short="-l",
-        help="Only nodes with these labels.",
-    )
+    selector: str | None = _selector()
     sort_by: SortKey = setting(
         parsers.choice(SortKey),
         default=SortKey.NAME,
@@ -153,18 +156,8 @@ class ExplainSettings:
 class TopSettings:
     """Granted and used."""
 
-    node: str | None = setting(
-        parsers.optional_text("NODE", "every node with cards", "a node's name"),
-        default=None,
-        argument=True,
-        help="Show this node only.",
-    )
-    selector: str | None = setting(
-        parsers.optional_text("LABELS", "all nodes", "a label selector"),
-        default=None,
-        short="-l",
-        help="Only nodes with these labels.",
-    )
+    node: str | None = _node()
+    selector: str | None = _selector()
     show: ShowFlags = group(ShowFlags)
     plugins: PluginPodSettings = group(PluginPodSettings)
     at: ClusterFlags = group(ClusterFlags)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from gcushare.cli.kubectl.flags import ExplainSettings, NodesNeededSettings, Output, TableSettings, TopSettings
 from gcushare.cli.kubectl.help_text import COMMANDS, Names
+from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import limits_of, sources_of
@@ -54,6 +55,13 @@ class Session:
         observer = connection.observe if connection is not None else None
         async with KubeClient(config, program="kubectl-inspect", limits=limits_of(flags), observer=observer) as api:
             yield api
+
+    def print_document(self, make: Callable[[], object]) -> bool:
+        """Print a document as JSON or YAML; False, with nothing printed, if another output was asked for."""
+        write = {Output.JSON: to_json, Output.YAML: to_yaml}.get(self.output)
+        if write is not None:
+            self.screen.print_text(write(make()))
+        return write is not None
 
     def say_source(self, source: Source) -> None:
         """Say whose figures were shown."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import mean
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
@@ -55,25 +55,18 @@ class _Waiting:
     lifetime: float
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Sums over time and over pods."""
-
-    waits: list[float] = field(default_factory=list)
-    large_waits: list[float] = field(default_factory=list)
-    large_delayed: int = 0
-    allocated: float = 0.0
-    piece: float = 0.0
-
-
 class _World:
-    """One run's state: the cluster, the pods that end by time, and those that wait in order of arrival."""
+    """One run's state: the cluster, the pods that end by time, those that wait, and sums over time and over pods."""
 
     def __init__(self, cluster: SimulatedCluster, placer: Placer, large: int) -> None:
         self.cluster = cluster
         self.placer = placer
         self.large = large
-        self.totals = _Totals()
+        self.waits: list[float] = []
+        self.large_waits: list[float] = []
+        self.large_delayed = 0
+        self.allocated = 0.0
+        self.piece = 0.0
         self._ends: list[tuple[float, str]] = []
         self._queue: list[_Waiting] = []
         self._used = 0
@@ -86,7 +79,7 @@ class _World:
                 self._count(pod, 0.0)
         elif is_counted:
             self._queue.append(pod)
-            self.totals.large_delayed += self._is_large(pod.demand)
+            self.large_delayed += self._is_large(pod.demand)
 
     def advance(self, until: float) -> None:
         """Let time pass: pods end, and waiting pods are tried again."""
@@ -122,13 +115,13 @@ class _World:
 
     def _pass_to(self, time: float) -> None:
         span, self._now = time - self._now, time
-        self.totals.allocated += span * self._used / self.cluster.total_units
-        self.totals.piece += span * max(node.state.empty_cards for node in self.cluster.nodes)
+        self.allocated += span * self._used / self.cluster.total_units
+        self.piece += span * max(node.state.empty_cards for node in self.cluster.nodes)
 
     def _count(self, pod: _Waiting, waited: float) -> None:
-        self.totals.waits.append(waited)
+        self.waits.append(waited)
         if self._is_large(pod.demand):
-            self.totals.large_waits.append(waited)
+            self.large_waits.append(waited)
 
     def _is_large(self, demand: Demand) -> bool:
         return demand.whole and demand.cards >= self.large
@@ -165,15 +158,14 @@ def run_churn(
         number += 1
     world.advance(churn.lifetimes)
     world.finish()
-    totals = world.totals
     return ChurnRun(
         policy,
         seed,
         number - first,
-        totals.allocated / churn.lifetimes,
-        mean(totals.waits or [0.0]),
-        len(totals.large_waits),
-        mean(totals.large_waits or [0.0]),
-        totals.large_delayed / max(1, len(totals.large_waits)),
-        totals.piece / churn.lifetimes,
+        world.allocated / churn.lifetimes,
+        mean(world.waits or [0.0]),
+        len(world.large_waits),
+        mean(world.large_waits or [0.0]),
+        world.large_delayed / max(1, len(world.large_waits)),
+        world.piece / churn.lifetimes,
     )

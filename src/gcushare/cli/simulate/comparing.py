@@ -55,6 +55,16 @@ class Plan:
         pods = build_workload(self.trace, limit, card_units, seed, self.order)
         return Experiment(self.nodes, self.trace, pods, seed, self.cards_alone)
 
+    def run(self, policy: str, seed: int) -> Run:
+        return run_policy(policy, self.experiment(seed))
+
+    def run_churn(self, churn: Churn, policy: str, seed: int) -> ChurnRun:
+        return run_churn(policy, self.nodes, self.trace, churn, seed, cards_alone=self.cards_alone)
+
+    def find_needs(self, policy: str, seed: int) -> list[NodeSpec]:
+        pods = self.experiment(seed).workload
+        return nodes_needed(policy, self.nodes, pods, seed, cards_alone=self.cards_alone)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -73,7 +83,7 @@ class Comparison:
 
 def compare(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> Comparison:
     """Run every policy on every seed."""
-    runs = run_all(partial(_run, plan), plan.policies, plan.seeds, workers, done)
+    runs = run_all(plan.run, plan.policies, plan.seeds, workers, done)
     has_one_size = len({node.card_units for node in plan.nodes}) == 1
     experiments = [plan.experiment(seed) for seed in plan.seeds] if has_one_size else []
     bounds = tuple(compute_bounds(plan.nodes, each.workload) for each in experiments)
@@ -84,7 +94,7 @@ def compare_churn(
     plan: Plan, churn: Churn, workers: int, done: Done = lambda _done, _of: None
 ) -> dict[str, list[ChurnRun]]:
     """Let pods come and go under every policy and seed; the runs by policy, in order of seed."""
-    return run_all(partial(_churn, plan, churn), plan.policies, plan.seeds, workers, done)
+    return run_all(partial(plan.run_churn, churn), plan.policies, plan.seeds, workers, done)
 
 
 def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> dict[str, list[NodeSpec]]:
@@ -93,7 +103,7 @@ def compare_needs(plan: Plan, workers: int, done: Done = lambda _done, _of: None
     Raises:
         Refused: as ``nodes_needed``.
     """
-    found = run_all(partial(_needs, plan), plan.policies, plan.seeds[:1], workers, done)
+    found = run_all(plan.find_needs, plan.policies, plan.seeds[:1], workers, done)
     return {policy: nodes for policy, (nodes,) in found.items()}
 
 
@@ -124,19 +134,6 @@ def run_all(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     return {policy: [found[policy, seed] for seed in seeds] for policy in policies}
-
-
-def _run(plan: Plan, policy: str, seed: int) -> Run:
-    return run_policy(policy, plan.experiment(seed))
-
-
-def _churn(plan: Plan, churn: Churn, policy: str, seed: int) -> ChurnRun:
-    return run_churn(policy, plan.nodes, plan.trace, churn, seed, cards_alone=plan.cards_alone)
-
-
-def _needs(plan: Plan, policy: str, seed: int) -> list[NodeSpec]:
-    pods = plan.experiment(seed).workload
-    return nodes_needed(policy, plan.nodes, pods, seed, cards_alone=plan.cards_alone)
 
 
 def nodes_needed(

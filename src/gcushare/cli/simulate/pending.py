@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gcushare.cli.kubectl.flags import NodesNeededSettings, Output
+from gcushare.cli.kubectl.flags import NodesNeededSettings
 from gcushare.cli.kubectl.session import Session
-from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
@@ -44,8 +43,8 @@ async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     problems: list[str] = []
     async with session.connect(settings.at) as api:
         document = await _read(api, session.vendor, settings.like or "", settings.pods or "", problems)
-    show = {Output.JSON: to_json, Output.YAML: to_yaml}.get(settings.show.output)
-    session.screen.print_text(render_nodes_needed(document) if show is None else show(document))
+    if not session.print_document(lambda: document):
+        session.screen.print_text(render_nodes_needed(document))
     return session.warn(problems)
 
 

@@ -65,12 +65,15 @@ def lay_out(heading: Row, short: Row, rows: Sequence[Row], width: int | None) ->
 
     Returns the lines, and whether ``short``, the heading to use if the full one does not fit, was used.
     """
-    for head in (heading, short):
-        grid = [head, *rows]
-        widths = _widths([row.cells for row in grid])
-        if width is None or sum(widths) + len(GAP) * (len(widths) - 1) <= width:
-            return _set_rows(grid), head is not heading
-    return _fold(grid, width), True
+    whole, grid = [heading, *rows], [short, *rows]
+    if width is None or _line_width(whole) <= width:
+        return _set_rows(whole), False
+    return _set_rows(grid) if _line_width(grid) <= width else _fold(grid, width), True
+
+
+def _line_width(rows: Sequence[Row]) -> int:
+    widths = _widths([row.cells for row in rows])
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def _fold(rows: Sequence[Row], width: int) -> list[Text]:

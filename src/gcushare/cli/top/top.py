@@ -12,7 +12,7 @@ from gcushare.cli.kubectl.flags import Output, TopSettings
 from gcushare.cli.kubectl.session import MAX_WARNINGS, Session
 from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.terminal.layout import Cell, plain_table
-from gcushare.cli.terminal.output import Document, to_csv, to_json, to_yaml
+from gcushare.cli.terminal.output import Document, to_csv
 from gcushare.cli.top.rows import (
     POWER,
     TEMPERATURE,
@@ -49,13 +49,9 @@ async def top(session: Session, settings: TopSettings) -> int:
     problems = _problems(summary, scraped, settings)
     rows, pods = use_rows(summary, scraped.readings), pod_use_rows(summary, scraped.readings)
     screen, output = session.screen, session.output
-    if output is Output.JSON:
-        screen.print_text(to_json(use_document(rows, pods, problems)))
-    elif output is Output.YAML:
-        screen.print_text(to_yaml(use_document(rows, pods, problems)))
-    elif output is Output.CSV:
+    if output is Output.CSV:
         screen.print_text(use_csv(rows, pods))
-    else:
+    elif not session.print_document(lambda: use_document(rows, pods, problems)):
         lines = use_lines(summary, rows, screen.width, is_wide=output is Output.WIDE)
         screen.print_lines([*lines, *pod_use_lines(summary, pods, screen.width)])
         if hint := pod_use_hint(summary, scraped.readings):

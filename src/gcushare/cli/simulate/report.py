@@ -160,12 +160,7 @@ def _kinds(comparison: Comparison, policy: str) -> str:
     counted: Counter[str] = Counter()
     for run in runs:
         counted.update(run.unplaced)
-    return _listed([(kind, count / len(runs)) for kind, count in counted.most_common()])
-
-
-def _listed(kinds: Sequence[tuple[str, float]]) -> str:
-    if not kinds:
-        return "none"
+    kinds = [(kind, count / len(runs)) for kind, count in counted.most_common()]
     shown = ", ".join(f"{count:.0f} of {kind}" for kind, count in kinds[:_MAX_KINDS])
     rest = sum(count for _, count in kinds[_MAX_KINDS:])
-    return f"{shown}, {rest:.0f} others" if rest else shown
+    return f"{shown}, {rest:.0f} others" if rest else shown or "none"

@@ -128,15 +128,10 @@ class Collector:
         for pod in facts.running(Program.CLAIMS_DRIVER):
             plugins += self._node_pages(pod, "claims-drivers", cut_document(DRIVER_STATUS.read))
         await self._add_sources("asking device plugins and claims drivers", plugins, AT_ONCE)
-        controllers = [
-            self._page(
-                proxied_pod(self.reader.client, pod),
-                "/metrics",
-                f"claims-controller/{pod.metadata.name}/metrics.txt",
-                cut_figures,
-            )
-            for pod in facts.running(Program.CLAIMS_CONTROLLER)
-        ]
+        controllers = []
+        for pod in facts.running(Program.CLAIMS_CONTROLLER):
+            file = f"claims-controller/{pod.metadata.name}/metrics.txt"
+            controllers.append(self._page(proxied_pod(self.reader.client, pod), "/metrics", file, cut_figures))
         await self._add_sources("asking the claims controller", controllers, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)

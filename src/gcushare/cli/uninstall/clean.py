@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gcushare._version import __version__
@@ -209,17 +210,14 @@ class Leftovers:
 
 def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:
     """The whole-card resources that our plugin serves on a Node, by its inventory; others belong to other plugins."""
-    return frozenset(vendor.whole_card_resource for vendor in vendors if _serves_whole(node, vendor))
-
-
-def _serves_whole(node: Node, vendor: Vendor) -> bool:
-    text = node.metadata.annotations.get(vendor.inventory_annotation)
-    if text is None:
-        return False
-    try:
-        return SERVES_WHOLE in decode_inventory(text).modes
-    except RemoteContractError:
-        return False  # unreadable: the resource may be another plugin's, so it stays
+    found = set()
+    for vendor in vendors:
+        # Of an unreadable inventory the resource may be another plugin's, so it stays.
+        with suppress(RemoteContractError):
+            text = node.metadata.annotations.get(vendor.inventory_annotation)
+            if text is not None and SERVES_WHOLE in decode_inventory(text).modes:
+                found.add(vendor.whole_card_resource)
+    return frozenset(found)
 
 
 def has_inventory(node: Node, vendor: Vendor) -> bool:

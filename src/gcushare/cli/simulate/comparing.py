@@ -1,4 +1,7 @@
-"""Runs several policies on several workloads, one process per core. The order of results does not depend on timing."""
+"""Runs several policies on several workloads, one process per core, and finds how many nodes each policy needs.
+
+The order of results does not depend on timing.
+"""
 
 from __future__ import annotations
 

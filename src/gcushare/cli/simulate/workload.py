@@ -1,4 +1,4 @@
-"""Reads nodes and pods from CSV, and builds arrivals from them with a seed.
+"""Reads nodes and pods from CSV, changes their mix or unit, and builds arrivals from them with a seed.
 
 The columns are those of Alibaba's cluster-trace-gpu-v2023; other columns are ignored.
 

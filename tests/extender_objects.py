@@ -12,7 +12,7 @@ import msgspec
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory, InventoryCard
 from gcushare.core.ledger import Drift, FigureDrift
-from gcushare.core.topology import CLOSE
+from gcushare.core.placement import CLOSE
 from gcushare.core.units import parse_memory_unit
 from gcushare.scheduler_extender import maintenance
 from gcushare.scheduler_extender.state.scheduling_request import Policies, RejectedRequest

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.placement import CLOSE
 from gcushare.core.quantities import parse_count
-from gcushare.core.topology import CLOSE
 from gcushare.core.units import GIB
 
 MAX_REQUESTING_CONTAINERS = 64

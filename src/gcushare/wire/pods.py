@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
-from gcushare.core.placement import POLICIES, WHOLE_CARD_POLICIES
+from gcushare.core.placement import CLOSE, POLICIES, WHOLE_CARD_POLICIES
 from gcushare.core.requests import (
     MAX_POD_UNITS,
     STRONGEST,
@@ -24,7 +24,6 @@ from gcushare.core.requests import (
     limit_per_card,
     parse_pod_request,
 )
-from gcushare.core.topology import CLOSE
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, decode_record

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate, match
-from gcushare.core.placement import WHOLE_CARD_POLICIES
+from gcushare.core.placement import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.requests import split_over_cards
-from gcushare.core.topology import CLOSE, by_index
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign, encode_id_entry
 

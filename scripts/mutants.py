@@ -49,7 +49,6 @@ GROUPS = {
             "unit/test_card_preference.py",
             "unit/test_matching.py",
             "unit/test_device_ids.py",
-            "unit/test_whole_card_ids.py",
             "unit/test_extender_several_cards.py",
             "unit/test_ledger.py",
             "unit/test_node_state.py",

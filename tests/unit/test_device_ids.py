@@ -13,9 +13,12 @@ from gcushare.wire.kubelet.device_ids import (
     cards_of_ids,
     check_fits_kubelet,
     decode_device_id,
+    decode_whole_card_id,
     device_ids_of_card,
     encode_device_id,
+    encode_whole_card_id,
     is_device_id,
+    is_whole_card_id,
     list_bytes,
 )
 from gcushare.wire.kubelet.device_lists import encode_devices, must_omit_unhealthy
@@ -153,3 +156,22 @@ def test_the_later_characters_of_many_ids_are_checked_at_once(second: bytes, thi
 
 def test_ids_are_counted_by_card() -> None:
     assert cards_of_ids([*device_ids_of_card(0, 3), *device_ids_of_card(5, 2)]) == {0: 3, 5: 2}
+
+
+@pytest.mark.parametrize("index", range(16))
+def test_an_id_names_its_card_and_cannot_be_taken_for_a_unit(index: int) -> None:
+    device_id = encode_whole_card_id(index)
+    assert decode_whole_card_id(device_id) == index
+    assert not is_device_id(device_id)
+
+
+@pytest.mark.parametrize("foreign", ["card-16", "card-01", "card-", "card-x", "000", "GPU-8f2e", "card-²", ""])
+def test_what_is_no_whole_card_is_refused(foreign: str) -> None:
+    assert not is_whole_card_id(foreign)
+    with pytest.raises(RemoteContractError, match="is not a whole card"):
+        decode_whole_card_id(foreign)
+
+
+def test_a_number_beyond_what_python_reads_is_refused_and_shown_in_part() -> None:
+    with pytest.raises(RemoteContractError, match=f"device id 'card-{'9' * 75}' is not a whole card"):
+        decode_whole_card_id("card-" + "9" * 5000)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import MAX_CARDS
+from gcushare.core.cards import MAX_CARDS, Card
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_device_id
 from gcushare.wire.kubelet.device_lists import (
@@ -16,7 +16,9 @@ from gcushare.wire.kubelet.device_lists import (
     decode_preferred_request,
     device_ids,
     encode_devices,
+    encode_id_entry,
     encode_preferred_response,
+    encode_whole_card_list,
 )
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 
@@ -130,3 +132,21 @@ def test_foreign_ids_are_counted_but_never_taken_for_a_card() -> None:
     with pytest.raises(RemoteContractError, match="1 device ids are not of this plugin, the first 'GPU-1-_-3'"):
         check_no_foreign(ids)
     check_no_foreign(DeviceIds(b""))
+
+
+def test_the_list_carries_health_and_numa_nodes() -> None:
+    cards = [
+        (Card(index=0, uuid="a", memory_bytes=1, numa_node=1), True),
+        (Card(index=3, uuid="b", memory_bytes=1), False),
+    ]
+    devices = pb.ListAndWatchResponse.FromString(encode_whole_card_list(cards)).devices
+    assert [(d.ID, d.health, [n.ID for n in d.topology.nodes]) for d in devices] == [
+        ("card-0", "Healthy", [1]),
+        ("card-3", "Unhealthy", []),
+    ]
+
+
+def test_ids_are_answered_as_the_generated_message_reads_them() -> None:
+    answer = encode_preferred_response([[encode_id_entry("card-0"), encode_id_entry("card-12")]])
+    (container,) = pb.PreferredAllocationResponse.FromString(answer).container_responses
+    assert list(container.deviceIDs) == ["card-0", "card-12"]

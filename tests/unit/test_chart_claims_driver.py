@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from gcushare.claims_driver.claims_driver_settings import CARD_POLICIES, ClaimsDriverSettings
-from gcushare.claims_driver.command_line import PROGRAM
+from gcushare.claims_driver.claims_driver_settings import CARD_POLICIES, PROGRAM, ClaimsDriverSettings
 from gcushare.node.node_settings import OtherSystems, Strategy
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings.loading import load_settings

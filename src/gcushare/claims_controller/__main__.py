@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def main(process: ProcessContext | None = None) -> int:
     """Run the command; returns its exit code."""
-    return start("gcushare.claims_controller.command_line", "main", process)
+    return start("gcushare.claims_controller.claims_controller_settings", "main", process)
 
 
 if __name__ == "__main__":

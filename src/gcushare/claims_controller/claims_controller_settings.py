@@ -1,9 +1,10 @@
-"""The settings of ``gcushare-claims-controller``."""
+"""The command ``gcushare-claims-controller``: its settings and help; the program is imported only when it runs."""
 
 from __future__ import annotations
 
 from gcushare._version import __version__
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.election import ElectionSettings
@@ -96,3 +97,15 @@ PROGRAM = Program(
     ),
     notes="Its endpoints are /healthz, /readyz and /metrics of the port it listens on.",
 )
+
+
+def main(process: ProcessContext | None = None) -> int:
+    """Run the program; returns its exit code."""
+
+    def start(settings: ControllerSettings) -> int:
+        from gcushare.claims_controller.app import run
+        from gcushare.runtime.shutdown import run as run_until_shutdown
+
+        return run_until_shutdown(lambda shutdown: run(settings, shutdown))
+
+    return run_program(PROGRAM, start, log_settings=lambda settings: settings.log, process=process)

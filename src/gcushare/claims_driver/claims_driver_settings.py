@@ -1,17 +1,19 @@
-"""The claims driver's settings: every flag, variable and file key, with its reason."""
+"""The command ``gcushare-claims-driver``: its settings and help; the program is imported only when it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from gcushare._version import __version__
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES
 from gcushare.node.mps.mps_settings import MpsSettings
 from gcushare.node.node_settings import AUTO_UNIT, CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
 from gcushare.node.over_use.over_use_settings import OverUseSettings
+from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import group, setting, settings
+from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
 from gcushare.runtime.settings.serving import ServeSettings
@@ -72,3 +74,30 @@ class ClaimsDriverSettings:
     def find_conflicts(self) -> Iterator[str]:
         """What the settings of cards, over-use and limits ask of each other."""
         return use_conflicts(self.cards, self.over_use, self.limits)
+
+
+PROGRAM = Program(
+    name=COMPONENT,
+    summary="Give this node's accelerator cards out as resource claims (Kubernetes 1.36 and later): publishes them as "
+    "ResourceSlices, prepares allocated claims for the kubelet and reports the cards' health.",
+    version=__version__,
+    settings=ClaimsDriverSettings,
+    examples=(
+        ("gcushare-claims-driver --node-name node-1", "offer the cards that are found, in the vendor's own unit"),
+        ("gcushare-claims-driver --memory-unit auto", "in the vendor's finest unit"),
+        ("gcushare-claims-driver --cards simulated:cards.yaml", "cards from a file, for trying it out"),
+    ),
+    notes="Endpoints on --listen-port: /healthz, /readyz, /metrics, /status (cards and prepared claims, as JSON).",
+)
+
+
+def main(process: ProcessContext | None = None) -> int:
+    """Run the command; returns its exit code."""
+
+    def start(settings: ClaimsDriverSettings) -> int:
+        from gcushare.claims_driver.app import run_claims_driver
+        from gcushare.runtime.shutdown import run
+
+        return run(lambda shutdown: run_claims_driver(settings, shutdown))
+
+    return run_program(PROGRAM, start, log_settings=lambda settings: settings.log, process=process)

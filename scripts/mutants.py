@@ -109,10 +109,9 @@ GROUPS = {
     ),
     "plugin pods": Group(
         (
+            "device_plugin/pods/allocations.py",
             "device_plugin/pods/annotation_diff.py",
             "device_plugin/pods/force_deleted.py",
-            "device_plugin/pods/kubelet_allocations.py",
-            "device_plugin/pods/pending_allocations.py",
             "device_plugin/pods/pod.py",
             "device_plugin/pods/store.py",
             "device_plugin/pods/unrecorded.py",
@@ -123,7 +122,7 @@ GROUPS = {
             "unit/test_plugin_annotation_writer.py",
             "unit/test_plugin_force_deleted.py",
             "unit/test_plugin_held_ids.py",
-            "unit/test_plugin_kubelet_allocations.py",
+            "unit/test_plugin_allocations.py",
             "unit/test_plugin_node_agent.py",
             "unit/test_plugin_pod_arrivals.py",
             "unit/test_plugin_pod_states.py",

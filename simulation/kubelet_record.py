@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gcushare.core.errors import DeviceError, RetryableError
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_lists import device_ids
 from simulation.kubelet import Kubelet
 

@@ -12,6 +12,7 @@ import pytest
 
 from gcushare.device_plugin.__main__ import main
 from gcushare.device_plugin.node.removal import remove_from_node
+from gcushare.device_plugin.plugin_settings import KubeletSettings
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.cdi import CdiSpecFile
@@ -139,18 +140,16 @@ async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
         await rig.stop_plugin()
         cdi = CdiSpecFile(rig.root / "cdi", ENFLAME)
-        reported: list[str] = []
+        settings = KubeletSettings(
+            node_name="gone", device_plugin_dir=rig.root / "no-plugins", cdi_dir=rig.root / "cdi"
+        )
+        stdout = io.StringIO()
         async with KubeClient(load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig", environ={}))) as client:
-            await remove_from_node(
-                ENFLAME,
-                "gone",
-                device_plugin_dir=rig.root / "no-plugins",
-                cdi=cdi,
-                patcher=client,
-                report=reported.append,
-            )
+            await remove_from_node(settings, ENFLAME, client, stdout)
         assert not cdi.path.exists()
-        assert reported[-1] == "node gone is not in the cluster any more: nothing to remove from it"
+        assert (
+            stdout.getvalue().splitlines()[-1] == "node gone is not in the cluster any more: nothing to remove from it"
+        )
 
 
 async def test_the_removal_does_the_local_part_when_the_api_server_is_away() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.plugin_settings import Mode
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.kubelet.device_lists import PreferredRequest, device_ids
 from gcushare.wire.objects import Pod

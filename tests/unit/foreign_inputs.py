@@ -171,7 +171,7 @@ def _checkpoint(body: bytes) -> object:
 
 
 def _holdings(body: bytes) -> object:
-    from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+    from gcushare.device_plugin.pods.allocations import KubeletAllocations
 
     record = KubeletAllocations("podresources")
     for found in decode_holdings(body, "r", "r-whole"):

@@ -20,7 +20,7 @@ from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import NodeEvents, Parts
 from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
 from gcushare.device_plugin.plugin_settings import Mode
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher

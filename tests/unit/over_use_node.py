@@ -15,7 +15,7 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.tracking import OverUseTracker
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.pods.kubelet_allocations import Holdings, KubeletAllocations
+from gcushare.device_plugin.pods.allocations import Holdings, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pod_use import PodMemoryMonitor

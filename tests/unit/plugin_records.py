@@ -12,7 +12,7 @@ from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import DeviceError, GcushareError, RetryableError
 from gcushare.core.nodes import PodRef
 from gcushare.core.units import parse_memory_unit
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME

@@ -22,7 +22,7 @@ from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.preference import choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME

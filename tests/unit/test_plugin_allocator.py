@@ -15,7 +15,7 @@ from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.plugin_settings import Mode
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.mps.mps_settings import Fallback

@@ -5,8 +5,8 @@ import pytest
 
 from gcushare.core.cards import BOTH_MODES, Closure
 from gcushare.core.nodes import PodRef
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S, ForceDeletedPod
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.vendors import ENFLAME

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gcushare.device_plugin.kubelet.device_list import HeldIds
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids

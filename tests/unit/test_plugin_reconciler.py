@@ -2,7 +2,7 @@
 
 import pytest
 
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import PATIENCE_S
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids

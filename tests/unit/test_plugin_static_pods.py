@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.unit.plugin_pods import mirror, pod, store_of, waiting, with_annotations

@@ -6,7 +6,7 @@ import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.plugin_settings import Mode
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import decode_record

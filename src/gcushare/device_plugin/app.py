@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import time
+from functools import partial
 
 import msgspec
 from aiohttp import web
@@ -26,7 +27,7 @@ from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import DevicePluginService
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.inventory import Offer
-from gcushare.device_plugin.node.parts import NodeEvents, Parts, make_parts
+from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import REGISTRATION_AGE_S, describe_node, make_health
@@ -94,18 +95,7 @@ class PluginApp:
             answer_limit_bytes=ANSWER_BYTES_PER_LIST_BYTE * settings.kubelet.kubelet_message_limit,
         )
         self._limiter = make_limiter(settings.limits)
-        unit = settings.cards.memory_unit or self._vendor.default_unit
-        self._agent = NodeAgent(
-            Offer(
-                vendor=self._vendor,
-                unit=unit,
-                reserve=settings.cards.reserve,
-                mode=settings.cards.mode,
-                message_limit_bytes=settings.kubelet.kubelet_message_limit,
-            ),
-            self._make_parts,
-            clock=clock.monotonic,
-        )
+        self._agent = self._make_agent()
         self._parts = self._agent.parts
         self._claims = AllocatedClaims(self._get_claim, self._vendor.claims.driver, self._node_name)
         self._conflicts = ConflictSearch(settings, self._parts, SliceDrivers(client, self._node_name), clock.monotonic)
@@ -132,18 +122,18 @@ class PluginApp:
         self.observed = self._observe()
         self.metrics.follow(self.observed)
 
-    def _make_parts(self, events: NodeEvents) -> Parts:
-        """Build the components that the agent updates."""
-        return make_parts(
-            self._settings,
-            self._reader,
-            self._client,
-            EventAnnouncer(self._recorder, self._node_name),
-            self._adapters.clock,
-            events,
-            rng=self._adapters.rng,
-            limiter=self._limiter,
+    def _make_agent(self) -> NodeAgent:
+        settings, adapters = self._settings, self._adapters
+        offer = Offer(
+            vendor=self._vendor,
+            unit=settings.cards.memory_unit or self._vendor.default_unit,
+            reserve=settings.cards.reserve,
+            mode=settings.cards.mode,
+            message_limit_bytes=settings.kubelet.kubelet_message_limit,
         )
+        announcer = EventAnnouncer(self._recorder, self._node_name)
+        ports = (self._reader, self._client, announcer, adapters.clock, adapters.rng)
+        return NodeAgent(offer, partial(make_parts, settings, *ports, self._limiter), clock=adapters.clock.monotonic)
 
     async def _get_claim(self, namespace: str, name: str) -> ResourceClaim:
         return await self._client.get(RESOURCE_CLAIMS, name, namespace=namespace)

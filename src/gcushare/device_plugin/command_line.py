@@ -101,24 +101,11 @@ def _remove(settings: PluginSettings, process: ProcessContext) -> int:
     from gcushare.device_plugin.node.removal import remove_from_node
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server
-    from gcushare.node.cdi import CdiSpecFile
-
-    kubelet, vendor = settings.kubelet, settings.cards.vendor
-
-    def write(line: str) -> None:
-        process.stdout.write(f"{line}\n")
 
     async def remove() -> int:
         config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
         async with KubeClient(config, program=COMPONENT) as client:
-            await remove_from_node(
-                vendor,
-                kubelet.node_name,
-                device_plugin_dir=kubelet.device_plugin_dir,
-                cdi=CdiSpecFile(kubelet.cdi_dir, vendor),
-                patcher=client,
-                report=write,
-            )
+            await remove_from_node(settings.kubelet, settings.cards.vendor, client, process.stdout)
         return DONE
 
     return asyncio.run(remove())

@@ -16,7 +16,7 @@ import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
 from gcushare.wire.kubelet.device_lists import device_ids
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.protos import services

@@ -31,8 +31,8 @@ from gcushare.device_plugin.node.inventory import (
     plan_inventory,
 )
 from gcushare.device_plugin.node.parts import NodeEvents, Parts
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.kubelet.device_ids import explain_foreign_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from gcushare.cards.process_owners import ProcessOwners
@@ -12,8 +13,8 @@ from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
 from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
 from gcushare.device_plugin.plugin_settings import Mode, PluginSettings
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.kube.clock import Clock
@@ -62,46 +63,39 @@ def make_parts(
     patcher: Patcher,
     announcer: Announcer,
     clock: Clock,
-    events: NodeEvents,
-    *,
     rng: random.Random,
-    limiter: MpsLimiter | None = None,
+    limiter: MpsLimiter | None,
+    events: NodeEvents,
 ) -> Parts:
     """Build them; nothing runs yet. ``source`` reads the kubelet, ``patcher`` writes to the API server."""
     cards, kubelet = settings.cards, settings.kubelet
-    pods = PodChanges()
-    store = PodStore(
-        cards.vendor,
-        longest_wait_s=kubelet.longest_wait_for_containers,
-        allows_bursts=settings.allows_bursts,
-    )
+    vendor, strategies = cards.vendor, kubelet.device_list_strategy
+    pods_per_count = cards.card_count.pods_per_count(vendor)
+    longest_wait_s = kubelet.longest_wait_for_containers
+    pods, store = PodChanges(), PodStore(vendor, longest_wait_s=longest_wait_s, allows_bursts=settings.allows_bursts)
 
     def wall_clock_ns() -> int:
         return round(clock.now().timestamp() * 1_000_000) * 1000
 
-    responses = AllocateResponses(cards.vendor, kubelet.device_list_strategy, limiter, kubelet.driver_dirs)
+    responses = AllocateResponses(vendor, strategies, limiter, kubelet.driver_dirs)
     # Without a scheduler that chooses cards none is kept for any pod, so no call waits for its pod.
     wait_for_whole_s = 0.0 if cards.mode is Mode.WHOLE else kubelet.wait_for_pod
-
-    def make_allocator(wait_for_pod_s: float, *, whole: bool) -> CardAllocator:
-        return CardAllocator(
-            store,
-            responses,
-            pods,
-            whole=whole,
-            wait_for_pod_s=wait_for_pod_s,
-            clock=clock.monotonic,
-            wall_clock_ns=wall_clock_ns,
-            on_allocate=events.on_allocate,
-        )
-
+    make_allocator = partial(
+        CardAllocator,
+        store,
+        responses,
+        pods,
+        clock=clock.monotonic,
+        wall_clock_ns=wall_clock_ns,
+        on_allocate=events.on_allocate,
+    )
     return Parts(
         store=store,
         pods=pods,
         memory_devices=MemoryDeviceList(kubelet.kubelet_message_limit),
-        allocator=make_allocator(kubelet.wait_for_pod, whole=False),
+        allocator=make_allocator(whole=False, wait_for_pod_s=kubelet.wait_for_pod),
         whole_devices=WholeCardDeviceList(),
-        whole_allocator=make_allocator(wait_for_whole_s, whole=True),
+        whole_allocator=make_allocator(whole=True, wait_for_pod_s=wait_for_whole_s),
         reconciler=AllocationReconciler(
             store,
             source,
@@ -113,15 +107,7 @@ def make_parts(
             on_record_written=events.on_record_written,
             running=ProcessOwners(cards.proc_root) if cards.pod_use else None,
         ),
-        publisher=Publisher(
-            cards.vendor,
-            kubelet.node_name,
-            patcher,
-            rng=rng,
-            pods_per_count=cards.card_count.pods_per_count(cards.vendor),
-        ),
+        publisher=Publisher(vendor, kubelet.node_name, patcher, rng=rng, pods_per_count=pods_per_count),
         announcer=announcer,
-        cdi=CdiSpecPublisher(
-            CdiSpecFile(kubelet.cdi_dir, cards.vendor), is_wanted=Strategy.CDI in kubelet.device_list_strategy
-        ),
+        cdi=CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies),
     )

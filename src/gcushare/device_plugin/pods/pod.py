@@ -222,6 +222,11 @@ class PodEntry:
         except (ValueError, OverflowError):
             return 0.0
 
+    @property
+    def age(self) -> tuple[int, str, str]:
+        """A sort key, oldest first: when its cards were chosen, then its creation."""
+        return (self.record.assign_time_ns if self.record is not None else 0, self.ref.created, self.ref.uid)
+
     def as_candidate(self) -> Candidate:
         """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds."""
         return Candidate(
@@ -269,19 +274,16 @@ def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
     return ""
 
 
-def age(entry: PodEntry) -> tuple[int, str, str]:
-    """A sort key, oldest first: when the pod's cards were chosen, then its creation."""
-    return (entry.record.assign_time_ns if entry.record is not None else 0, entry.ref.created, entry.ref.uid)
-
-
 def exchange_promises(entries: Collection[PodEntry]) -> None:
     """Give the cards kept for a pod that got others to the pod whose cards it got.
 
     Only pods of equal requests change places, so all of them still fit as planned. After a restart the records show
     several changes at once, and each may enable the next: the exchange is repeated until none is left.
     """
-    waiting = sorted((e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=age)
-    moved = sorted((e for e in entries if e.promise and e.state is PodState.SERVED), key=age)
+    waiting = sorted(
+        (e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=lambda entry: entry.age
+    )
+    moved = sorted((e for e in entries if e.promise and e.state is PodState.SERVED), key=lambda entry: entry.age)
     while any(_change_places(each, waiting) for each in moved):
         pass
 

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.annotation_writer import RecordWriter, wait_and_clear
-from gcushare.device_plugin.pods.kubelet_allocations import CHECKPOINT, KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.api_server import PodPatcher
 

@@ -14,11 +14,9 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
+from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
-from gcushare.device_plugin.pods.compute_states import compute_states
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
-from gcushare.device_plugin.pods.kubelet_allocations import KubeletAllocations
-from gcushare.device_plugin.pods.pending_allocations import PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
     PodEntry,
@@ -27,7 +25,7 @@ from gcushare.device_plugin.pods.pod import (
     exchange_promises,
     find_refusal,
 )
-from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState
+from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState, compute_states
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 from gcushare.node.pods import NO_SIZES, CardCounts

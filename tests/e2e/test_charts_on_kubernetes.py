@@ -20,7 +20,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS
-from gcushare.node.other_systems import SliceDrivers
+from gcushare.node.api_server import SliceDrivers
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import ROOM_FOUND
 from gcushare_playground.picture import POD_OBJECTS

@@ -20,8 +20,7 @@ from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, Cla
 from gcushare.claims_driver.reporting import DriverMetrics
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.node.mps.mps_settings import MpsSettings
-from gcushare.node.node_settings import OtherSystems
+from gcushare.node.node_settings import MpsSettings, OtherSystems
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings

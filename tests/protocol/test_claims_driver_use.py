@@ -12,8 +12,8 @@ from gcushare.cli.cards.cards import ask_addresses
 from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
 from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
-from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
 from gcushare.node.mps.state import MpsFolders, MpsState, write_state
+from gcushare.node.node_settings import MemoryLimit, MpsSettings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import OVER_USE

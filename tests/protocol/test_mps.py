@@ -12,8 +12,8 @@ from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import Bursts, Mode
 from gcushare.node.mps.daemon import MpsControl
-from gcushare.node.mps.mps_settings import Fallback, MemoryLimit
 from gcushare.node.mps.state import MpsStateReader
+from gcushare.node.node_settings import Fallback, MemoryLimit
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import COMPUTE_SHARE, MEMORY_LIMIT
 from tests.protocol.mps_rig import MpsRig, mps_rig

@@ -103,8 +103,8 @@ async def test_a_card_whose_pod_was_deleted_by_force_is_not_given_whole_while_it
         rig.kubelet.faults.podresources = mode
         await rig.delete("a", force=True)
         await rig.until(lambda: not rig.app.observed.store.entries, "the plugin knows that it is gone")
-        looks = rig.app.observed.reconciler.counters.checks
-        await rig.until(lambda: rig.app.observed.reconciler.counters.checks > looks, "the record was read since")
+        looks = rig.app.observed.reconciler.checks
+        await rig.until(lambda: rig.app.observed.reconciler.checks > looks, "the record was read since")
         assert rig.app.observed.store.users_of(0, whole=False) == ["default/a"]
         rig.bind_whole("w", cards="0")
         await rig.until_failed("w")

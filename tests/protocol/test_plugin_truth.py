@@ -121,7 +121,7 @@ async def test_while_the_api_server_is_away_pods_already_seen_get_their_cards_an
         await rig.until(lambda: len(rig.app.observed.store.entries) == 2, "the plugin knows both")
         await rig.api.stop()
         rig.kubelet.faults.admission_open.set()
-        await rig.until(lambda: rig.app.observed.reconciler.writer.counters.failed_writes > 0, "writes that fail")
+        await rig.until(lambda: rig.app.observed.reconciler.writer.failed_writes > 0, "writes that fail")
         await rig.until(lambda: (rig.visible("a"), rig.visible("b")) == ("6", "7"), "both run on their cards")
         await rig.api.start()
         await rig.until_recorded("a", "b")

@@ -122,8 +122,8 @@ async def test_a_kubelet_that_shows_no_pod_after_its_start_opens_no_card_that_is
             await rig.start_plugin()
         await rig.until_allocatable(RESOURCE, 4 + 16)
         await rig.until_allocatable(WHOLE, 2)
-        looks = rig.app.observed.reconciler.counters.checks
-        await rig.until(lambda: rig.app.observed.reconciler.counters.checks > looks + 3, "the record was read again")
+        looks = rig.app.observed.reconciler.checks
+        await rig.until(lambda: rig.app.observed.reconciler.checks > looks + 3, "the record was read again")
         assert rig.kubelet.counts()[RESOURCE].allocatable == 4 + 16, "the ids that the first pod holds, and a free card"
         assert rig.kubelet.counts()[WHOLE].allocatable == 2, "the second pod's card, and the free one"
         rig.kubelet.faults.podresources = PodResourcesMode.ANSWER

@@ -10,9 +10,9 @@ import pytest
 
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.mps.limits import MpsLimiter
-from gcushare.node.mps.mps_settings import Fallback
 from gcushare.node.mps.state import FRESH_S, MpsFolders, MpsState, MpsStateReader, write_state
 from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.node_settings import Fallback
 from gcushare.vendors import ENFLAME
 from tests.unit.node_agent_rig import Heard
 from tests.unit.plugin_pods import pod, with_annotations

@@ -18,9 +18,8 @@ from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.mps.limits import MpsLimiter
-from gcushare.node.mps.mps_settings import Fallback
 from gcushare.node.mps.state import MpsFolders
-from gcushare.node.node_settings import Strategy
+from gcushare.node.node_settings import Fallback, Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids

@@ -94,7 +94,7 @@ async def test_a_pod_waits_longer_after_each_failure(failure: GcushareError, lon
     await write_due(reconciler)
     assert world.patched == [("a", "1")]
     is_gone = isinstance(failure, NotFoundError | ConflictError)
-    assert reconciler.writer.counters.failed_writes == (0 if is_gone else len(longest_s) + 1)
+    assert reconciler.writer.failed_writes == (0 if is_gone else len(longest_s) + 1)
 
 
 async def test_a_refusal_is_reported_once_and_is_a_problem_until_the_record_is_written(

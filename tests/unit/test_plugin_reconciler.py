@@ -19,7 +19,7 @@ async def test_what_the_kubelet_shows_is_written_once() -> None:
     await write_due(reconciler)
     await write_due(reconciler)
     assert (world.patched, world.reported) == ([("a", "1")], ["podresources", "a"])
-    assert (reconciler.writer.counters.writes, reconciler.writer.counters.corrections) == (1, 1)
+    assert (reconciler.writer.writes, reconciler.writer.corrections) == (1, 1)
 
 
 async def test_with_no_kubelets_record_an_allocation_counts_after_some_patience() -> None:

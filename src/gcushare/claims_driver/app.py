@@ -37,13 +37,12 @@ from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
-from gcushare.node.api_server import EventAnnouncer
+from gcushare.node.api_server import EventAnnouncer, SliceDrivers
 from gcushare.node.cards import open_monitor
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
 from gcushare.node.node_settings import AUTO_UNIT, Strategy
-from gcushare.node.other_systems import SliceDrivers
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.pod_use import PodMemoryMonitor

@@ -8,8 +8,14 @@ from pathlib import Path
 from gcushare._version import __version__
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.node.mps.mps_settings import MpsSettings
-from gcushare.node.node_settings import AUTO_UNIT, CardSourceSettings, HealthSettings, NodeSettings, use_conflicts
+from gcushare.node.node_settings import (
+    AUTO_UNIT,
+    CardSourceSettings,
+    HealthSettings,
+    MpsSettings,
+    NodeSettings,
+    use_conflicts,
+)
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings import parsers

@@ -20,9 +20,8 @@ from gcushare.core.units import MemoryUnit
 from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.node_settings import OtherSystems, Reserve
-from gcushare.node.other_systems import describe_others
 from gcushare.node.pod_resources import list_pod_resources
-from gcushare.vendors.neighbours import find_neighbours, neighbours_of
+from gcushare.vendors.neighbours import describe_others, find_neighbours, neighbours_of
 from gcushare.wire.kubelet.pod_resources import decode_holdings
 from gcushare.wire.nodes import parse_card_names
 from gcushare.wire.objects import Node

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.node.mps.mps_settings import MemoryLimit, MpsSettings
 from gcushare.node.node_settings import (
     AUTO_UNIT,
     DEFAULT_LONGEST_WAIT_S,
     CardSourceSettings,
     HealthSettings,
+    MemoryLimit,
+    MpsSettings,
     NodeSettings,
     use_conflicts,
 )

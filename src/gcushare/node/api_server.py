@@ -1,16 +1,27 @@
-"""What the programs of a node need of the API server: writes on pods, evictions and events.
+"""What the programs of a node need of the API server: writes on pods, evictions, events, other drivers.
 
 A ``KubeClient`` is a ``PodPatcher`` and an ``EvictionClient``.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Protocol
 
+from gcushare.core.errors import GcushareError
+from gcushare.core.log_fields import fields
 from gcushare.core.nodes import PodRef
+from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
+from gcushare.kube.resources import SLICES_OF_ALL_DRIVERS, Selector
 from gcushare.wire.objects import ObjectReference
+
+logger = logging.getLogger(__name__)
+
+SLICES_TIMEOUT_S = 2.0
+"""A kubelet that has restarted waits for the answer, and must not wait for an API server that is away."""
 
 
 class PodPatcher(Protocol):
@@ -55,3 +66,24 @@ class EventAnnouncer:
         """Post an event about a pod."""
         about = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, api_version="v1")
         self._recorder.record(about, reason, message, warning=warning)
+
+
+class SliceDrivers:
+    """Reads which drivers publish devices of one node. What cannot be read is logged once, and counts as none."""
+
+    def __init__(self, client: KubeClient, node: str) -> None:
+        self._client = client
+        self._selector = Selector(fields=f"spec.nodeName={node}")
+        self._failure = ""
+
+    async def read(self) -> frozenset[str]:
+        """The drivers' names; none if the cluster has no ResourceSlices, or they may not be read."""
+        try:
+            async with asyncio.timeout(SLICES_TIMEOUT_S):
+                found = await self._client.list_all(SLICES_OF_ALL_DRIVERS, self._selector)
+        except (GcushareError, TimeoutError) as error:
+            if not self._failure:
+                self._failure = str(error) or "no answer in time"
+                logger.debug("ResourceSlices of other drivers are not known %s", fields(reason=self._failure))
+            return frozenset()
+        return frozenset(str(each.get("spec", {}).get("driver", "")) for each in found)

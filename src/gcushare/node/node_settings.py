@@ -1,4 +1,4 @@
-"""Settings that the device plugin and the claims driver have in common."""
+"""Settings of both programs of a node: its cards and their health, the kubelet, and memory limits by MPS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
 from gcushare.cards.worker.time_limits import DEFAULT_CALL_TIMEOUT_S
-from gcushare.node.mps.mps_settings import MPS_LIBRARY, MemoryLimit, MpsSettings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
@@ -206,6 +205,55 @@ class NodeSettings:
         default=Path("/var/run/cdi"),
         help="Where CDI specifications are written: the vendor's with the strategy cdi, and those of prepared claims. "
         "Without that strategy the vendor's is removed once nothing uses it.",
+    )
+
+
+MPS_LIBRARY = "nvml"
+"""MPS is CUDA's: for the cards that this library manages."""
+
+
+class MemoryLimit(enum.Enum):
+    """What keeps a process from allocating more than its container was granted: nothing, or MPS."""
+
+    NONE = "none"
+    MPS = "mps"
+
+
+class Fallback(enum.Enum):
+    """What becomes of cards on which MPS cannot limit memory: they take no new pods, or pods without a limit."""
+
+    REFUSE = "refuse"
+    UNLIMITED = "unlimited"
+
+
+@settings
+class MpsSettings:
+    """Memory limits."""
+
+    memory_limit: MemoryLimit = setting(
+        parsers.choice(MemoryLimit),
+        default=MemoryLimit.NONE,
+        help="What keeps a process from allocating more memory than its container was granted: none, or mps, NVIDIA's "
+        "Multi-Process Service, whose control daemon runs next to the plugin (--run-mps-daemon; the chart starts it). "
+        "The limit is one of each process, not of the container.",
+    )
+    mps_root: Path = setting(
+        parsers.path("DIR"),
+        default=Path("/run/gcushare/mps"),
+        help="With --memory-limit mps: the folder, the same on the host and here, of the daemon's pipes, logs, shared "
+        "memory and state. Containers get its pipes and shared memory mounted.",
+    )
+    mps_fallback: Fallback = setting(
+        parsers.choice(Fallback),
+        default=Fallback.REFUSE,
+        help="What becomes of cards on which MPS cannot limit memory (too old, a daemon that does not answer, another "
+        "one): refuse lets no new pods on them, unlimited lets pods on them without a limit and says so.",
+    )
+    mps_control: Path = setting(
+        parsers.path("FILE"),
+        default=Path("nvidia-cuda-mps-control"),
+        help="With --run-mps-daemon: NVIDIA's program; a name is searched in PATH. The container toolkit brings it "
+        "with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
     )
 
 

@@ -129,3 +129,15 @@ def find_neighbours(
         if signs:
             found.append(Sighting(each, tuple(signs)))
     return tuple(found)
+
+
+def describe_others(found: Iterable[Sighting]) -> str:
+    """Say which systems offer the cards of this node, and what to do; "" if none does."""
+    sightings = list(found)
+    if not sightings:
+        return ""
+    advice = "; ".join(dict.fromkeys(f"{each.neighbour.name}: {each.neighbour.removal}" for each in sightings))
+    return (
+        f"cards of this node are also handed out by {' and '.join(map(str, sightings))}, and neither system knows what "
+        f"the other gives. Keep it off this node ({advice}), or set --other-systems allow if the cards are divided"
+    )

@@ -29,9 +29,10 @@ from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, read_re
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import ResourceCounts
 from gcushare.device_plugin.plugin_settings import PluginSettings
+from gcushare.node.api_server import SliceDrivers
 from gcushare.node.node_settings import OtherSystems
-from gcushare.node.other_systems import SliceDrivers, describe_others
 from gcushare.node.pod_resources import list_claiming_pods
+from gcushare.vendors.neighbours import describe_others
 from gcushare.wire.dra.claims import PodWithClaims, ResourceClaim
 from gcushare.wire.kubelet.device_ids import is_device_id, is_whole_card_id
 from gcushare.wire.pods import is_finished

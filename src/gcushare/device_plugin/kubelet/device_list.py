@@ -19,16 +19,12 @@ class DeviceList:
     """
 
     def __init__(self) -> None:
-        self._message = b""
+        self.message = b""
+        """The ListAndWatchResponse of now."""
         self._changed = asyncio.Event()
         self._generation = 0
         self.size = 0
         self.streams = 0
-
-    @property
-    def message(self) -> bytes:
-        """The ListAndWatchResponse of now."""
-        return self._message
 
     def hang_up(self) -> None:
         """End all open streams: the kubelet drops the plugin, or connects again after a registration."""
@@ -43,8 +39,8 @@ class DeviceList:
             sent: bytes | None = None
             while generation == self._generation:
                 changed = self._changed
-                if self._message is not sent:
-                    sent = self._message
+                if self.message is not sent:
+                    sent = self.message
                     yield sent
                 else:
                     await changed.wait()
@@ -53,9 +49,9 @@ class DeviceList:
 
     def _set_message(self, message: bytes) -> bool:
         """Set the list; False if it is unchanged."""
-        if message == self._message:
+        if message == self.message:
             return False
-        self._message = message
+        self.message = message
         self._wake()
         return True
 

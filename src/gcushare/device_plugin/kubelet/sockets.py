@@ -71,16 +71,6 @@ class KubeletSockets(Protocol):
         ...
 
 
-class _Served:
-    """A gRPC server; its library has no types."""
-
-    def __init__(self, server: grpc.aio.Server) -> None:
-        self._server = server
-
-    async def stop(self, grace: float | None) -> None:
-        await self._server.stop(grace=grace)
-
-
 class UnixSockets:
     """The machine's own."""
 
@@ -125,7 +115,8 @@ class UnixSockets:
         except (OSError, RuntimeError) as error:  # RuntimeError is gRPC's word for a socket that cannot be bound
             await server.stop(grace=None)
             raise RetryableError(f"the socket {socket} cannot be served: {error}") from error
-        return _Served(server)
+        served: ServedSocket = server
+        return served
 
     def remove(self, socket: Path) -> None:
         """Unlink it."""

@@ -105,7 +105,7 @@ def make_parts(
             rng=rng,
             on_read=events.on_kubelet_read,
             on_record_written=events.on_record_written,
-            running=ProcessOwners(cards.proc_root) if cards.pod_use else None,
+            running_pods=ProcessOwners(cards.proc_root).running_pods if cards.pod_use else None,
         ),
         publisher=Publisher(vendor, kubelet.node_name, patcher, rng=rng, pods_per_count=pods_per_count),
         announcer=announcer,

@@ -48,15 +48,6 @@ _WRITERS = 8
 
 
 @dataclass(slots=True)
-class WriteCounters:
-    """Counts of writes since the start."""
-
-    writes: int = 0
-    failed_writes: int = 0
-    corrections: int = 0
-
-
-@dataclass(slots=True)
 class _Attempt:
     """The last write on a pod: what it says, and when an equal one may follow."""
 
@@ -107,7 +98,7 @@ class RecordWriter:
         self._gate = asyncio.Semaphore(_WRITERS)
         self._attempts: dict[str, _Attempt] = {}
         self._allocated_at_s = float("-inf")
-        self.counters = WriteCounters()
+        self.writes = self.failed_writes = self.corrections = 0
 
     @property
     def problem(self) -> str:
@@ -217,14 +208,14 @@ class RecordWriter:
         attempt.retries.reset()
         attempt.refusals.reset()
         attempt.due_at_s = attempt.sent_at_s + (LEAST_INTERVAL_S if attempt.is_echoed else RESEND_S)
-        self.counters.writes += 1
-        self.counters.corrections += bool(write.corrected_from or write.repaired)
+        self.writes += 1
+        self.corrections += bool(write.corrected_from or write.repaired)
         _log_write(write)
         self._on_written(write)
 
     def _on_failure(self, attempt: _Attempt, error: GcushareError) -> None:
         """Decide when the write is tried again; each cause is logged as a warning once."""
-        self.counters.failed_writes += 1
+        self.failed_writes += 1
         level = logging.DEBUG if attempt.error == str(error) else logging.WARNING
         attempt.is_refused = not isinstance(error, RetryableError)
         delay_s = self._wait_after(attempt, error, attempt.refusals if attempt.is_refused else attempt.retries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -201,10 +202,9 @@ class PodEntry:
             return {index: sizes.get(index, 0) for index in cards}
         if len(cards) == 1 and self.served == len(self.request.containers):
             return {cards[0]: self.request.total_units}
-        sums: dict[int, int] = {}
+        sums: Counter[int] = Counter()
         for counts in self.held.values():
-            for index, units in counts.items():
-                sums[index] = sums.get(index, 0) + units
+            sums.update(counts)
         return sums
 
     def entitled_units(self) -> CardCounts:

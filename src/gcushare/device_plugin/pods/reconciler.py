@@ -9,7 +9,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Protocol
 
 from gcushare.core.errors import DeviceError, RetryableError
@@ -54,25 +53,11 @@ class AllocationsSource(Protocol):
         ...
 
 
-class RunningPods(Protocol):
-    """Reads the machine's processes. It may block for a moment, so it is called off the event loop."""
-
-    def running_pods(self) -> frozenset[str] | None:
-        """The uids of the pods that have processes here; None if that is not known."""
-
-
-@dataclass(slots=True)
-class CheckCounters:
-    """How often the kubelet's allocations were read since the start, and how often that failed."""
-
-    checks: int = 0
-    failed_checks: int = 0
-
-
 class AllocationReconciler:
     """Keeps the pod store in line with the kubelet. ``run_checks`` is its task; its ``writer`` has another.
 
-    ``on_read`` is called with the kubelet's allocations after each read that succeeded.
+    ``on_read`` is called with the kubelet's allocations after each read that succeeded. ``running_pods`` returns the
+    uids of the pods with processes on this machine, None if that is not known; it may block, so a thread calls it.
     """
 
     def __init__(
@@ -86,9 +71,9 @@ class AllocationReconciler:
         rng: random.Random,
         on_read: Callable[[KubeletAllocations], None],
         on_record_written: Callable[[RecordWrite], None],
-        running: RunningPods | None = None,
+        running_pods: Callable[[], frozenset[str] | None] | None = None,
     ) -> None:
-        self._running = running
+        self._running_pods = running_pods
         self._wall_clock_ns = wall_clock_ns
         self._store = store
         self._source = source
@@ -102,7 +87,7 @@ class AllocationReconciler:
             store, patcher, clock=clock, wall_clock_ns=wall_clock_ns, rng=rng, on_written=on_record_written
         )
         self.problem = "the kubelet's allocations were not read yet"
-        self.counters = CheckCounters()
+        self.checks = self.failed_checks = 0
 
     def on_allocate(self) -> None:
         """Have the kubelet read soon: something was allocated."""
@@ -140,11 +125,11 @@ class AllocationReconciler:
         One read at a time: an older result must not arrive after a newer one.
         """
         async with self._checking:
-            self.counters.checks += 1
+            self.checks += 1
             try:
                 allocations = await self._source.fetch()
             except RetryableError as error:
-                self.counters.failed_checks += 1
+                self.failed_checks += 1
                 self._store.end_pending(self._clock() - PATIENCE_S, is_readable=False)
                 await self._end_gone(())
                 self._update_problem(str(error))
@@ -162,8 +147,8 @@ class AllocationReconciler:
 
     async def _end_gone(self, shown: Collection[str]) -> None:
         running = None
-        if self._store.gone.uids and self._running is not None:
-            running = await asyncio.to_thread(self._running.running_pods)
+        if self._store.gone.uids and self._running_pods is not None:
+            running = await asyncio.to_thread(self._running_pods)
         self._store.end_gone(shown, self._clock(), wall_s=self._wall_clock_ns() / 1e9, running=running)
 
     async def _complete(self, allocations: KubeletAllocations) -> None:
@@ -189,6 +174,6 @@ class AllocationReconciler:
         if problem != self.problem:
             if problem:
                 logger.warning("the kubelet's allocations cannot be read %s", fields(error=problem))
-            elif self.counters.failed_checks:
+            elif self.failed_checks:
                 logger.info("the kubelet's allocations can be read again")
             self.problem = problem

@@ -7,6 +7,7 @@ kubelet itself says (podresources, or its checkpoint), which always wins.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 
@@ -198,20 +199,19 @@ class PodStore:
 
     def promised(self, *, only_ids: bool = False) -> dict[int, int]:
         """Units per card that are kept for pods that hold nothing yet; ``only_ids``: those that have ids."""
-        promised: dict[int, int] = {}
+        promised: Counter[int] = Counter()
         for entry in self._entries.values():
             if entry.state in (PodState.WAITING, PodState.FORGOTTEN) and not entry.is_whole:
                 total = entry.request.total_units - (entry.request.beyond if only_ids else 0)
-                for index, units in split_over_cards(total, entry.promise).items():
-                    promised[index] = promised.get(index, 0) + units
+                promised.update(split_over_cards(total, entry.promise))
         return promised
 
     def beyond(self) -> dict[int, int]:
         """Units per card that pods hold, or will, beyond their ids: the kubelet counts them as free."""
-        found: dict[int, int] = {}
+        found: Counter[int] = Counter()
         for entry in self._entries.values():
-            for index in (entry.taken_cards or entry.promise) if entry.request.beyond else ():
-                found[index] = found.get(index, 0) + entry.request.beyond
+            if entry.request.beyond:
+                found.update(dict.fromkeys(entry.taken_cards or entry.promise, entry.request.beyond))
         return found
 
     def claimed_units(self, uid: str) -> dict[int, int]:
@@ -222,8 +222,7 @@ class PodStore:
                 continue
             missing = entry.request.total_units - sum(entry.units_by_card().values())
             units = entry.request.beyond if entry.ref.uid == uid else missing
-            for index in entry.taken_cards or entry.promise:
-                held[index] = held.get(index, 0) + units
+            held.update(dict.fromkeys(entry.taken_cards or entry.promise, units))
         return held
 
     def promised_whole(self) -> dict[int, str]:
@@ -267,12 +266,11 @@ class PodStore:
             found[holder.pod] = holder.units.get(card_index, 0) + size * (card_index in holder.whole)
         return {name: units for name, units in found.items() if units}
 
-    def held_units(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
+    def held_units(self, sizes: CardCounts = NO_SIZES) -> Counter[int]:
         """Units per card that pods hold, pending allocations included; ``sizes`` are the units of whole cards."""
         held = self.unrecorded.units(sizes)
         for entry in self._entries.values():
-            for index, units in entry.units_by_card(sizes).items():
-                held[index] = held.get(index, 0) + units
+            held.update(entry.units_by_card(sizes))
         return held
 
     def unrecorded_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:

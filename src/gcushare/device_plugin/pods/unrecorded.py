@@ -6,6 +6,7 @@ is published after a moment only: the watch may be about to show its pod.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,10 +25,9 @@ OTHERS = "others"
 
 def make_holder(pod: str, memory: Iterable[CardCounts], whole: Iterable[Iterable[int]]) -> UnrecordedHolder:
     """Add up what one pod's containers hold, each container's units or whole cards by card index."""
-    units: dict[int, int] = {}
+    units: Counter[int] = Counter()
     for counts in memory:
-        for index, count in counts.items():
-            units[index] = units.get(index, 0) + count
+        units.update(counts)
     return UnrecordedHolder(pod=pod, units=units, whole=tuple(sorted({index for cards in whole for index in cards})))
 
 
@@ -77,12 +77,12 @@ class UnrecordedHolders:
         if not self.now.keys().isdisjoint(keys):
             self.now = {key: holder for key, holder in self.now.items() if key not in keys}
 
-    def units(self, sizes: CardCounts) -> dict[int, int]:
+    def units(self, sizes: CardCounts) -> Counter[int]:
         """Units per card that they hold; ``sizes`` are the units of whole cards."""
-        held: dict[int, int] = {}
+        held: Counter[int] = Counter()
         for holder in self.now.values():
-            for index, units in (*holder.units.items(), *((index, sizes.get(index, 0)) for index in holder.whole)):
-                held[index] = held.get(index, 0) + units
+            held.update(holder.units)
+            held.update({index: sizes.get(index, 0) for index in holder.whole})
         return held
 
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:

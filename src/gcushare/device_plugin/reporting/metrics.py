@@ -113,13 +113,13 @@ def _registration_metrics(observed: Observed) -> Iterator[Metric]:
 def _record_metrics(observed: Observed) -> Iterator[Metric]:
     labels = (observed.vendor, observed.node)
     names = ("vendor", "node")
-    counters, written = observed.reconciler.counters, observed.reconciler.writer.counters
+    reconciler, writer = observed.reconciler, observed.reconciler.writer
     for name, text, value in (
-        ("gcushare_plugin_record_writes", "Records written on pods.", written.writes),
-        ("gcushare_plugin_record_corrections", "Records that were corrected.", written.corrections),
-        ("gcushare_plugin_record_write_failures", "Record writes that failed.", written.failed_writes),
-        ("gcushare_plugin_kubelet_record_reads", "Reads of the kubelet's own record.", counters.checks),
-        ("gcushare_plugin_kubelet_record_failures", "Failed reads of the kubelet's record.", counters.failed_checks),
+        ("gcushare_plugin_record_writes", "Records written on pods.", writer.writes),
+        ("gcushare_plugin_record_corrections", "Records that were corrected.", writer.corrections),
+        ("gcushare_plugin_record_write_failures", "Record writes that failed.", writer.failed_writes),
+        ("gcushare_plugin_kubelet_record_reads", "Reads of the kubelet's own record.", reconciler.checks),
+        ("gcushare_plugin_kubelet_record_failures", "Failed reads of the kubelet's record.", reconciler.failed_checks),
     ):
         family = CounterMetricFamily(name, text, labels=names)
         family.add_metric(labels, value)

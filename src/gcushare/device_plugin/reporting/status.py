@@ -54,7 +54,7 @@ def describe_node(observed: Observed) -> PluginStatus:
         unconfirmed_allocations=observed.store.pending_allocations,
         watch_age_seconds=None if age_s is None else round(age_s, 1),
         registrations=sum(endpoint.registrations for endpoint in observed.endpoints.values()),
-        corrections=observed.reconciler.writer.counters.corrections,
+        corrections=observed.reconciler.writer.corrections,
         pod_use=observed.pod_use.problem if observed.pod_use is not None else None,
         over_use=describe_action(observed.over_use),
     )
@@ -121,7 +121,7 @@ def make_health(observed: Observed, *, card_polls: Callable[[], int], poll_inter
     health = Health()
     for part, endpoint in observed.endpoints.items():
         health.add_live(f"{part} registration task", endpoint.pulse.check)
-    checks = Progress("kubelet record", lambda: observed.reconciler.counters.checks, RECORD_AGE_S)
+    checks = Progress("kubelet record", lambda: observed.reconciler.checks, RECORD_AGE_S)
     health.add_live("record task", checks.check)
     poll_age_s = 3 * poll_interval_s + POLL_GRACE_S
     health.add_live("cards task", Progress("cards", card_polls, poll_age_s).check)

@@ -11,8 +11,8 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, Health, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.units import MemoryUnit
-from gcushare.node.mps.mps_settings import Fallback, MemoryLimit, MpsSettings
 from gcushare.node.mps.state import MpsFolders
+from gcushare.node.node_settings import Fallback, MemoryLimit, MpsSettings
 
 PIPE_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
 MEMORY_VARIABLE = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"

@@ -24,7 +24,7 @@ from gcushare.claims_driver.node_agent import NodeAgent, Offer
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
 from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.registration import Registration
-from gcushare.claims_driver.reporting import POLL_GRACE_S, DriverMetrics, Observed, describe, make_health
+from gcushare.claims_driver.reporting import DriverMetrics, Observed, describe, make_health
 from gcushare.claims_driver.service import ClaimsService, HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.core.backoff import Backoff, BackoffPolicy
@@ -46,7 +46,8 @@ from gcushare.node.node_settings import AUTO_UNIT, Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.pod_use import PodMemoryMonitor
-from gcushare.runtime.health import Heartbeat, Progress
+from gcushare.node.status import REGISTRATION_AGE_S
+from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
@@ -56,7 +57,6 @@ from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
-REGISTRATION_AGE_S = 60.0
 OTHERS_POLL_S = 10.0
 NO_OTHERS_POLL_S = 300.0
 """Between two lists of a node's slices; every node's driver asks the API server for one."""
@@ -315,9 +315,8 @@ class ClaimsDriverApp:
 
     def _web(self) -> web.Application:
         app = web.Application()
-        age_s = 3 * self._settings.cards.poll_interval + POLL_GRACE_S
-        cards = Progress("cards", lambda: self._monitor.polls, age_s)
-        app.add_routes(make_health(self.observed, cards.check).routes())
+        interval_s = self._settings.cards.poll_interval
+        app.add_routes(make_health(self.observed, lambda: self._monitor.polls, interval_s).routes())
         app.add_routes([metrics_route(self.metrics.registry), web.get("/status", self._get_status)])
         return app
 

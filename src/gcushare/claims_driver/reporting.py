@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.claims_driver.claim_pods import ClaimHolder, ClaimPods
@@ -18,21 +15,15 @@ from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.service import CALLS
 from gcushare.core.cards import SERVES_CLAIMS
-from gcushare.kube.connection.transport import RequestReport
-from gcushare.node.cdi import CdiSpecPublisher
-from gcushare.node.metrics import ObservedCards, collect_card_metrics
-from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.metrics import NodeMetrics, ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
-from gcushare.node.status import card_statuses, describe_action, describe_over_uses
+from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text
 from gcushare.runtime.health import Health
-from gcushare.runtime.metrics import make_registry
 from gcushare.wire.contracts import CLAIMS_DRIVER
 from gcushare.wire.documents.plugin_status import ClaimedDevice, ClaimOnNode, DriverStatus, PodOnNode, SlicesStatus
 
 _LATENCY_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-POLL_GRACE_S = 300.0
-"""A library may take a minute to open, and rests between attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +36,6 @@ class Observed(ObservedCards):
     publisher: SlicePublisher
     writer: InventoryWriter
     registration: Registration
-    cdi: CdiSpecPublisher
-    mps: MpsWatch | None
     recovery: Callable[[], str]
 
     def problems(self) -> dict[str, str]:
@@ -65,61 +54,42 @@ class Observed(ObservedCards):
         return {part: problem for part, problem in found.items() if problem}
 
 
-class DriverMetrics(Collector):
-    """The driver's metrics: calls and requests are counted as they end, the rest is read at each scrape."""
+class DriverMetrics(NodeMetrics[Observed]):
+    """The driver's metrics; of calls gcushare_claims_driver_call_seconds, gcushare_claims_driver_failed_calls and
+    gcushare_claims_driver_api_requests.
+    """
 
     def __init__(self) -> None:
-        self.registry = make_registry(CLAIMS_DRIVER, __version__)
-        self._calls = Histogram(
-            "gcushare_claims_driver_call_seconds",
+        super().__init__(
+            CLAIMS_DRIVER,
+            "gcushare_claims_driver",
+            CALLS,
             "Time of the kubelet's calls for each claim, by call and outcome (ok, the kind of error, or defect).",
-            ("call", "outcome"),
-            buckets=_LATENCY_BUCKETS_S,
-            registry=self.registry,
-        )
-        self._requests = Counter(
-            "gcushare_claims_driver_api_requests",
-            "Requests to the API server, by verb, resource and status code (0: no answer).",
-            ("verb", "resource", "code"),
-            registry=self.registry,
+            "Claims of the kubelet's calls that were refused or failed.",
+            _LATENCY_BUCKETS_S,
         )
         for call in CALLS:
             self._calls.labels(call, "ok")
-        self._failed_calls = dict.fromkeys(CALLS, 0)
-        self._observed: Observed | None = None
 
-    def observe_request(self, report: RequestReport) -> None:
-        """Count one request to the API server."""
-        self._requests.labels(report.verb, report.resource, str(report.code)).inc()
-
-    def observe_call(self, call: str, seconds: float, error: str) -> None:
-        """Count one claim of a call of the kubelet."""
-        self._calls.labels(call, error or "ok").observe(seconds)
-        self._failed_calls[call] += bool(error)
-
-    def follow(self, observed: Observed) -> None:
-        """Show these parts from now on."""
-        self._observed = observed
-        self.registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Read the state of now."""
-        seen = self._observed
-        if seen is None:
-            return
-        labels = (seen.vendor, seen.node)
+    def read(self, observed: Observed) -> Iterator[Metric]:
+        """Read the state of claims, slices and registration."""
+        labels = (observed.vendor, observed.node)
         gauges = (
-            ("gcushare_claims_driver_prepared_claims", "Claims that are prepared.", len(seen.prepared.claims)),
-            ("gcushare_claims_driver_slices", "ResourceSlices that stand in the cluster.", seen.publisher.published),
+            ("gcushare_claims_driver_prepared_claims", "Claims that are prepared.", len(observed.prepared.claims)),
+            (
+                "gcushare_claims_driver_slices",
+                "ResourceSlices that stand in the cluster.",
+                observed.publisher.published,
+            ),
             (
                 "gcushare_claims_driver_slices_current",
                 "1 if the ResourceSlices say what they should.",
-                int(seen.publisher.is_current),
+                int(observed.publisher.is_current),
             ),
             (
                 "gcushare_claims_driver_registered",
                 "1 if the kubelet has registered the driver.",
-                int(not seen.registration.problem),
+                int(not observed.registration.problem),
             ),
         )
         for name, text, value in gauges:
@@ -129,17 +99,8 @@ class DriverMetrics(Collector):
         rounds = CounterMetricFamily(
             "gcushare_claims_driver_slice_rounds", "Rounds of writes of the slices.", labels=("vendor", "node")
         )
-        rounds.add_metric(labels, seen.publisher.rounds)
+        rounds.add_metric(labels, observed.publisher.rounds)
         yield rounds
-        failed = CounterMetricFamily(
-            "gcushare_claims_driver_failed_calls",
-            "Claims of the kubelet's calls that were refused or failed.",
-            labels=("vendor", "node", "call"),
-        )
-        for call, times in self._failed_calls.items():
-            failed.add_metric((*labels, call), times)
-        yield failed
-        yield from collect_card_metrics(seen)
 
 
 def describe(seen: Observed) -> DriverStatus:
@@ -200,15 +161,15 @@ def _describe_pod(holder: ClaimHolder, used: PodUse | None, over_use: OverUsePar
     )
 
 
-def make_health(seen: Observed, cards_check: Callable[[], Any]) -> Health:
-    """Return the checks behind /healthz and /readyz; ``cards_check`` fails if the cards are polled no more."""
+def make_health(seen: Observed, card_polls: Callable[[], int], poll_interval_s: float) -> Health:
+    """Return the checks of /healthz and /readyz. ``card_polls`` counts the rounds of the cards task."""
     health = Health()
     health.add_live("registration task", seen.registration.pulse.check)
-    health.add_live("cards task", cards_check)
+    health.add_live("cards task", cards_progress(card_polls, poll_interval_s).check)
     health.add_ready("registration socket", seen.registration.probe)
 
     async def check_problems() -> str | None:
-        return "; ".join(f"{part}: {problem}" for part, problem in seen.problems().items()) or None
+        return problems_text(seen.problems())
 
     health.add_ready("driver", check_problems)
     return health

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import grpc
 
@@ -18,6 +18,7 @@ from gcushare.core.cards import Health, Inventory
 from gcushare.core.claim_names import device_name
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.node.metrics import CallObserver
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.protos import dra_health_pb2 as health_pb
@@ -96,12 +97,6 @@ class HealthStream:
 
 ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
 """Claims, ``namespace/name``, by pod and container."""
-
-
-class CallObserver(Protocol):
-    """Called for each claim of a call: the call's name, seconds, and the error's class name, "" on success."""
-
-    def __call__(self, call: str, seconds: float, error: str) -> None: ...
 
 
 class ClaimsService:

@@ -30,7 +30,7 @@ from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
-from gcushare.device_plugin.reporting.status import REGISTRATION_AGE_S, describe_node, make_health
+from gcushare.device_plugin.reporting.status import describe_node, make_health
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import find_api_server
 from gcushare.kube.connection.transport import Limits
@@ -43,6 +43,7 @@ from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_use import PodMemoryMonitor
+from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.metrics import CertificateCollector, metrics_route

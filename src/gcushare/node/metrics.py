@@ -6,17 +6,26 @@ are the same for the device plugin and the claims driver, so that one alert rule
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
+from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Card, CardUse, Health, Inventory, InventoryCard
+from gcushare.kube.connection.transport import RequestReport
+from gcushare.node.cdi import CdiSpecPublisher
+from gcushare.node.mps.watch import MpsWatch
 from gcushare.node.over_use.evictor import Outcome
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodMemoryMonitor, granted_bytes
 from gcushare.node.pods import NO_SIZES, NodePods
+from gcushare.runtime.metrics import make_registry
 
 _CARD_LABELS = ("vendor", "node", "card", "uuid", "model")
 _POD_LABELS = ("vendor", "node", "card", "pod_namespace", "pod_name")
@@ -38,6 +47,68 @@ class ObservedCards:
     cards: Callable[[], CardsSnapshot]
     pod_use: PodMemoryMonitor | None
     over_use: OverUseParts | None
+    cdi: CdiSpecPublisher
+    mps: MpsWatch | None
+
+
+T = TypeVar("T", bound=ObservedCards)
+
+
+class CallObserver(Protocol):
+    """Called after each call of the kubelet: its name, seconds, and the error's class name, "" on success."""
+
+    def __call__(self, call: str, seconds: float, error: str) -> None: ...
+
+
+class NodeMetrics(Collector, Generic[T]):
+    """One program's metrics. Calls and requests are recorded when they end; the rest is read at each scrape."""
+
+    def __init__(
+        self, program: str, prefix: str, calls: Sequence[str], times: str, failures: str, buckets: Sequence[float]
+    ) -> None:
+        """``prefix`` begins the metrics' names; ``times`` and ``failures`` are the help texts of the calls' metrics."""
+        self.registry = make_registry(program, __version__)
+        self._calls = Histogram(
+            f"{prefix}_call_seconds", times, ("call", "outcome"), buckets=buckets, registry=self.registry
+        )
+        self._requests = Counter(
+            f"{prefix}_api_requests",
+            "Requests to the API server, by verb, resource and status code (0: no answer).",
+            ("verb", "resource", "code"),
+            registry=self.registry,
+        )
+        self._failed_calls = dict.fromkeys(calls, 0)
+        self._failures = (f"{prefix}_failed_calls", failures)
+        self._observed: T | None = None
+
+    def observe_request(self, report: RequestReport) -> None:
+        """Record a request to the API server."""
+        self._requests.labels(report.verb, report.resource, str(report.code)).inc()
+
+    def observe_call(self, call: str, seconds: float, error: str) -> None:
+        """Record a call of the kubelet."""
+        self._calls.labels(call, error or "ok").observe(seconds)
+        self._failed_calls[call] += bool(error)
+
+    def follow(self, observed: T) -> None:
+        """Show the state of these components from now on."""
+        self._observed = observed
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the present state."""
+        if (seen := self._observed) is None:
+            return
+        yield from collect_card_metrics(seen)
+        yield from self.read(seen)
+        failed = CounterMetricFamily(*self._failures, labels=("vendor", "node", "call"))
+        for call, times in self._failed_calls.items():
+            failed.add_metric((seen.vendor, seen.node, call), times)
+        yield failed
+
+    @abstractmethod
+    def read(self, observed: T) -> Iterator[Metric]:
+        """Read the metrics that only this program has."""
 
 
 def collect_card_metrics(observed: ObservedCards) -> Iterator[Metric]:

@@ -5,7 +5,7 @@ The schema is ``gcushare.wire.documents.plugin_status``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -14,7 +14,23 @@ from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
 from gcushare.node.metrics import ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
+from gcushare.runtime.health import Progress
 from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PodOverUse, UseStatus
+
+REGISTRATION_AGE_S = 60.0
+"""The registration task makes two rounds per second, and waits a few seconds at most for the kubelet's answer."""
+POLL_GRACE_S = 300.0
+"""Added for the cards task: opening a library may take a minute, and attempts are some time apart."""
+
+
+def cards_progress(polls: Callable[[], int], poll_interval_s: float) -> Progress:
+    """The check that the cards are still polled; ``polls`` counts the rounds of the cards task."""
+    return Progress("cards", polls, 3 * poll_interval_s + POLL_GRACE_S)
+
+
+def problems_text(problems: Mapping[str, str]) -> str | None:
+    """The answer of a readiness check; None if there are no problems."""
+    return "; ".join(f"{part}: {problem}" for part, problem in problems.items()) or None
 
 
 def card_statuses(observed: ObservedCards, holders: Callable[[int, bool], Iterable[str]]) -> tuple[CardStatus, ...]:

@@ -15,6 +15,7 @@ import grpc
 from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteContractError, RetryableError
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.device_list import DeviceList
+from gcushare.node.metrics import CallObserver
 from gcushare.wire.kubelet.device_lists import (
     decode_allocate_request,
     decode_preferred_request,
@@ -44,12 +45,6 @@ class Context(Protocol):
     """The part of grpc.aio's servicer context that is used here."""
 
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn: ...
-
-
-class CallObserver(Protocol):
-    """Called after each call: its name, seconds and the error's class name, empty on success."""
-
-    def __call__(self, call: str, seconds: float, error: str) -> None: ...
 
 
 class DevicePluginService:

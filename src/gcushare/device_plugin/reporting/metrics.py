@@ -6,23 +6,16 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from gcushare._version import __version__
 from gcushare.device_plugin.kubelet.registration import Endpoint
 from gcushare.device_plugin.kubelet.server import CALLS
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.kube.connection.transport import RequestReport
-from gcushare.node.cdi import CdiSpecPublisher
-from gcushare.node.metrics import ObservedCards, collect_card_metrics, gauge
-from gcushare.node.mps.watch import MpsWatch
+from gcushare.node.metrics import NodeMetrics, ObservedCards, gauge
 from gcushare.node.over_use.parts import OverUseParts
-from gcushare.runtime.metrics import make_registry
 
 _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
@@ -40,63 +33,30 @@ class Observed(ObservedCards):
     reconciler: AllocationReconciler
     endpoints: Mapping[str, Endpoint]
     publisher: Publisher
-    cdi: CdiSpecPublisher
     watch_age_s: Callable[[], float | None]
     over_use: OverUseParts
-    mps: MpsWatch | None
 
 
-class PluginMetrics(Collector):
-    """The plugin's metrics. Calls and requests are recorded when they end; the rest is read at each scrape."""
+class PluginMetrics(NodeMetrics[Observed]):
+    """The plugin's metrics; of calls gcushare_plugin_call_seconds, gcushare_plugin_failed_calls and
+    gcushare_plugin_api_requests.
+    """
 
     def __init__(self) -> None:
-        self.registry = make_registry("gcushare-device-plugin", __version__)
-        self._calls = Histogram(
-            "gcushare_plugin_call_seconds",
+        super().__init__(
+            "gcushare-device-plugin",
+            "gcushare_plugin",
+            CALLS,
             "Time of the kubelet's calls, the wait for a pod included, by call and outcome (ok, the kind of "
             "error, or defect).",
-            ("call", "outcome"),
-            buckets=_LATENCY_BUCKETS_S,
-            registry=self.registry,
-        )
-        self._requests = Counter(
-            "gcushare_plugin_api_requests",
-            "Requests to the API server, by verb, resource and status code (0: no answer).",
-            ("verb", "resource", "code"),
-            registry=self.registry,
-        )
-        self._failed_calls = dict.fromkeys(CALLS, 0)
-        self._observed: Observed | None = None
-
-    def observe_request(self, report: RequestReport) -> None:
-        """Record a request to the API server."""
-        self._requests.labels(report.verb, report.resource, str(report.code)).inc()
-
-    def observe_call(self, call: str, seconds: float, error: str) -> None:
-        """Record a call of the kubelet."""
-        self._calls.labels(call, error or "ok").observe(seconds)
-        self._failed_calls[call] += bool(error)
-
-    def follow(self, observed: Observed) -> None:
-        """Show the state of these components from now on."""
-        self._observed = observed
-        self.registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        """Read the present state."""
-        if self._observed is None:
-            return
-        yield from collect_card_metrics(self._observed)
-        yield from _registration_metrics(self._observed)
-        yield from _record_metrics(self._observed)
-        failed = CounterMetricFamily(
-            "gcushare_plugin_failed_calls",
             "Calls of the kubelet that were refused or failed.",
-            labels=("vendor", "node", "call"),
+            _LATENCY_BUCKETS_S,
         )
-        for call, times in self._failed_calls.items():
-            failed.add_metric((self._observed.vendor, self._observed.node, call), times)
-        yield failed
+
+    def read(self, observed: Observed) -> Iterator[Metric]:
+        """Read the state of registrations and records."""
+        yield from _registration_metrics(observed)
+        yield from _record_metrics(observed)
 
 
 def _registration_metrics(observed: Observed) -> Iterator[Metric]:

@@ -19,7 +19,7 @@ from gcushare.device_plugin.reporting.metrics import Observed
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.pods import NO_SIZES, CardCounts
-from gcushare.node.status import card_statuses, describe_action, describe_over_uses
+from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text
 from gcushare.runtime.health import Health, Progress
 from gcushare.wire.documents.plugin_status import PluginStatus, PodOnNode, UnreadableStatus
 
@@ -109,11 +109,7 @@ def _pod(entry: PodEntry, sizes: CardCounts, used: PodUse | None, over_use: Over
     )
 
 
-REGISTRATION_AGE_S = 60.0
-"""The registration task makes two rounds per second, and waits a few seconds at most for the kubelet's answer."""
 RECORD_AGE_S = 3 * PERIOD_S
-POLL_GRACE_S = 300.0
-"""Added for the cards task: opening a library may take a minute, and attempts are some time apart."""
 
 
 def make_health(observed: Observed, *, card_polls: Callable[[], int], poll_interval_s: float) -> Health:
@@ -123,15 +119,14 @@ def make_health(observed: Observed, *, card_polls: Callable[[], int], poll_inter
         health.add_live(f"{part} registration task", endpoint.pulse.check)
     checks = Progress("kubelet record", lambda: observed.reconciler.checks, RECORD_AGE_S)
     health.add_live("record task", checks.check)
-    poll_age_s = 3 * poll_interval_s + POLL_GRACE_S
-    health.add_live("cards task", Progress("cards", card_polls, poll_age_s).check)
+    health.add_live("cards task", cards_progress(card_polls, poll_interval_s).check)
     for part, endpoint in observed.endpoints.items():
         health.add_ready(f"{part} socket", endpoint.probe)
 
     async def check_problems() -> str | None:
         # Not the records of single pods: an author whose record a webhook refuses must not stop a rollout.
-        found = {part: problem for part, problem in problems(observed).items() if part != POD_RECORDS}
-        return "; ".join(f"{part}: {problem}" for part, problem in found.items()) or None
+        found = problems(observed)
+        return problems_text({part: found[part] for part in found if part != POD_RECORDS})
 
     health.add_ready("plugin", check_problems)
     return health

@@ -191,7 +191,6 @@ class ClaimsDriverApp:
             pod_use,
             self._monitor,
             self._pods,
-            patcher=client,
             announcer=self._announcer,
             client=client,
             inventory=lambda: self._agent.inventory,

@@ -198,7 +198,6 @@ class PluginApp:
             self._pod_use,
             self._monitor,
             parts.store,
-            patcher=self._client,
             announcer=parts.announcer,
             client=self._client,
             inventory=lambda: self._agent.inventory,

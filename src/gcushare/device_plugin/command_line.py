@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
 
 from gcushare._version import __version__
 from gcushare.core.errors import GcushareError
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import ProcessContext, run_program
-from gcushare.runtime.exit_codes import DONE, FAILED, exit_code_for
+from gcushare.runtime.exit_codes import DONE, exit_code_for
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.log import LogLevel, LogSettings
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS, OldFlag, left_out, refused, refused_switch
-from gcushare.runtime.settings.serving import ServeSettings
 
 PROGRAM = Program(
     name=COMPONENT,
@@ -41,7 +39,7 @@ def main(process: ProcessContext | None = None) -> int:
 
     def start(settings: PluginSettings) -> int:
         if settings.actions.status:
-            return _answer(process, lambda: print_status(settings.serve, process.stdout))
+            return _answer(process, lambda: _print_status(settings, process))
         if settings.actions.remove_from_node:
             return _answer(process, lambda: _remove(settings, process))
         if settings.actions.run_mps_daemon:
@@ -95,6 +93,12 @@ def _answer(process: ProcessContext, work: Callable[[], int]) -> int:
         return exit_code_for(error)
 
 
+def _print_status(settings: PluginSettings, process: ProcessContext) -> int:
+    from gcushare.device_plugin.reporting.status_text import print_status
+
+    return print_status(settings.serve, process.stdout)
+
+
 def _remove(settings: PluginSettings, process: ProcessContext) -> int:
     import asyncio
 
@@ -109,36 +113,6 @@ def _remove(settings: PluginSettings, process: ProcessContext) -> int:
         return DONE
 
     return asyncio.run(remove())
-
-
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
-
-
-def print_status(settings: ServeSettings, stdout: TextIO) -> int:
-    """Print the running plugin's status; the exit code is 1 if it names a problem, else 0.
-
-    Raises:
-        RetryableError: nothing answers at the port.
-        RemoteContractError: what answers is no plugin.
-    """
-    import asyncio
-    import shutil
-
-    from gcushare.cluster.plugin_status import ClientTls, fetch_status
-    from gcushare.device_plugin.reporting.status_text import render_status
-
-    url = f"{'https' if settings.tls_cert_file else 'http'}://{_host(settings)}:{settings.listen_port}"
-    # Our own certificate is also what we show where clients need one.
-    tls = ClientTls(cert_file=settings.tls_cert_file, key_file=settings.tls_key_file, trusts_any=True)
-    status = asyncio.run(fetch_status(url, tls, "give the --listen-port that it runs with"))
-    width = shutil.get_terminal_size().columns if stdout.isatty() else None
-    stdout.write(render_status(status, origin=url, width=width))
-    return FAILED if status.problems else DONE
-
-
-def _host(settings: ServeSettings) -> str:
-    address = settings.listen_address
-    return _WILDCARDS.get(address, f"[{address}]" if ":" in address else address)
 
 
 _NOT_THE_KUBELETS_PORT = (

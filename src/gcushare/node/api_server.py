@@ -1,7 +1,4 @@
-"""What the programs of a node need of the API server: writes on pods, evictions, events, other drivers.
-
-A ``KubeClient`` is a ``PodPatcher`` and an ``EvictionClient``.
-"""
+"""What the programs of a node need of the API server: writes on pods, events, and the drivers of its slices."""
 
 from __future__ import annotations
 
@@ -25,21 +22,9 @@ SLICES_TIMEOUT_S = 2.0
 
 
 class PodPatcher(Protocol):
-    """Writes on pods: exactly this uid, or a ConflictError. None removes an annotation."""
+    """Writes on pods, as ``KubeClient`` does: exactly this uid, or a ConflictError. None removes an annotation."""
 
     async def patch_pod_annotations(self, pod: PodRef, annotations: Mapping[str, str | None]) -> object: ...
-
-
-class EvictionClient(Protocol):
-    """The Eviction API, for exactly this uid."""
-
-    async def evict_pod(self, pod: PodRef) -> None:
-        """Ask for the eviction.
-
-        Raises:
-            EvictionRefusedError: a disruption budget does not allow it now.
-            NotFoundError, ConflictError: the pod is gone.
-        """
 
 
 class Announcer(Protocol):

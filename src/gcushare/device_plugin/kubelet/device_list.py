@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from gcushare.core.cards import Health, Inventory, InventoryCard
-from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.allocations import KubeletAllocations, ids_of_card
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.wire.kubelet.device_ids import KUBELET_MESSAGE_LIMIT_BYTES, device_ids_of_card
 from gcushare.wire.kubelet.device_lists import encode_devices, encode_whole_card_list, must_omit_unhealthy
@@ -118,10 +118,6 @@ def _encode_card(card: InventoryCard, kept: frozenset[str] | None, *, omit_unhea
     return encode_devices(healthy, is_healthy=True) + encoded
 
 
-_ENTRY_HEAD_BYTES = 2
-"""Tag and length, before the id."""
-
-
 class HeldIds:
     """The held units of memory of closed cards. There may be hundreds of thousands, so they are computed once per read.
 
@@ -146,11 +142,4 @@ class HeldIds:
         if not (fresh := self._store.fresh_ids()):
             return held
         # What was given out since that read.
-        return {
-            index: ids.union(
-                entry[_ENTRY_HEAD_BYTES:].decode()
-                for granted in fresh
-                for entry in granted.of_card(index, len(granted))
-            )
-            for index, ids in held.items()
-        }
+        return {index: ids | ids_of_card(index, fresh) for index, ids in held.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
@@ -94,12 +95,7 @@ class KubeletAllocations:
 
     def held_ids(self, card_index: int) -> frozenset[str]:
         """The held ids of one card, as text. Not stored: a node may have hundreds of thousands."""
-        return frozenset(
-            entry[2:].decode()
-            for of_pod in self._held.values()
-            for ids in of_pod
-            for entry in ids.of_card(card_index, len(ids))
-        )
+        return ids_of_card(card_index, chain.from_iterable(self._held.values()))
 
     @property
     def pods(self) -> frozenset[str]:
@@ -150,6 +146,16 @@ class KubeletAllocations:
 
     def _of_kind(self, *, is_whole: bool) -> Holdings:
         return self.whole if is_whole else self.memory
+
+
+_ENTRY_HEAD_BYTES = 2
+"""Tag and length, before the id."""
+
+
+def ids_of_card(card_index: int, granted: Iterable[DeviceIds]) -> frozenset[str]:
+    """Those of some ids of memory that are of one card, as text."""
+    entries = chain.from_iterable(ids.of_card(card_index, len(ids)) for ids in granted)
+    return frozenset(entry[_ENTRY_HEAD_BYTES:].decode() for entry in entries)
 
 
 def _by_name(key: ContainerKey, names: Mapping[str, str]) -> ContainerKey:

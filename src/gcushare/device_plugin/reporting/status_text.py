@@ -1,15 +1,44 @@
-"""``--status``: the cards as ``gcushare cards -o wide`` draws them, then what the plugin says of itself. Pure."""
+"""``--status``: the cards as ``gcushare cards -o wide`` draws them, then what the plugin says of itself."""
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import textwrap
 from collections.abc import Iterator
+from typing import TextIO
 
 from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, view_status
+from gcushare.cluster.plugin_status import ClientTls, fetch_status
 from gcushare.core.over_use.tracking import Figures, describe_over_use
 from gcushare.core.wording import index_text, printable
+from gcushare.runtime.exit_codes import DONE, FAILED
+from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.documents.plugin_status import OverUseStatus, PluginStatus, PodOnNode
+
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def print_status(settings: ServeSettings, stdout: TextIO) -> int:
+    """Print the running plugin's status; the exit code is 1 if it names a problem, else 0.
+
+    Raises:
+        RetryableError: nothing answers at the port.
+        RemoteContractError: what answers is no plugin.
+    """
+    url = f"{'https' if settings.tls_cert_file else 'http'}://{_host(settings)}:{settings.listen_port}"
+    # Our own certificate is also what we show where clients need one.
+    tls = ClientTls(cert_file=settings.tls_cert_file, key_file=settings.tls_key_file, trusts_any=True)
+    status = asyncio.run(fetch_status(url, tls, "give the --listen-port that it runs with"))
+    width = shutil.get_terminal_size().columns if stdout.isatty() else None
+    stdout.write(render_status(status, origin=url, width=width))
+    return FAILED if status.problems else DONE
+
+
+def _host(settings: ServeSettings) -> str:
+    address = settings.listen_address
+    return _WILDCARDS.get(address, f"[{address}]" if ":" in address else address)
 
 
 def render_status(status: PluginStatus, *, origin: str, width: int | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,27 +17,15 @@ FRESH_S = 15.0
 """An older file means that the daemon's container is gone or hangs: it is written every few seconds."""
 
 
-@dataclass(frozen=True, slots=True)
 class MpsFolders:
     """The folders below the root, which has the same path on the host, in the daemon's container and in pods."""
 
-    root: Path
-
-    @property
-    def pipe(self) -> Path:
-        return self.root / "pipe"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def shm(self) -> Path:
-        return self.root / "shm"
-
-    @property
-    def state(self) -> Path:
-        return self.root / "state.json"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.pipe = root / "pipe"
+        self.log = root / "log"
+        self.shm = root / "shm"
+        self.state = root / "state.json"
 
 
 class MpsState(msgspec.Struct, frozen=True):

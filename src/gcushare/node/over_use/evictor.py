@@ -11,13 +11,14 @@ import enum
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.over_use.eviction import Decision, Offender, When, decide
+from gcushare.core.over_use.eviction import Decision, Offender, decide
+from gcushare.kube.client import KubeClient
 from gcushare.kube.errors import EvictionRefusedError
-from gcushare.node.api_server import Announcer, EvictionClient
+from gcushare.node.api_server import Announcer
+from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
 from gcushare.node.pods import NodePods
 
@@ -42,36 +43,27 @@ class Outcome(enum.Enum):
     DRY_RUN = "rehearsed"
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionRules:
-    """The admin's choices. ``longest_wait_s`` bounds how much of a pod's termination grace period counts."""
-
-    when: When
-    exempt: tuple[str, ...]
-    pause_s: float
-    is_dry_run: bool
-    longest_wait_s: float
-
-
 class OverUseEvictor:
     """Decides after each reading of the cards (``on_poll``) and evicts in ``run``, its owner task.
 
     ``decision`` is the newest one, ``last`` the result of the last eviction as text, ``problem`` why no pod can be
-    evicted; "" if one can.
+    evicted; "" if one can. ``longest_wait_s`` bounds how much of a pod's termination grace period counts.
     """
 
     def __init__(
         self,
-        rules: EvictionRules,
+        settings: OverUseSettings,
         watch: OverUseWatch,
         pods: NodePods,
-        client: EvictionClient,
+        client: KubeClient,
         announcer: Announcer,
         *,
+        longest_wait_s: float,
         clock: Callable[[], float],
         wall_clock_s: Callable[[], float],
     ) -> None:
-        self._rules = rules
+        self._settings = settings
+        self._longest_wait_s = longest_wait_s
         self._watch = watch
         self._pods = pods
         self._client = client
@@ -98,8 +90,8 @@ class OverUseEvictor:
         self.decision = decide(
             self._offenders(),
             self._watch.cards,
-            self._rules.when,
-            self._rules.exempt,
+            self._settings.over_use_when,
+            self._settings.over_use_exempt,
             pausing=self.problem or pausing,
         )
         if left_s <= 0:
@@ -119,8 +111,10 @@ class OverUseEvictor:
 
     async def _carry_out(self, victim: Offender, reason: str) -> None:
         pod = victim.pod
-        if self._rules.is_dry_run:
-            self._record_outcome(Outcome.DRY_RUN, victim, f"would be evicted: {reason} (dry run)", self._rules.pause_s)
+        if self._settings.dry_run:
+            self._record_outcome(
+                Outcome.DRY_RUN, victim, f"would be evicted: {reason} (dry run)", self._settings.over_use_pause
+            )
             self._announcer.about_pod(pod, "OverUseWouldEvict", self.last, warning=True)
             return
         try:
@@ -130,15 +124,15 @@ class OverUseEvictor:
         except EvictionRefusedError as error:
             # The server's Retry-After is about one request; when the budget allows an eviction is not known.
             self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was refused a moment ago: {error}")
-            self._record_outcome(Outcome.REFUSED, victim, f"not evicted: {error}", self._rules.pause_s)
+            self._record_outcome(Outcome.REFUSED, victim, f"not evicted: {error}", self._settings.over_use_pause)
             self._announcer.about_pod(pod, "OverUseEvictionRefused", f"{reason}; {self.last}", warning=True)
         except GcushareError as error:
             is_passing = isinstance(error, RetryableError)
-            delay_s = self._rules.pause_s if is_passing else max(DENIED_S, self._rules.pause_s)
+            delay_s = self._settings.over_use_pause if is_passing else max(DENIED_S, self._settings.over_use_pause)
             self.problem = "" if is_passing else f"pods over their grant cannot be evicted: {_remedy(error)}"
             self._record_outcome(Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", delay_s)
         else:
-            self._record_outcome(Outcome.EVICTED, victim, f"evicted: {reason}", self._rules.pause_s)
+            self._record_outcome(Outcome.EVICTED, victim, f"evicted: {reason}", self._settings.over_use_pause)
             self._announcer.about_pod(pod, "OverUseEvicted", self.last, warning=True)
 
     def _record_outcome(self, outcome: Outcome, victim: Offender, text: str, pause_s: float) -> None:
@@ -153,7 +147,7 @@ class OverUseEvictor:
             entry = self._pods.entries[uid]
             _, refused = self._refused.get(uid, (0.0, ""))
             # A pod's termination grace period counts up to the admin's limit.
-            ended_s = entry.overdue_since_s(self._rules.longest_wait_s)
+            ended_s = entry.overdue_since_s(self._longest_wait_s)
             for index, over in cards.items():
                 figures = self._watch.figures.get((uid, index), over.figures)
                 found.append(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from gcushare.core.cards import Inventory
 from gcushare.core.over_use.tracking import OverUse, OverUseTracker
-from gcushare.node.api_server import Announcer, EvictionClient, PodPatcher
+from gcushare.kube.client import KubeClient
+from gcushare.node.api_server import Announcer
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
-from gcushare.node.over_use.evictor import EvictionRules, OverUseEvictor
+from gcushare.node.over_use.evictor import OverUseEvictor
 from gcushare.node.over_use.notes import OverUseNotes
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.node.over_use.watch import OverUseWatch
@@ -64,33 +65,26 @@ def make_over_use(
     polls: CardPolls,
     pods: NodePods,
     *,
-    patcher: PodPatcher,
     announcer: Announcer,
-    client: EvictionClient,
+    client: KubeClient,
     inventory: Callable[[], Inventory | None],
     longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
 ) -> OverUseParts:
     """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant."""
     if pod_use is None:
-        notes = OverUseNotes(pods, patcher, dict[str, dict[int, OverUse]], clock=time.monotonic)
+        notes = OverUseNotes(pods, client, dict[str, dict[int, OverUse]], clock=time.monotonic)
         return OverUseParts(settings, None, polls, None, notes, None)
     tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
     watch = OverUseWatch(tracker, pod_use, polls, pods, announcer, inventory=inventory, wall_clock_s=time.time)
     evictor = None
     if settings.over_use is Action.EVICT:
-        rules = EvictionRules(
-            settings.over_use_when,
-            settings.over_use_exempt,
-            settings.over_use_pause,
-            settings.dry_run,
-            longest_wait_s,
-        )
         evictor = OverUseEvictor(
-            rules,
+            settings,
             watch,
             pods,
             client,
             announcer,
+            longest_wait_s=longest_wait_s,
             clock=time.monotonic,
             wall_clock_s=time.time,
         )
@@ -98,5 +92,5 @@ def make_over_use(
     def over() -> dict[str, dict[int, OverUse]] | None:
         return watch.over if tracker.has_enough_polls else None
 
-    notes = OverUseNotes(pods, patcher, over, clock=time.monotonic)
+    notes = OverUseNotes(pods, client, over, clock=time.monotonic)
     return OverUseParts(settings, pod_use, polls, watch, notes, evictor)

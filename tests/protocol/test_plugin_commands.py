@@ -11,10 +11,6 @@ import grpc.aio
 import pytest
 
 from gcushare.device_plugin.__main__ import main
-from gcushare.device_plugin.node.removal import remove_from_node
-from gcushare.device_plugin.plugin_settings import KubeletSettings
-from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import ConfigSources, load_config
 from gcushare.node.cdi import CdiSpecFile
 from gcushare.node.node_settings import Strategy
 from gcushare.runtime.entry import ProcessContext
@@ -22,12 +18,12 @@ from gcushare.vendors import ENFLAME
 from tests.protocol.plugin_rig import NODE, PluginRig
 
 
-async def run_command(rig: PluginRig, *words: str, port: int | None = None) -> tuple[int, str, str]:
+async def run_command(rig: PluginRig, *words: str, port: int | None = None, node: str = NODE) -> tuple[int, str, str]:
     """Run the real command in a thread, as a shell next to the plugin would."""
     server = rig.app.server
     assert server is not None
     argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(port or server.port)]
-    argv += ["--node-name", NODE, "--kubeconfig", str(rig.root / "kubeconfig")]
+    argv += ["--node-name", node, "--kubeconfig", str(rig.root / "kubeconfig")]
     argv += ["--device-plugin-dir", str(rig.root / "device-plugins"), "--cdi-dir", str(rig.root / "cdi")]
     process = ProcessContext(argv=argv, environ={}, stdout=io.StringIO(), stderr=io.StringIO())
     code = await asyncio.to_thread(main, process)
@@ -139,17 +135,10 @@ async def test_remove_from_node_takes_back_what_the_plugin_wrote_and_may_be_repe
 async def test_remove_from_a_node_that_left_the_cluster_still_cleans_the_machine() -> None:
     async with PluginRig(strategies=(Strategy.CDI,)) as rig:
         await rig.stop_plugin()
-        cdi = CdiSpecFile(rig.root / "cdi", ENFLAME)
-        settings = KubeletSettings(
-            node_name="gone", device_plugin_dir=rig.root / "no-plugins", cdi_dir=rig.root / "cdi"
-        )
-        stdout = io.StringIO()
-        async with KubeClient(load_config(ConfigSources(kubeconfig=rig.root / "kubeconfig", environ={}))) as client:
-            await remove_from_node(settings, ENFLAME, client, stdout)
-        assert not cdi.path.exists()
-        assert (
-            stdout.getvalue().splitlines()[-1] == "node gone is not in the cluster any more: nothing to remove from it"
-        )
+        code, text, _ = await run_command(rig, "--remove-from-node", node="gone")
+        assert code == 0
+        assert not CdiSpecFile(rig.root / "cdi", ENFLAME).path.exists()
+        assert text.splitlines()[-1] == "node gone is not in the cluster any more: nothing to remove from it"
 
 
 async def test_the_removal_does_the_local_part_when_the_api_server_is_away() -> None:

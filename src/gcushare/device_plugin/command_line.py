@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from gcushare._version import __version__
-from gcushare.core.errors import GcushareError
+from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Refused
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, exit_code_for
@@ -39,9 +40,13 @@ def main(process: ProcessContext | None = None) -> int:
 
     def start(settings: PluginSettings) -> int:
         if settings.actions.status:
-            return _answer(process, lambda: _print_status(settings, process))
+            from gcushare.device_plugin.reporting.status_text import print_status
+
+            return _answer(process, lambda: print_status(settings.serve, process.stdout))
         if settings.actions.remove_from_node:
-            return _answer(process, lambda: _remove(settings, process))
+            import asyncio
+
+            return _answer(process, lambda: asyncio.run(_remove_from_node(settings, process.stdout)))
         if settings.actions.run_mps_daemon:
             return _run_mps_daemon(settings)
         from gcushare.device_plugin.app import run_plugin
@@ -93,26 +98,55 @@ def _answer(process: ProcessContext, work: Callable[[], int]) -> int:
         return exit_code_for(error)
 
 
-def _print_status(settings: PluginSettings, process: ProcessContext) -> int:
-    from gcushare.device_plugin.reporting.status_text import print_status
+async def _remove_from_node(settings: PluginSettings, stdout: TextIO) -> int:
+    """Remove what the plugin wrote on its node, for an uninstall; prints a line per step. Every step is repeatable.
 
-    return print_status(settings.serve, process.stdout)
+    What the admin wrote (the label, the cordons) and the records on pods stay; the memory resource itself is the
+    kubelet's, which sets it to 0 five minutes after the plugin is gone.
 
-
-def _remove(settings: PluginSettings, process: ProcessContext) -> int:
-    import asyncio
-
-    from gcushare.device_plugin.node.removal import remove_from_node
+    Raises:
+        Refused: the plugin still runs here, and would write everything again.
+        GcushareError: one of the steps failed; the others were done all the same.
+    """
+    from gcushare.device_plugin.kubelet.sockets import probe_plugin
     from gcushare.kube.client import KubeClient
     from gcushare.kube.connection.config import find_api_server
+    from gcushare.node.cdi import CdiSpecFile
+    from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 
-    async def remove() -> int:
-        config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
+    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
+    kubelet, vendor, node = settings.kubelet, settings.cards.vendor, settings.kubelet.node_name
+    sockets = [kubelet.device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)]
+    for socket in sockets:
+        if socket.exists() and await probe_plugin(socket) is None:
+            raise Refused(f"the plugin still serves {socket} and would publish node {node} again: stop it")
+    cdi = CdiSpecFile(kubelet.cdi_dir, vendor)
+    failures: list[GcushareError] = []
+
+    def report(path: Path, *, removed: bool) -> None:
+        stdout.write(f"{path} removed\n" if removed else f"{path} was not there\n")
+
+    try:
+        report(cdi.path, removed=cdi.remove())
+    except GcushareError as error:
+        failures.append(error)
+    for socket in sockets:
+        try:
+            report(socket, removed=remove_file(socket))
+        except (OSError, UnsafePathError) as error:
+            failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
+    try:
         async with KubeClient(config, program=COMPONENT) as client:
-            await remove_from_node(settings.kubelet, settings.cards.vendor, client, process.stdout)
-        return DONE
-
-    return asyncio.run(remove())
+            await client.patch_node_annotations(node, {vendor.inventory_annotation: None})
+            await client.patch_node_capacity(node, {vendor.count_resource: None})
+        stdout.write(f"{vendor.inventory_annotation} and {vendor.count_resource} removed from node {node}\n")
+    except NotFoundError:
+        stdout.write(f"node {node} is not in the cluster any more: nothing to remove from it\n")
+    except GcushareError as error:
+        failures.append(error)
+    if failures:
+        raise failures[0]
+    return DONE
 
 
 _NOT_THE_KUBELETS_PORT = (

@@ -12,7 +12,7 @@ import grpc
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.claims_driver.app import ApiClaims
+from gcushare.claims_driver.app import list_claims
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
@@ -185,7 +185,6 @@ class ClaimsNode:
         self.agent = NodeAgent(Offer(UNIT, NO_RESERVE, "binpack"), plan, prepared, self.publisher, health, cdi, writer)
         if self.disk.planted == "counts no pod":
             prepared.assignments = lambda inventory: []  # type: ignore[method-assign]
-        claims = ApiClaims(client)
         slices = Selector(fields=f"spec.nodeName={self.name},spec.driver={NAMES.driver}")
         node = Selector(fields=f"metadata.name={self.name}")
         async with asyncio.TaskGroup() as tasks:
@@ -196,12 +195,12 @@ class ClaimsNode:
                 client, RESOURCE_SLICES, self.publisher, decode=RESOURCE_SLICE.read, selector=slices, rng=rng
             )
             tasks.create_task(watch.run())
-            await self._load(prepared, claims)
+            await self._load(prepared, client)
             self.agent.on_cards(self._cards())
             self.agent.on_plugin_pods(())
             self._service = ClaimsService(
                 prepared,
-                claims.get_claim,
+                client,
                 health,
                 inventory=self.agent.inventory_to_grant,
                 claims_of_containers=_no_containers,
@@ -210,13 +209,13 @@ class ClaimsNode:
                 observe=lambda call, seconds, error: self.world.counts.update([f"{call} {error or 'ok'}"]),
             )
 
-    async def _load(self, prepared: PreparedClaims, claims: ApiClaims) -> None:
+    async def _load(self, prepared: PreparedClaims, client: KubeClient) -> None:
         while True:
             try:
                 prepared.load()
             except RemoteContractError:
                 try:
-                    prepared.rebuild(await claims.list_claims(NAMES.driver, self.name))
+                    prepared.rebuild(await list_claims(client, NAMES.driver, self.name))
                 except Exception as error:
                     self.world.note(f"{self.name}: not rebuilt: {error}")
                     await asyncio.sleep(2.0)

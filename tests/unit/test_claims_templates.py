@@ -55,7 +55,7 @@ def test_a_template_is_made_when_a_pod_waits_for_it() -> None:
     plan.pods.applied(waiting("p", FIVE.name))
     assert plan.changed >= {FIVE}
     assert plan.next_step(FIVE, 0) == Plan(Step.CREATE)
-    plan.record_created(template(plan, FIVE))
+    plan.templates.applied(template(plan, FIVE))
     assert plan.next_step(FIVE, 0) is None
 
 
@@ -79,7 +79,7 @@ def test_a_namespace_that_did_not_opt_in_gets_nothing_until_it_does() -> None:
 
 def test_an_unused_template_goes_after_its_time_counted_from_the_last_pod() -> None:
     plan = make_plan()
-    plan.record_created(template(plan, FIVE))
+    plan.templates.applied(template(plan, FIVE))
     assert plan.next_step(FIVE, 100) == Plan(Step.DELETE, 160)
     plan.pods.applied(waiting("p", FIVE.name))
     assert plan.next_step(FIVE, 150) is None
@@ -102,7 +102,7 @@ def test_a_namespace_has_a_bound_on_its_templates() -> None:
     plan = make_plan()
     for number in range(1, MAX_TEMPLATES + 1):
         key = TemplateKey("team", f"gcu-memory-{number}")
-        plan.record_created(template(plan, key, uid=str(number)))
+        plan.templates.applied(template(plan, key, uid=str(number)))
     plan.pods.applied(waiting("p", "gcu-memory-999"))
     assert plan.next_step(TemplateKey("team", "gcu-memory-999"), 0) == Plan(Step.REFUSE)
     plan.templates.retained(frozenset({"1"}), "9")
@@ -113,7 +113,7 @@ def test_two_pods_share_a_template_and_the_last_one_counts() -> None:
     plan = make_plan()
     for uid in ("p", "q"):
         plan.pods.applied(waiting(uid, FIVE.name, FIVE.name))
-    plan.record_created(template(plan, FIVE))
+    plan.templates.applied(template(plan, FIVE))
     assert {pod.name for pod in plan.users(FIVE)} == {"pod-p", "pod-q"}
     plan.pods.retained(frozenset({"q"}), "9")
     assert plan.next_step(FIVE, 0) is None

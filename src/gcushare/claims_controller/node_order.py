@@ -11,7 +11,7 @@ are opened one after the other, and not all at once while the labels of nodes in
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import RemoteContractError
@@ -71,14 +71,7 @@ def plan_levels(nodes: Mapping[str, Node]) -> dict[str, int]:
             level = NEXT_NODES + 1 + min(_USED_LEVELS - 1, used * _USED_LEVELS // size)
             if level != node.level:
                 changes[name] = level
-    for name, level in _levels_of_unused(unused, nodes):
-        if level != nodes[name].level:
-            changes[name] = level
-    return changes
-
-
-def _levels_of_unused(unused: Iterable[str], nodes: Mapping[str, Node]) -> Iterator[tuple[str, int]]:
-    """Give each level below those of used nodes to one node; a node that has one keeps it."""
+    # Each level below those of used nodes goes to one node; a node that has one keeps it.
     open_levels = set(range(1, NEXT_NODES + 1))
     others: list[str] = []
     for name in sorted(unused):
@@ -89,7 +82,9 @@ def _levels_of_unused(unused: Iterable[str], nodes: Mapping[str, Node]) -> Itera
     for name in others:
         level = max(open_levels, default=0) if nodes[name].cards else 0
         open_levels.discard(level)
-        yield name, level
+        if level != nodes[name].level:
+            changes[name] = level
+    return changes
 
 
 class ClusterFill:

@@ -40,14 +40,6 @@ class TemplateCounters:
 
 
 @dataclass(slots=True)
-class _Again:
-    """A template that could not be kept: when to try again."""
-
-    backoff: Backoff
-    due_s: float = 0.0
-
-
-@dataclass(slots=True)
 class TemplateKeeper:
     """Carries out ``plan`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
 
@@ -63,7 +55,8 @@ class TemplateKeeper:
     rng: random.Random
     counters: TemplateCounters = field(default_factory=TemplateCounters)
     _due: dict[TemplateKey, float] = field(default_factory=dict)
-    _again: dict[TemplateKey, _Again] = field(default_factory=dict)
+    _again: dict[TemplateKey, tuple[float, Backoff]] = field(default_factory=dict)
+    """Templates that could not be kept: when to try again."""
 
     async def run(self) -> None:
         """Keep templates until cancelled."""
@@ -91,7 +84,7 @@ class TemplateKeeper:
                 pass
         self.changed.clear()
         for key in self.plan.changed:
-            self._due[key] = self._again[key].due_s if key in self._again else 0.0
+            self._due[key] = self._again[key][0] if key in self._again else 0.0
         self.plan.changed.clear()
 
     async def _keep(self, key: TemplateKey) -> None:
@@ -105,23 +98,18 @@ class TemplateKeeper:
         if plan.due_s > now_s:
             self._due[key] = plan.due_s
             return
+        failure: GcushareError | None = None
         try:
-            is_done = await self._do(plan.step, key)
+            if await self._do(plan.step, key):
+                self._again.pop(key, None)
+                return
         except GcushareError as error:
             self.counters.failed += 1
             logger.warning("template not kept %s", fields(template=key, step=plan.step.value, error=error))
-            is_done = False
-            self._try_again(key, error)
-        else:
-            if not is_done:
-                self._try_again(key, None)
-        if is_done:
-            self._again.pop(key, None)
-
-    def _try_again(self, key: TemplateKey, error: GcushareError | None) -> None:
-        again = self._again.setdefault(key, _Again(Backoff(BackoffPolicy(first_s=0.5, cap_s=60.0), self.rng)))
-        again.due_s = self.clock.monotonic() + again.backoff.next_delay_s(error)
-        self._due[key] = again.due_s
+            failure = error
+        _, backoff = self._again.get(key) or (0.0, Backoff(BackoffPolicy(first_s=0.5, cap_s=60.0), self.rng))
+        self._due[key] = self.clock.monotonic() + backoff.next_delay_s(failure)
+        self._again[key] = (self._due[key], backoff)
 
     async def _do(self, step: Step, key: TemplateKey) -> bool:
         """Execute a step; returns whether it was possible."""
@@ -155,7 +143,7 @@ class TemplateKeeper:
         except AlreadyExistsError:
             found = await self.client.get(RESOURCE_CLAIM_TEMPLATES, key.name, namespace=key.namespace)
             if OWN_LABELS.items() <= found.metadata.labels.items():
-                self.plan.record_created(found)
+                self.plan.templates.applied(found)
                 return True
             if found.spec != spec:
                 self._report_to_users(
@@ -167,7 +155,7 @@ class TemplateKeeper:
             return False
         self.counters.created += 1
         logger.info("template created %s", fields(template=key))
-        self.plan.record_created(made)
+        self.plan.templates.applied(made)  # before the watch shows it
         return True
 
     async def _delete(self, key: TemplateKey) -> bool:

@@ -111,10 +111,6 @@ class TemplatePlan:
             return None
         return Plan(Step.DELETE, self._unused_since.setdefault(key, now_s) + self._unused_s)
 
-    def record_created(self, template: ResourceClaimTemplate) -> None:
-        """Record the answer to a create, before the watch shows it."""
-        self.templates.applied(template)
-
     def _is_wanted(self, key: TemplateKey) -> bool:
         return key.namespace in self._opted_in and bool(self._users.get(key))
 

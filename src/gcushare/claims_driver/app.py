@@ -62,23 +62,13 @@ NO_OTHERS_POLL_S = 300.0
 """Between two lists of a node's slices; every node's driver asks the API server for one."""
 
 
-class ApiClaims:
-    """Reads claims from the API server."""
-
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
-
-    async def get_claim(self, namespace: str, name: str) -> ResourceClaim:
-        """Read one claim."""
-        return await self._client.get(RESOURCE_CLAIMS, name, namespace=namespace)
-
-    async def list_claims(self, driver: str, pool: str) -> list[ResourceClaim]:
-        """All claims that are allocated devices of one pool and reserved for a pod; a list of the whole cluster."""
-        return [
-            claim
-            for claim in await self._client.list_all(RESOURCE_CLAIMS)
-            if claim.status.reserved_for and any(each.pool == pool for each in claim.results_of(driver))
-        ]
+async def list_claims(client: KubeClient, driver: str, pool: str) -> list[ResourceClaim]:
+    """All claims that are allocated devices of one pool and reserved for a pod; reads a list of the whole cluster."""
+    return [
+        claim
+        for claim in await client.list_all(RESOURCE_CLAIMS)
+        if claim.status.reserved_for and any(each.pool == pool for each in claim.results_of(driver))
+    ]
 
 
 class ClaimsDriverApp:
@@ -98,7 +88,7 @@ class ClaimsDriverApp:
         self._node_name = node = settings.node.node_name
         self._kubelet_dir = settings.node.kubelet_dir
         self._pod_resources = self._kubelet_dir / "pod-resources" / "kubelet.sock"
-        self._claims = ApiClaims(client)
+        self._client = client
         self._recorder = EventRecorder(client, COMPONENT, host=node)
         self._recovery = "the checkpoint was not read yet"
         self.metrics = metrics or DriverMetrics()
@@ -200,7 +190,7 @@ class ClaimsDriverApp:
         """Build the sockets through which the kubelet finds and calls the driver; nothing is served yet."""
         service = ClaimsService(
             self._prepared,
-            self._claims.get_claim,
+            self._client,
             self._health,
             inventory=self._agent.inventory_to_grant,
             claims_of_containers=lambda: list_claims_of_containers(self._pod_resources),
@@ -290,7 +280,7 @@ class ClaimsDriverApp:
             self._prepared.load()
         except RemoteContractError as error:
             self._announce("CheckpointUnreadable", f"{error}; it is rebuilt from the claims on this node")
-            found = await self._claims.list_claims(self._driver, self._node_name)
+            found = await list_claims(self._client, self._driver, self._node_name)
             aside = self._prepared.rebuild(found)
             logger.error(
                 "the checkpoint was unreadable and was rebuilt %s",

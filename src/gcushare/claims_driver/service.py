@@ -18,9 +18,10 @@ from gcushare.core.cards import Health, Inventory
 from gcushare.core.claim_names import device_name
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.node.metrics import CallObserver
 from gcushare.wire.dra.checkpoint import PreparedClaim
-from gcushare.wire.dra.claims import ResourceClaim
 from gcushare.wire.protos import dra_health_pb2 as health_pb
 from gcushare.wire.protos import dra_pb2 as pb
 from gcushare.wire.protos import services
@@ -41,10 +42,9 @@ class HealthStream:
     ``wall_clock_s`` is the time that reports carry, in seconds since the epoch.
     """
 
-    def __init__(self, pool: str, wall_clock_s: Callable[[], float], *, repeat_s: float = HEALTH_REPEAT_S) -> None:
+    def __init__(self, pool: str, wall_clock_s: Callable[[], float]) -> None:
         self._pool = pool
         self._wall_clock_s = wall_clock_s
-        self._repeat_s = repeat_s
         self._inventory: Inventory | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
@@ -71,7 +71,7 @@ class HealthStream:
                 if self._inventory is not None:
                     yield self._message(self._inventory).SerializeToString()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._repeat_s):
+                    async with asyncio.timeout(HEALTH_REPEAT_S):
                         await changed.wait()
         finally:
             self.streams -= 1
@@ -102,24 +102,24 @@ ClaimsOfContainers: TypeAlias = Mapping[tuple[str, str], Collection[str]]
 class ClaimsService:
     """The services of one driver on one node.
 
-    ``get_claim`` reads a claim by namespace and name; it raises the errors of ``gcushare.kube.errors``. ``inventory``
-    returns the cards, or raises why none may be given.
+    ``inventory`` returns the cards, or raises why none may be given. ``observe`` is called for each claim of a call
+    with the call's name, the seconds and the error's class name, "" on success.
     """
 
     def __init__(
         self,
         prepared: PreparedClaims,
-        get_claim: Callable[[str, str], Awaitable[ResourceClaim]],
+        client: KubeClient,
         health: HealthStream,
         *,
         inventory: Callable[[], Inventory],
         claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]],
         pool: str,
         clock: Callable[[], float],
-        observe: CallObserver,
+        observe: Callable[[str, float, str], None],
     ) -> None:
         self._prepared = prepared
-        self._get_claim = get_claim
+        self._client = client
         self._health = health
         self._inventory = inventory
         self._claims_of_containers = claims_of_containers
@@ -206,7 +206,7 @@ class ClaimsService:
         if refusal:
             raise Refused(refusal)
         try:
-            found = await self._get_claim(claim.namespace, claim.name)
+            found = await self._client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
         except NotFoundError as error:
             raise Refused("the claim does not exist any more; delete the pod") from error
         return self._prepared.prepare(found, claim.uid, self._inventory())

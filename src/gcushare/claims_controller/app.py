@@ -84,14 +84,26 @@ class Controller(Collector):
         self.keeper = TemplateKeeper(
             client, self._plan, self.recorder, self._templates_changed, self._is_leader, self._clock, self._rng
         )
-        self._order = self._make_order_writer() if settings.claims.node_order else None
+        self._order: OrderWriter | None = None
+        if settings.claims.node_order:
+            changed = asyncio.Event()
+            fill = ClusterFill([vendor.claims.driver for vendor in settings.claims.vendor], changed.set)
+            rate_per_s = settings.claims.node_writes
+            self._order = OrderWriter(
+                client, fill, changed, self._is_leader, clock=self._clock, rng=self._rng, rate_per_s=rate_per_s
+            )
         self._watches = self._make_watches()
         self.server: RunningServer | None = None
 
     async def run(self, shutdown: Shutdown) -> None:
         """Watch, stand for election and work until the shutdown; then give the Lease up."""
+        health = Health()
+        health.add_ready("watches", self._check_synced)
+        app = web.Application()
+        app.add_routes([*health.routes(), metrics_route(self._registry)])
+        self._registry.register(self)
         async with root_tasks(shutdown, drain_s=REQUESTS_DRAIN_S) as tasks:
-            self.server = await start_server(self._make_application(), self._settings.serve)
+            self.server = await start_server(app, self._settings.serve)
             self._registry.register(CertificateCollector([self.server]))
             self._registry.register(RejectedCollector([self.server]))
             tasks.start("serve", self._serve_until(shutdown, self.server), drains=True)
@@ -103,15 +115,6 @@ class Controller(Collector):
                 tasks.start("keep the order of nodes", self._when_synced(self._order.run))
             if self._elector is not None:
                 tasks.start("elect a leader", self._when_synced(self._elector.run))
-
-    def _make_application(self) -> web.Application:
-        app = web.Application()
-        health = Health()
-        health.add_ready("watches", self._check_synced)
-        app.add_routes(health.routes())
-        self._registry.register(self)
-        app.add_routes([metrics_route(self._registry)])
-        return app
 
     def collect(self) -> Iterator[Metric]:
         """Yield what /metrics shows, read from the parts' own counters at each scrape."""
@@ -157,18 +160,6 @@ class Controller(Collector):
             listener=self._on_leadership,
             clock=self._clock,
             rng=self._rng,
-        )
-
-    def _make_order_writer(self) -> OrderWriter:
-        changed = asyncio.Event()
-        return OrderWriter(
-            self._client,
-            ClusterFill([vendor.claims.driver for vendor in self._settings.claims.vendor], changed.set),
-            changed,
-            self._is_leader,
-            clock=self._clock,
-            rng=self._rng,
-            rate_per_s=self._settings.claims.node_writes,
         )
 
     def _make_watches(self) -> dict[str, Reflector[Any]]:

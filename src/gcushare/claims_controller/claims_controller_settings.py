@@ -10,28 +10,12 @@ from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
-from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, Vendor
 from gcushare.wire.contracts import CLAIMS_CONTROLLER, CLAIMS_CONTROLLER_PORT
 
 NAME = CLAIMS_CONTROLLER
-BOTH = "both"
 _OWN_UNIT = "default"
-
-
-def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
-    names = (*VENDORS_BY_NAME, BOTH)
-
-    def parse(raw: str) -> tuple[Vendor, ...]:
-        if raw not in names:
-            raise ValueError("not a vendor")
-        return VENDORS if raw == BOTH else (VENDORS_BY_NAME[raw],)
-
-    def show(vendors: tuple[Vendor, ...]) -> str:
-        return BOTH if len(vendors) > 1 else vendors[0].name
-
-    return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
 
 
 @settings
@@ -39,7 +23,7 @@ class TemplateSettings:
     """Claims."""
 
     vendor: tuple[Vendor, ...] = setting(
-        _vendor_parser(), default=(DEFAULT_VENDOR,), help="Whose cards are given as claims; both serves each family."
+        parsers.vendors(), default=(DEFAULT_VENDOR,), help="Whose cards are given as claims; both serves each family."
     )
     memory_unit: str = setting(
         parsers.one_of(_OWN_UNIT, *MEMORY_UNIT_NAMES, metavar="UNIT"),

@@ -17,27 +17,10 @@ from gcushare.runtime.settings.parsers import Parser
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import DashboardSettings
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import VerbsSettings
-from gcushare.vendors import DEFAULT_VENDOR, VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import DEFAULT_VENDOR, Vendor
 from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT
 
 NAME = EXTENDER
-BOTH = "both"
-
-
-def _vendor_parser() -> Parser[tuple[Vendor, ...]]:
-    names = (*VENDORS_BY_NAME, BOTH)
-
-    def parse(raw: str) -> tuple[Vendor, ...]:
-        if raw == BOTH:
-            return VENDORS
-        if raw not in VENDORS_BY_NAME:
-            raise ValueError("not a vendor")
-        return (VENDORS_BY_NAME[raw],)
-
-    def show(vendors: tuple[Vendor, ...]) -> str:
-        return BOTH if len(vendors) > 1 else vendors[0].name
-
-    return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +54,7 @@ class PlacementSettings:
     """Placement."""
 
     vendor: tuple[Vendor, ...] = setting(
-        _vendor_parser(),
+        parsers.vendors(),
         default=(DEFAULT_VENDOR,),
         help="Whose cards are scheduled; both serves each family under its own URL prefix in one process.",
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
 
@@ -143,6 +145,21 @@ def one_of(*words: str, metavar: str = "") -> Parser[str]:
         return raw
 
     return Parser(metavar or "|".join(words), " or ".join(words), parse, choices=words)
+
+
+def vendors() -> Parser[tuple[Vendor, ...]]:
+    """Read one vendor's name, or ``both`` for all of them."""
+    names = (*VENDORS_BY_NAME, "both")
+
+    def parse(raw: str) -> tuple[Vendor, ...]:
+        if raw not in names:
+            raise ValueError("not a vendor")
+        return (VENDORS_BY_NAME[raw],) if raw in VENDORS_BY_NAME else VENDORS
+
+    def show(chosen: tuple[Vendor, ...]) -> str:
+        return chosen[0].name if len(chosen) == 1 else "both"
+
+    return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
 
 
 def path(metavar: str = "PATH") -> Parser[Path]:

@@ -43,9 +43,7 @@ class TemplateSettings:
         "node after the other.",
     )
     node_writes: float = setting(
-        parsers.number(0.1, 1000),
-        default=20.0,
-        help="Labels of nodes that may be written per second, on average.",
+        parsers.number(0.1, 1000), default=20.0, help="Labels of nodes that may be written per second, on average."
     )
 
     def unit_of(self, vendor: Vendor) -> MemoryUnit:

@@ -117,8 +117,7 @@ def describe(seen: Observed) -> DriverStatus:
         driver=inventory.driver if inventory is not None else "",
         modes=inventory.modes if inventory is not None else (SERVES_CLAIMS,),
         cards=card_statuses(
-            seen,
-            lambda index, whole: (str(h.ref) for h in holders if index in h.units and h.is_whole == whole),
+            seen, lambda index, whole: (str(h.ref) for h in holders if index in h.units and h.is_whole == whole)
         ),
         left_out=inventory.left_out if inventory is not None else (),
         pods=tuple(_describe_pod(holder, used, seen.over_use) for holder in holders),

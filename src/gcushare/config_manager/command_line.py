@@ -93,10 +93,5 @@ def _program(command: str, settings: type[T]) -> Program[T]:
     )
     shown = examples if settings is CommandSettings else ()
     return Program(
-        name=name,
-        summary=_COMMANDS[command],
-        version=__version__,
-        settings=settings,
-        examples=shown,
-        notes=_NOTES,
+        name=name, summary=_COMMANDS[command], version=__version__, settings=settings, examples=shown, notes=_NOTES
     )

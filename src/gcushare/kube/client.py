@@ -288,11 +288,7 @@ class KubeClient:
         await self._transport.send(Request("POST", path, "evict", PODS.plural, body, _JSON))
 
     async def patch_pod_annotations(
-        self,
-        pod: PodRef,
-        annotations: Mapping[str, str | None],
-        *,
-        timeout_s: float | None = None,
+        self, pod: PodRef, annotations: Mapping[str, str | None], *, timeout_s: float | None = None
     ) -> Pod:
         """Set annotations of exactly this pod; a value of None removes one. Repeatable.
 

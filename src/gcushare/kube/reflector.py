@@ -285,11 +285,7 @@ class Reflector(Generic[T]):
         timeout_s = _ASKING_S if self._asks else settings.watch_s * self._rng.uniform(0.75, 1.25)
         self._asks = False
         async with self._client.watch(
-            self._resource,
-            self._selector,
-            resource_version=self.version,
-            timeout_s=timeout_s,
-            stall_s=settings.stall_s,
+            self._resource, self._selector, resource_version=self.version, timeout_s=timeout_s, stall_s=settings.stall_s
         ) as events:
             self.counters.watches += 1
             opened = self._clock.monotonic()

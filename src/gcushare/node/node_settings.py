@@ -133,9 +133,7 @@ class CardSourceSettings:
         "hides the others' processes, and their numbers mean nothing there.",
     )
     proc_root: Path = setting(
-        parsers.path("DIR"),
-        default=PROC,
-        help="With --pod-use: where the host's /proc is to be read.",
+        parsers.path("DIR"), default=PROC, help="With --pod-use: where the host's /proc is to be read."
     )
 
 

@@ -36,23 +36,14 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedS
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.inspect_documents import InspectService
-from gcushare.scheduler_extender.leadership import (
-    STALE_SHARE,
-    AlwaysLeader,
-    Leadership,
-    ReplicaLeadership,
-    Serving,
-)
+from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
 from gcushare.scheduler_extender.maintenance import (
     confirm_periodically,
     learn_once,
     learn_periodically,
     recount_periodically,
 )
-from gcushare.scheduler_extender.metrics import (
-    ReplicaCollector,
-    VendorCollector,
-)
+from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.routes import UnservedVendor, VendorRoutes, root_routes

@@ -14,13 +14,7 @@ _OLD_LEVELS = {"debug": "debug", "info": "info", "warn": "warning", "error": "er
 
 def main(process: ProcessContext | None = None) -> int:
     """Run the program and return its exit code."""
-    return run_program(
-        PROGRAM,
-        _run,
-        log_settings=lambda settings: settings.log,
-        process=process,
-        old_flags=GLOG_FLAGS,
-    )
+    return run_program(PROGRAM, _run, log_settings=lambda settings: settings.log, process=process, old_flags=GLOG_FLAGS)
 
 
 def main_gpushare(process: ProcessContext | None = None) -> int:

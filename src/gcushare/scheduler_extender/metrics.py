@@ -157,11 +157,7 @@ class ReplicaCollector(Collector):
     """The figures of this replica: whether it answers the scheduler and on which port, its watches and Events."""
 
     def __init__(
-        self,
-        answers: Callable[[], bool],
-        first_port: FirstPort,
-        watches: Watches,
-        recorded: RecorderCounters,
+        self, answers: Callable[[], bool], first_port: FirstPort, watches: Watches, recorded: RecorderCounters
     ) -> None:
         self._answers = answers
         self._first_port = first_port

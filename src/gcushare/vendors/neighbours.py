@@ -111,10 +111,7 @@ def neighbours_of(whole_card_resource: str) -> Iterator[Neighbour]:
 
 
 def find_neighbours(
-    known: Iterable[Neighbour],
-    counts: Mapping[str, str],
-    annotations: Mapping[str, str],
-    drivers: Collection[str] = (),
+    known: Iterable[Neighbour], counts: Mapping[str, str], annotations: Mapping[str, str], drivers: Collection[str] = ()
 ) -> tuple[Sighting, ...]:
     """Find the systems that offer a node's cards, in the order of ``known``.
 

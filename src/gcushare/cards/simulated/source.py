@@ -88,11 +88,7 @@ class SimulatedSource:
     async def _watch(self) -> None:
         """Wake the waiter whenever the file's content changed; the folder is watched, since editors replace files."""
         changes = awatch(
-            self._path.parent,
-            watch_filter=self._is_ours,
-            step=_GATHER_MS,
-            stop_event=self._stop,
-            recursive=False,
+            self._path.parent, watch_filter=self._is_ours, step=_GATHER_MS, stop_event=self._stop, recursive=False
         )
         try:
             async for _ in changes:

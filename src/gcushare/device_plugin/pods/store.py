@@ -375,11 +375,7 @@ class PodStore:
             self._end(ref)
         elif entry is not None and entry.taken_cards:
             self.gone.add(
-                ref,
-                entry.taken_cards,
-                is_whole=entry.is_whole,
-                grace_s=entry.grace_s,
-                machine_uid=entry.machine_uid,
+                ref, entry.taken_cards, is_whole=entry.is_whole, grace_s=entry.grace_s, machine_uid=entry.machine_uid
             )
         return True
 

@@ -39,9 +39,7 @@ class ElectionSettings:
         "request may take (2s) between this and the duration.",
     )
     lease_retry: float = setting(
-        parsers.duration_s(0.05, 60),
-        default=1.0,
-        help="Time between two attempts to renew or to take the Lease.",
+        parsers.duration_s(0.05, 60), default=1.0, help="Time between two attempts to renew or to take the Lease."
     )
 
     def times(self) -> LeaseTimes:

@@ -52,7 +52,5 @@ class LogSettings:
         help="Size at which the local log file is rotated. With the default count a program keeps at most 80Mi.",
     )
     log_file_count: int = setting(
-        parsers.integer(1, 100),
-        default=4,
-        help="How many rotated log files are kept next to the current one.",
+        parsers.integer(1, 100), default=4, help="How many rotated log files are kept next to the current one."
     )

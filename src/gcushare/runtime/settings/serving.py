@@ -20,9 +20,7 @@ class ServeSettings:
         help="Address to listen on; :: listens on IPv4 and IPv6.",
     )
     listen_port: int = setting(
-        parsers.integer(0, 65535, "PORT"),
-        default=0,
-        help="Port to listen on; 0 takes a free one and logs which.",
+        parsers.integer(0, 65535, "PORT"), default=0, help="Port to listen on; 0 takes a free one and logs which."
     )
     tls_cert_file: Path | None = setting(
         parsers.optional_file("plain HTTP"),
@@ -30,9 +28,7 @@ class ServeSettings:
         help="Certificate chain in PEM; followed live, so a renewed certificate needs no restart.",
     )
     tls_key_file: Path | None = setting(
-        parsers.optional_file("plain HTTP"),
-        default=None,
-        help="Private key of the certificate in PEM; followed live.",
+        parsers.optional_file("plain HTTP"), default=None, help="Private key of the certificate in PEM; followed live."
     )
     tls_client_ca_file: Path | None = setting(
         parsers.optional_file("clients need no certificate"),

@@ -21,10 +21,7 @@ class MetadataCache:
     """An observer of Nodes and Pods, called after the states. ``touch_node`` and ``touch_pod`` say what changed."""
 
     def __init__(
-        self,
-        states: Sequence[VendorState],
-        touch_node: Callable[[str, str], None],
-        touch_pod: Callable[[str], None],
+        self, states: Sequence[VendorState], touch_node: Callable[[str, str], None], touch_pod: Callable[[str], None]
     ) -> None:
         self._states = states
         self._touch_node = touch_node

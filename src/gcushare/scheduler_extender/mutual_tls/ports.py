@@ -160,11 +160,7 @@ class VerbsPort:
         add_verbs(app, verbs)
         app.add_routes([web.get(PROBED_PATH, answer_probe)])
         serve = replace(
-            self._serve,
-            listen_port=settings.verbs_port,
-            tls_cert_file=cert,
-            tls_key_file=key,
-            tls_client_ca_file=ca,
+            self._serve, listen_port=settings.verbs_port, tls_cert_file=cert, tls_key_file=key, tls_client_ca_file=ca
         )
         self.server = await start_server(app, serve, only_client=settings.verbs_client_name)
         return self.server

@@ -129,8 +129,7 @@ class BindService:
                 await self.sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         except GcushareError as error:
             logger.warning(
-                "not bound %s",
-                fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error),
+                "not bound %s", fields(pod=arguments.pod, uid=arguments.pod.uid, node=arguments.node, reason=error)
             )
             raise
         self._log_bound(attempt, ms=round((self._monotonic() - started) * 1000, 2))

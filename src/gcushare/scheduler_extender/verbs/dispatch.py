@@ -10,11 +10,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
-from gcushare.core.errors import (
-    GcushareError,
-    Refused,
-    RemoteContractError,
-)
+from gcushare.core.errors import GcushareError, Refused, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService

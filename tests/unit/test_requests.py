@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from gcushare.core.cards import InventoryCard
@@ -8,12 +10,12 @@ from gcushare.core.requests import (
     ContainerKind,
     ContainerResources,
     PodRequest,
-    ResourceNames,
     effective_request,
     parse_pod_request,
 )
+from gcushare.vendors import VENDORS
 
-NAMES = ResourceNames(memory="v.io/mem", count="v.io/count", whole_card="v.io/card")
+NAMES = replace(VENDORS[0], memory_resource="v.io/mem", count_resource="v.io/count", whole_card_resource="v.io/card")
 APP, INIT, SIDECAR = ContainerKind.APP, ContainerKind.INIT, ContainerKind.SIDECAR
 
 

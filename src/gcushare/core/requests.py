@@ -11,6 +11,7 @@ import enum
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
@@ -42,13 +43,17 @@ class ContainerResources:
     requests: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceNames:
-    """The resources of one vendor that we grant."""
+class ResourceNames(Protocol):
+    """The resources of one vendor that we grant; a ``Vendor`` is one."""
 
-    memory: str
-    count: str
-    whole_card: str
+    @property
+    def memory_resource(self) -> str: ...
+
+    @property
+    def count_resource(self) -> str: ...
+
+    @property
+    def whole_card_resource(self) -> str: ...
 
 
 STRONGEST = "strongest"
@@ -228,7 +233,7 @@ def parse_pod_request(
         return None
     if len(requesting) > MAX_REQUESTING_CONTAINERS and not is_bound:
         raise Refused(
-            f"{len(requesting)} containers ask for {names.memory} or {names.whole_card}; at most "
+            f"{len(requesting)} containers ask for {names.memory_resource} or {names.whole_card_resource}; at most "
             f"{MAX_REQUESTING_CONTAINERS} of a pod may: let fewer containers ask"
         )
     if len(requesting) == 1:
@@ -242,15 +247,15 @@ def parse_pod_request(
             "counted"
         )
     if units and whole_cards:
-        raise Refused(f"a pod asks for {names.memory} or for {names.whole_card}, not for both")
+        raise Refused(f"a pod asks for {names.memory_resource} or for {names.whole_card_resource}, not for both")
     if whole_cards:
         cards = CardRequest(0, whole_cards, whole=True, selection=selection, whole_policy=whole_policy)
     else:
         for container in requesting:
             if container.units % cards_per_pod:
                 raise Refused(
-                    f"container {container.name!r} asks for {container.units} {names.memory}, which {cards_per_pod} "
-                    "cards cannot share equally; use a multiple"
+                    f"container {container.name!r} asks for {container.units} {names.memory_resource}, which "
+                    f"{cards_per_pod} cards cannot share equally; use a multiple"
                 )
         cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
     return PodRequest(requesting, _with_options(cards, memory_limit, memory_percent))
@@ -327,13 +332,13 @@ def split_over_cards(units: int, card_indexes: Collection[int]) -> dict[int, int
 
 
 def _parse_container(container: ContainerResources, names: ResourceNames, *, is_bound: bool) -> ContainerRequest:
-    units = _amount(container, names.memory)
-    count = 0 if is_bound else _amount(container, names.count)
-    whole_cards = _amount(container, names.whole_card)
+    units = _amount(container, names.memory_resource)
+    count = 0 if is_bound else _amount(container, names.count_resource)
+    whole_cards = _amount(container, names.whole_card_resource)
     if count > 1:
         raise Refused(
-            f"container {container.name!r} asks for {names.count}: {count}; a container shares one card, so only 1 is "
-            "accepted with the memory"
+            f"container {container.name!r} asks for {names.count_resource}: {count}; a container shares one card, so "
+            "only 1 is accepted with the memory"
         )
     return ContainerRequest(container.name, container.kind, units, whole_cards)
 

@@ -20,7 +20,6 @@ from gcushare.core.requests import (
     ContainerKind,
     ContainerResources,
     PodRequest,
-    ResourceNames,
     limit_per_card,
     parse_pod_request,
 )
@@ -63,19 +62,6 @@ _RARE_KEYS = frozenset(
         keys.MEMORY_PERCENT,
     )
 )
-
-
-_RESOURCE_NAMES: dict[str, ResourceNames] = {}
-
-
-def resource_names(vendor: Vendor) -> ResourceNames:
-    """The vendor's resource names as a value of the core; cached."""
-    names = _RESOURCE_NAMES.get(vendor.name)
-    if names is None:
-        names = _RESOURCE_NAMES[vendor.name] = ResourceNames(
-            memory=vendor.memory_resource, count=vendor.count_resource, whole_card=vendor.whole_card_resource
-        )
-    return names
 
 
 def pod_ref(pod: Pod) -> PodRef:
@@ -145,7 +131,7 @@ def pod_request_and_options(
     """
     if not names_resources(pod, vendor):
         return None
-    names, init, app = resource_names(vendor), pod.spec.init_containers, pod.spec.containers
+    init, app = pod.spec.init_containers, pod.spec.containers
     containers = [*(_resources(c, init_kind(c)) for c in init), *(_resources(c, ContainerKind.APP) for c in app)]
     options = pod_options(pod.metadata.annotations) if options is None else options
     whole, cards = vendor.whole_card_resource, options.cards
@@ -161,7 +147,7 @@ def pod_request_and_options(
         )
     request = parse_pod_request(
         containers,
-        names,
+        vendor,
         cards_per_pod=cards,
         selection=options.selection,
         memory_limit=options.memory_limit,

@@ -19,10 +19,9 @@ from gcushare.claims_controller.node_order import ClusterFill
 from gcushare.claims_controller.order_writer import OrderCounters, OrderWriter
 from gcushare.claims_controller.template_keeper import TemplateKeeper
 from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan
+from gcushare.cluster.connection import open_cluster
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.config import find_api_server
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
@@ -50,9 +49,7 @@ NAMESPACE = BoundedJsonDecoder(ObjectHead, "a namespace", limit_bytes=OBJECT_BYT
 
 async def run(settings: ControllerSettings, shutdown: Shutdown) -> int:
     """Run the controller until the shutdown; returns the exit code."""
-    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
-    limits = Limits(request_s=settings.kube.kube_api_timeout)
-    async with KubeClient(config, program=NAME, limits=limits) as client:
+    async with open_cluster(settings.kube, program=NAME) as client:
         await Controller(settings, client).run(shutdown)
     return 0
 

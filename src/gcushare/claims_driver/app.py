@@ -27,13 +27,12 @@ from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.reporting import DriverMetrics, Observed, describe, make_health
 from gcushare.claims_driver.service import ClaimsService, HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan
+from gcushare.cluster.connection import open_cluster
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import find_api_server
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
@@ -323,7 +322,5 @@ def _unit_of(settings: ClaimsDriverSettings) -> MemoryUnit:
 async def run_claims_driver(settings: ClaimsDriverSettings, shutdown: Shutdown) -> int:
     """Run the driver of this node until the shutdown."""
     metrics = DriverMetrics()
-    limits = Limits(request_s=settings.kube.kube_api_timeout)
-    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
-    async with KubeClient(config, program=COMPONENT, limits=limits, observer=metrics.observe_request) as client:
+    async with open_cluster(settings.kube, program=COMPONENT, observer=metrics.observe_request) as client:
         return await ClaimsDriverApp(settings, client, metrics).run(shutdown)

@@ -1,4 +1,4 @@
-"""Opens the API server that a command's settings name."""
+"""Opens the API server that a program's or a command's settings name."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, find_api_server, home_directory
 from gcushare.kube.connection.overrides import Overrides
-from gcushare.kube.connection.transport import Limits
+from gcushare.kube.connection.transport import Limits, Observer
 from gcushare.runtime.settings.kubernetes import KubeSettings
 
 
-def open_cluster(kube: KubeSettings, environ: Mapping[str, str] | None = None, *, program: str) -> KubeClient:
-    """Return a client, which is to be entered; ``program`` is its name in the API server's log. Nothing is asked yet.
+def open_cluster(
+    kube: KubeSettings, environ: Mapping[str, str] | None = None, *, program: str, observer: Observer | None = None
+) -> KubeClient:
+    """Return a client to enter with ``async with``; ``program`` is its name in the API server's log.
 
     Raises:
         ConfigError: the kubeconfig cannot be used.
     """
     config = find_api_server(kube.kubeconfig, kube.kube_context, environ)
-    return KubeClient(config, program=program, limits=Limits(request_s=kube.kube_api_timeout))
+    return KubeClient(config, program=program, limits=Limits(request_s=kube.kube_api_timeout), observer=observer)
 
 
 def sources_of(flags: ClusterFlags, environ: Mapping[str, str]) -> ConfigSources:

@@ -15,6 +15,7 @@ from aiohttp import web
 from gcushare._version import __version__
 from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
+from gcushare.cluster.connection import open_cluster
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
@@ -32,8 +33,6 @@ from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
 from gcushare.device_plugin.reporting.status import describe_node, make_health
 from gcushare.kube.client import KubeClient
-from gcushare.kube.connection.config import find_api_server
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, Selector
@@ -334,7 +333,5 @@ class PluginApp:
 async def run_plugin(settings: PluginSettings, shutdown: Shutdown) -> int:
     """Run the plugin of this node until the shutdown."""
     metrics = PluginMetrics()
-    limits = Limits(request_s=settings.kube.kube_api_timeout)
-    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
-    async with KubeClient(config, program=COMPONENT, limits=limits, observer=metrics.observe_request) as client:
+    async with open_cluster(settings.kube, program=COMPONENT, observer=metrics.observe_request) as client:
         return await PluginApp(settings, client, metrics).run(shutdown)

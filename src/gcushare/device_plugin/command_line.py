@@ -108,13 +108,11 @@ async def _remove_from_node(settings: PluginSettings, stdout: TextIO) -> int:
         Refused: the plugin still runs here, and would write everything again.
         GcushareError: one of the steps failed; the others were done all the same.
     """
+    from gcushare.cluster.connection import open_cluster
     from gcushare.device_plugin.kubelet.sockets import probe_plugin
-    from gcushare.kube.client import KubeClient
-    from gcushare.kube.connection.config import find_api_server
     from gcushare.node.cdi import CdiSpecFile
     from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 
-    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
     kubelet, vendor, node = settings.kubelet, settings.cards.vendor, settings.kubelet.node_name
     sockets = [kubelet.device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)]
     for socket in sockets:
@@ -136,7 +134,7 @@ async def _remove_from_node(settings: PluginSettings, stdout: TextIO) -> int:
         except (OSError, UnsafePathError) as error:
             failures.append(DeviceError(f"the socket {socket} cannot be removed: {error}"))
     try:
-        async with KubeClient(config, program=COMPONENT) as client:
+        async with open_cluster(settings.kube, program=COMPONENT) as client:
             await client.patch_node_annotations(node, {vendor.inventory_annotation: None})
             await client.patch_node_capacity(node, {vendor.count_resource: None})
         stdout.write(f"{vendor.inventory_annotation} and {vendor.count_resource} removed from node {node}\n")

@@ -12,11 +12,10 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from gcushare._version import __version__
+from gcushare.cluster.connection import open_cluster
 from gcushare.core.other_resources import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.connection.config import find_api_server
-from gcushare.kube.connection.transport import Limits
 from gcushare.kube.election import ApiLease
 from gcushare.kube.events import EventRecorder
 from gcushare.runtime.health import Health, Heartbeat
@@ -77,9 +76,7 @@ Serve = Callable[[web.Application, ServeSettings], Awaitable[RunningServer]]
 
 async def run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
     """Run the extender until the shutdown; returns the exit code."""
-    config = find_api_server(settings.kube.kubeconfig, settings.kube.kube_context)
-    limits = Limits(request_s=settings.kube.kube_api_timeout)
-    async with KubeClient(config, program=NAME, limits=limits) as client:
+    async with open_cluster(settings.kube, program=NAME) as client:
         await Extender(settings, client, after_sync=freeze_gc).run(shutdown)
     return 0
 

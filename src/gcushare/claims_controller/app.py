@@ -15,8 +15,7 @@ from prometheus_client.registry import Collector
 
 from gcushare._version import __version__
 from gcushare.claims_controller.claims_controller_settings import NAME, ControllerSettings
-from gcushare.claims_controller.node_order import ClusterFill
-from gcushare.claims_controller.order_writer import OrderCounters, OrderWriter
+from gcushare.claims_controller.node_order import ClusterFill, OrderCounters, OrderWriter
 from gcushare.claims_controller.template_keeper import TemplateKeeper
 from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan
 from gcushare.cluster.connection import open_cluster

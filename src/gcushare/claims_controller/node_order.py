@@ -1,4 +1,4 @@
-"""How full every node that serves claims is, and the order in which nodes should be filled; no I/O.
+"""How full every node that serves claims is, the order in which nodes should be filled, and their labels with it.
 
 kube-scheduler places claims on any node with room. The admission policy adds preferred node affinity terms to pods, one
 per level of a node label, so nodes of a higher level are filled first. The order only has to be good, not current: the
@@ -10,23 +10,41 @@ are opened one after the other, and not all at once while the labels of nodes in
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from gcushare.core.errors import RemoteContractError
+from gcushare.core.backoff import Backoff, BackoffPolicy
+from gcushare.core.errors import GcushareError, NotFoundError, RemoteContractError
+from gcushare.core.log_fields import fields
 from gcushare.core.quantities import parse_quantity
+from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
 from gcushare.kube.collections import Kept
+from gcushare.kube.patches import Patch, PatchKind
+from gcushare.kube.resources import NODES
+from gcushare.kube.write_rate import TokenBucket
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
 from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
 from gcushare.wire.dra.slices import MEMORY, ResourceSlice
 from gcushare.wire.objects import Node as NodeObject
+
+logger = logging.getLogger(__name__)
 
 MAX_LEVEL = 9
 """The admission policy has a term for each level from 1 to this one."""
 NEXT_NODES = 4
 """Unused nodes that have levels of their own, from ``NEXT_NODES`` downwards."""
 _USED_LEVELS = MAX_LEVEL - NEXT_NODES
+_AT_ONCE = 8
+"""Requests in flight."""
+_SETTLE_S = 0.1
+"""How long changes are collected before the order is computed: the scheduler binds some ten pods in it."""
+_WRITE_S = 5.0
+"""A label of a node that takes longer is tried again."""
 
 
 @dataclass(slots=True)
@@ -189,3 +207,83 @@ def _bytes(quantity: str) -> int:
         return int(parse_quantity(quantity))
     except RemoteContractError:
         return 0  # only the order depends on it
+
+
+@dataclass(slots=True)
+class OrderCounters:
+    """What happened since the start, for metrics."""
+
+    written: int = 0
+    failed: int = 0
+
+
+class OrderWriter:
+    """Follows ``fill`` while ``is_leader`` says so; ``run`` it in a task of its own once the watches are complete.
+
+    Set ``changed`` when the fill or the leader may have changed.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        fill: ClusterFill,
+        changed: asyncio.Event,
+        is_leader: Callable[[], bool],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        rate_per_s: float,
+    ) -> None:
+        self._client = client
+        self.fill = fill
+        self.changed = changed
+        self._is_leader = is_leader
+        self._clock = clock
+        self._bucket = TokenBucket(rate_per_s, max(_AT_ONCE, round(rate_per_s)), clock)
+        self._backoff = Backoff(BackoffPolicy(first_s=0.5), rng)
+        self.counters = OrderCounters()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self.changed.wait()
+            await self._clock.sleep(_SETTLE_S)
+            self.changed.clear()
+            if not self._is_leader():
+                continue
+            failure = await self._write_all(plan_levels(self.fill.read()))
+            if failure is None:
+                self._backoff.reset()
+                continue
+            delay_s = self._backoff.next_delay_s(failure)
+            logger.warning("nodes' order not written %s", fields(error=failure, retry_s=round(delay_s, 1)))
+            await self._clock.sleep(delay_s)
+            self.changed.set()
+
+    async def _write_all(self, levels: dict[str, int]) -> GcushareError | None:
+        """Write these levels, the highest first; returns one of the errors, if there were any."""
+        errors: list[GcushareError] = []
+        queue = sorted(levels.items(), key=lambda item: (item[1], item[0]))
+
+        async def work() -> None:
+            while queue and not errors and self._is_leader():
+                name, level = queue.pop()
+                await self._bucket.take()
+                labels = {CLAIMS_ORDER_LABEL: str(level) if level else None}
+                patch = Patch(PatchKind.MERGE, {"metadata": {"labels": labels}})
+                try:
+                    # Through the status, which keeps the spec: the controller needs no right to change taints.
+                    await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
+                except NotFoundError:
+                    continue  # the watch will show it
+                except GcushareError as error:
+                    self.counters.failed += 1
+                    errors.append(error)
+                else:
+                    self.counters.written += 1
+                    self.fill.on_level_written(name, level)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_AT_ONCE):
+                tasks.create_task(work(), name=f"write the order of nodes, worker {number}")
+        return errors[0] if errors else None

@@ -20,7 +20,6 @@ from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteCo
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
-from gcushare.node.metrics import CallObserver
 from gcushare.wire.dra.checkpoint import PreparedClaim
 from gcushare.wire.protos import dra_health_pb2 as health_pb
 from gcushare.wire.protos import dra_pb2 as pb

@@ -13,6 +13,7 @@ from gcushare.kube.connection.config import KubeConfig
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
+from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.routes import Dashboard
 from gcushare.scheduler_extender.explain.service import ExplainService
@@ -52,9 +53,10 @@ class PageRig:
     ) -> None:
         self._port = port
         self.states = [VendorState(vendor, DEFAULT_POLICIES) for vendor in vendors]
-        settings = DashboardSettings(dashboard=access, dashboard_readers=readers)
-        self.dashboard = Dashboard(settings, self.states, client or KubeClient(KubeConfig(NOWHERE, "nowhere")))
-        observers: list[VendorState | MetadataCache] = [*self.states, *self.dashboard.observers]
+        self._settings = DashboardSettings(dashboard=access, dashboard_readers=readers)
+        self._client = client or KubeClient(KubeConfig(NOWHERE, "nowhere"))
+        self.feed = Feed(self.states)
+        observers: list[VendorState | MetadataCache] = [*self.states, self.feed.metadata]
         self.nodes: NodeHandler = NodeHandler(observers)
         self.pods: PodHandler = PodHandler(observers)
         self.watch_age_s: float | None = 0.5
@@ -66,7 +68,8 @@ class PageRig:
     async def __aenter__(self) -> Self:
         app = web.Application()
         explains = {state.vendor.name: ExplainService(state) for state in self.states}
-        app.add_routes(self.dashboard.routes(self.serving, lambda: self.watch_age_s, explains))
+        page = Dashboard(self._settings, self._client, self.feed, self.serving, lambda: self.watch_age_s, explains)
+        app.add_routes(page.routes())
         self.server = await start_server(app, ServeSettings(listen_address="127.0.0.1", listen_port=self._port))
         return self
 

@@ -209,8 +209,7 @@ async def fall_silent() -> None:
 async def test_a_snapshot_that_breaks_off_is_asked_for_again(
     rig: PageRig, tab: Tab, monkeypatch: pytest.MonkeyPatch, end: Callable[[], Awaitable[None]]
 ) -> None:
-    assert rig.dashboard.feed is not None
-    whole = rig.dashboard.feed.snapshot
+    whole = rig.feed.snapshot
 
     async def broken(replica: ReplicaDocument) -> AsyncGenerator[bytes, None]:
         monkeypatch.undo()
@@ -218,7 +217,7 @@ async def test_a_snapshot_that_breaks_off_is_asked_for_again(
             yield piece[:100]
             await end()
 
-    monkeypatch.setattr(rig.dashboard.feed, "snapshot", broken)
+    monkeypatch.setattr(rig.feed, "snapshot", broken)
     # The page shows a silent stream as live for 45 s.
     hurry = "const wait = setTimeout; setTimeout = (then, ms) => wait(then, ms === 45_000 ? 500 : ms);"
     await tab.send("Page.addScriptToEvaluateOnNewDocument", source=hurry)

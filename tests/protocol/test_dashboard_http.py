@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import pytest
 
-from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare_playground.apiserver import ApiServer
 from tests.browser.page_rig import PageRig
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.protocol.event_stream import DEADLINE_S, Events
+from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.page_reviews import EXTENDER, JANE, extender_client, reviewing_api
 
 
@@ -155,10 +157,12 @@ async def test_nothing_can_be_changed(rig: PageRig, http: aiohttp.ClientSession,
 
 
 async def test_off_means_that_there_is_no_page(http: aiohttp.ClientSession) -> None:
-    async with PageRig(access=Access.OFF) as rig:
-        assert rig.dashboard.observers == []
-        async with http.get(rig.url) as answer:
+    settings = replace(extender_settings(), dashboard=DashboardSettings(dashboard=Access.OFF))
+    async with ExtenderRig(settings) as rig:
+        async with http.get(f"{rig.replica.url}/dashboard/") as answer:
             assert answer.status == 404
+        async with http.get(rig.replica.url) as answer:
+            assert "/dashboard" not in await answer.text()
 
 
 class TestTokens:

@@ -29,8 +29,10 @@ from gcushare.runtime.metrics import (
 )
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
+from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
-from gcushare.scheduler_extender.dashboard.routes import Dashboard
+from gcushare.scheduler_extender.dashboard.routes import ENDPOINTS, Dashboard
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
@@ -125,12 +127,12 @@ class Extender:
             VendorState(vendor, policies, spare=self._spare, monotonic=monotonic, on_claims_node=serves_claims.set)
             for vendor in placement.vendor
         ]
-        self.dashboard = Dashboard(settings.dashboard, self.states, client)
+        self._feed = None if settings.dashboard.dashboard is Access.OFF else Feed(self.states)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
         observers: list[VendorState | MetadataCache | SpareObserver] = [
             SpareObserver(self._spare),
             *self.states,
-            *self.dashboard.observers,
+            *([] if self._feed is None else [self._feed.metadata]),  # after the states, whose results it shows
         ]
         self.watches = Watches(
             client,
@@ -186,15 +188,17 @@ class Extender:
         add_verbs(app, self.verbs.first_port.guard(self._verbs))
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
-        app.add_routes(root_routes(self.services, self.dashboard.endpoints))
+        app.add_routes(root_routes(self.services, () if self._feed is None else ENDPOINTS))
         health = Health()
         health.add_live("recount", self._heartbeat.check)
         health.add_ready("caches", self._check_synced)
         health.add_ready("leader", self._check_leader)
         health.add_ready("verbs", self.verbs.find_obstacle)
         app.add_routes(health.routes())
-        explains = {each.vendor_name: each.explains for each in self.services}
-        app.add_routes(self.dashboard.routes(self.serving, self.watches.age_s, explains))
+        if self._feed is not None:
+            explains = {each.vendor_name: each.explains for each in self.services}
+            settings, age_s = self._settings.dashboard, self.watches.age_s
+            app.add_routes(Dashboard(settings, self._api, self._feed, self.serving, age_s, explains).routes())
         self._registry.register(VendorCollector(self.services))
         self._registry.register(
             ReplicaCollector(self._answers_scheduler, self.verbs.first_port, self.watches, self.recorder.counters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -14,16 +14,16 @@ from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accep
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
-from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
 from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.routes import send_pieces
-from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.documents.explain import encode_explanation
 
 PREFIX = "/dashboard"
+ENDPOINTS = ((f"GET  {PREFIX}/", "the cluster's cards as a live view"),)
+"""The page's lines in the extender's list of endpoints."""
 _EVENTS_HEADERS = {
     **SECURITY_HEADERS,
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -35,52 +35,28 @@ _NEVER_KEPT = {**SECURITY_HEADERS, "Content-Type": "application/json", "Cache-Co
 
 
 class Dashboard:
-    """The page of one replica. Make it before the watches, so that it sees what they bring; ``off`` keeps nothing."""
+    """The page of one replica. ``explains`` is by the vendor's name.
 
-    def __init__(self, settings: DashboardSettings, states: Sequence[VendorState], client: KubeClient) -> None:
-        self._settings = settings
-        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client))
-        self.feed = None if settings.dashboard is Access.OFF else Feed(states)
+    ``feed`` must exist before the watches, which update it. ``watch_age_s``: seconds since their caches were proven
+    current.
+    """
 
-    @property
-    def observers(self) -> list[MetadataCache]:
-        """The observers of Nodes and Pods, which must come after the states."""
-        return [] if self.feed is None else [self.feed.metadata]
-
-    @property
-    def endpoints(self) -> list[tuple[str, str]]:
-        """The page's lines in the extender's list of endpoints."""
-        return [] if self.feed is None else [(f"GET  {PREFIX}/", "the cluster's cards as a live view")]
-
-    def routes(
-        self, serving: Serving, watch_age_s: Callable[[], float | None], explains: Mapping[str, ExplainService]
-    ) -> list[web.RouteDef]:
-        """The routes with their handlers; none if the page is off.
-
-        ``watch_age_s``: seconds since the watch caches were proven current. ``explains``: by the vendor's name.
-        """
-        if self.feed is None:
-            return []
-        return _Pages(self._guard, self.feed, serving, watch_age_s, explains, self._settings.dashboard_readers).routes()
-
-
-class _Pages:
     def __init__(
         self,
-        guard: TokenGuard | None,
+        settings: DashboardSettings,
+        client: KubeClient,
         feed: Feed,
         serving: Serving,
         watch_age_s: Callable[[], float | None],
         explains: Mapping[str, ExplainService],
-        readers: int,
     ) -> None:
-        self._guard = guard
+        self._guard = None if settings.dashboard is Access.OPEN else TokenGuard(KubeReviews(client))
         self._feed = feed
         self._serving = serving
         self._watch_age_s = watch_age_s
         self._explains = explains
         self._assets = load_assets()
-        self._max_readers = readers
+        self._max_readers = settings.dashboard_readers
         self._readers = 0
 
     def routes(self) -> list[web.RouteDef]:

@@ -11,7 +11,7 @@ from gcushare.cli.simulate.bounds import compute_bounds
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies import POLICIES, Given, make_policy
 from gcushare.cli.simulate.policies.typical_pods import Fragmentation, LeastLoss, typical_pods
-from gcushare.cli.simulate.runs import Experiment, Placer, run_policy
+from gcushare.cli.simulate.runs import Placer, run_policy
 from gcushare.cli.simulate.simulate_settings import POLICIES as NAMED
 from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.cli.simulate.workload import NodeSpec, build_workload, units_of
@@ -87,9 +87,7 @@ def test_what_a_pod_held_is_free_again_when_it_ends() -> None:
 
 
 def test_equal_seeds_give_equal_runs() -> None:
-    runs = [
-        run_policy(policy, Experiment(NODES, TRACE, workload(7), 7)) for policy in ("random", "fgd") for _ in range(2)
-    ]
+    runs = [run_policy(policy, NODES, TRACE, workload(7), 7) for policy in ("random", "fgd") for _ in range(2)]
     assert runs[0] == runs[1]
     assert runs[2] == runs[3]
 

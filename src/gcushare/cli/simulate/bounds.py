@@ -48,7 +48,12 @@ def compute_bounds(nodes: Sequence[NodeSpec], workload: Sequence[Demand]) -> Bou
     cpu = _fractional([(pod.cpu_milli, units_of(pod, card)) for pod in workload], sum(n.cpu_milli for n in nodes))
     memory = _fractional([(pod.memory_mib, units_of(pod, card)) for pod in workload], sum(n.memory_mib for n in nodes))
     kinds = {pod for pod in workload if pod.cards == 1 and 2 * pod.units > card and not pod.models}
-    accepted = _accepted([AcceptanceBound(workload, kind, cards, card) for kind in sorted(kinds)], total)
+    # Only the least bound is worth improving.
+    accepts = [AcceptanceBound(workload, kind, cards, card) for kind in sorted(kinds)]
+    least = min(accepts, key=lambda each: each.units, default=None)
+    if least is not None:
+        least.improve()
+    accepted = total if least is None else least.units
     return Bounds(min(1.0, demanded / total), min(1.0, cpu / total, memory / total), min(1.0, accepted / total))
 
 
@@ -61,15 +66,6 @@ def _fractional(pods: Sequence[tuple[int, int]], supply: int) -> float:
         gained += units
         supply -= need
     return gained
-
-
-def _accepted(bounds: Sequence[AcceptanceBound], total: int) -> int:
-    """The least of the bounds. Only the least one is worth improving."""
-    least = min(bounds, key=lambda each: each.units, default=None)
-    if least is None:
-        return total
-    least.improve()
-    return least.units
 
 
 STEPS = 200
@@ -220,17 +216,13 @@ def _moments(workload: Sequence[Demand], kind: Demand, cards: int) -> list[_Mome
     """When the kind may be refused first: at any of its pods, or never."""
     moments: list[_Moment] = []
     taken = whole = 0
-    for pod in workload:
-        if pod.whole:
+    for pod in (*workload, None):
+        if pod is not None and pod.whole:
             whole += pod.cards
-        if pod == kind:
-            moments.append(_moment(taken, whole, cards))
+        if pod is None or pod == kind:
+            held = min(whole, cards - taken)
+            moments.append(_Moment(taken, held, cards - taken - held))
             if taken == cards:
                 return moments
             taken += 1
-    return [*moments, _moment(taken, whole, cards)]
-
-
-def _moment(taken: int, whole: int, cards: int) -> _Moment:
-    held = min(whole, cards - taken)
-    return _Moment(taken, held, cards - taken - held)
+    return moments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ class SimulatedNode:
     cpu_milli: int
     memory_mib: int
     room: Room
-    kinds: dict[tuple[int, bool], int]
+    kinds: Counter[tuple[int, bool]]
     """Pods with cards by cards and whether they hold them whole: what the clustering policy keeps together."""
 
 
@@ -50,7 +51,7 @@ class SimulatedCluster:
             self.ledger.set_node(spec.name, cards, None)
             state = self.ledger.nodes[spec.name]
             room = Room(spec.cpu_milli, spec.memory_mib, (), (), spec.model)
-            node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, {})
+            node = SimulatedNode(spec, state, spec.cpu_milli, spec.memory_mib, room, Counter())
             self.index_of[spec.name] = len(self.nodes)
             self.nodes.append(node)
             self._record_change(node)
@@ -80,8 +81,7 @@ class SimulatedCluster:
         if demand.cards:
             rank = _FULLEST if spot is None else rank_at(spot)
             self.ledger.reserve(PodRef(uid, "simulated", uid), node.spec.name, request_of(demand), rank)
-            kind = (demand.cards, demand.whole)
-            node.kinds[kind] = node.kinds.get(kind, 0) + 1
+            node.kinds[demand.cards, demand.whole] += 1
         node.cpu_milli -= demand.cpu_milli
         node.memory_mib -= demand.memory_mib
         self._held[uid] = (index, demand)

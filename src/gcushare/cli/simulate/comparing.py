@@ -18,7 +18,7 @@ from gcushare.cli.simulate.bounds import Bounds, compute_bounds
 from gcushare.cli.simulate.churn import Churn, ChurnRun, run_churn
 from gcushare.cli.simulate.cluster import SimulatedCluster
 from gcushare.cli.simulate.policies import Given, make_policy
-from gcushare.cli.simulate.runs import Experiment, Placer, Run, run_policy
+from gcushare.cli.simulate.runs import Placer, Run, run_policy
 from gcushare.cli.simulate.simulate_settings import Order
 from gcushare.cli.simulate.workload import NodeSpec, arrange, build_workload, units_of
 from gcushare.core.errors import Refused
@@ -48,25 +48,22 @@ class Plan:
     order: Order = Order.SHUFFLED
     cards_alone: bool = False
 
-    def experiment(self, seed: int) -> Experiment:
-        """Build the workload of one seed."""
+    def workload(self, seed: int) -> list[Demand]:
+        """Build the arrivals of one seed."""
         if self.load is None:
-            pods = arrange(self.trace, seed, self.order)
-            return Experiment(self.nodes, self.trace, pods, seed, self.cards_alone)
+            return arrange(self.trace, seed, self.order)
         card_units = max(node.card_units for node in self.nodes)
         limit = int(self.load * sum(node.units for node in self.nodes))
-        pods = build_workload(self.trace, limit, card_units, seed, self.order)
-        return Experiment(self.nodes, self.trace, pods, seed, self.cards_alone)
+        return build_workload(self.trace, limit, card_units, seed, self.order)
 
     def run(self, policy: str, seed: int) -> Run:
-        return run_policy(policy, self.experiment(seed))
+        return run_policy(policy, self.nodes, self.trace, self.workload(seed), seed, cards_alone=self.cards_alone)
 
     def run_churn(self, churn: Churn, policy: str, seed: int) -> ChurnRun:
         return run_churn(policy, self.nodes, self.trace, churn, seed, cards_alone=self.cards_alone)
 
     def find_needs(self, policy: str, seed: int) -> list[NodeSpec]:
-        pods = self.experiment(seed).workload
-        return nodes_needed(policy, self.nodes, pods, seed, cards_alone=self.cards_alone)
+        return nodes_needed(policy, self.nodes, self.workload(seed), seed, cards_alone=self.cards_alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +85,8 @@ def compare(plan: Plan, workers: int, done: Done = lambda _done, _of: None) -> C
     """Run every policy on every seed."""
     runs = run_all(plan.run, plan.policies, plan.seeds, workers, done)
     has_one_size = len({node.card_units for node in plan.nodes}) == 1
-    experiments = [plan.experiment(seed) for seed in plan.seeds] if has_one_size else []
-    bounds = tuple(compute_bounds(plan.nodes, each.workload) for each in experiments)
-    return Comparison(runs, bounds or None)
+    bounds = tuple(compute_bounds(plan.nodes, plan.workload(seed)) for seed in plan.seeds) if has_one_size else None
+    return Comparison(runs, bounds)
 
 
 def compare_churn(

@@ -12,6 +12,7 @@ from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import demand_of
+from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS_BY_NAME, Vendor
@@ -35,11 +36,15 @@ async def read_live(
     """
     vendor = VENDORS_BY_NAME[vendor_name]
     async with open_cluster(kube, environ, program="gcushare-simulate") as client:
-        # Pods without cards count too: they take CPU and memory.
-        reader = Reader(client, problems=problems)
-        nodes = await reader.list_objects(NODES, NODE.read)
-        pods = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
+        nodes, pods = await list_all(client, problems)
     return reduce_cluster(nodes, pods, vendor, problems)
+
+
+async def list_all(client: KubeClient, problems: list[str]) -> tuple[list[Node], list[Pod]]:
+    """List all nodes and unfinished pods. Pods without cards count too: they take CPU and memory."""
+    reader = Reader(client, problems=problems)
+    nodes = await reader.list_objects(NODES, NODE.read)
+    return nodes, await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
 
 
 def reduce_cluster(

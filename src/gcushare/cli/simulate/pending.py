@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from gcushare.cli.kubectl.flags import NodesNeededSettings
 from gcushare.cli.kubectl.session import Session
+from gcushare.cli.simulate.live import list_all
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.reader import UNFINISHED, Reader
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.other_resources import Amounts
@@ -28,11 +28,10 @@ from gcushare.core.packing.nodes_needed import (
     render_nodes_needed,
 )
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import NODES, PODS, Selector
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import claimed_request
-from gcushare.wire.objects import NODE, POD, Node, Pod
+from gcushare.wire.objects import Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
 
 _NONE = Amounts()
@@ -62,12 +61,8 @@ async def read_pending(
 
 
 async def _read(client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]) -> NodesNeededDocument:
-    # Pods without cards count too: they take CPU and memory.
-    reader = Reader(client, problems=problems)
-    nodes = await reader.list_objects(NODES, NODE.read)
-    found = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
     snapshot = ClusterSnapshot(vendor)
-    document = count_pending(snapshot, nodes, found, like, pods)
+    document = count_pending(snapshot, *await list_all(client, problems), like, pods)
     problems += snapshot.problems + snapshot.node_problems()
     return document
 

@@ -27,13 +27,23 @@ def render_text(plan: Plan, comparison: Comparison, width: int | None) -> str:
     pods = round(mean(run.pods for runs in comparison.runs.values() for run in runs))
     seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
     lines = [f"{len(plan.nodes)} nodes, {cards} cards; {pods} pods; {seeds}; percent of all card units", ""]
-    rows = [_row(policy, comparison) for policy in _ranked(comparison)]
+    rows = [
+        (
+            policy,
+            _percent(comparison.mean_allocated(policy)),
+            f"±{100 * comparison.spread_allocated(policy):.2f}" if len(plan.seeds) > 1 else "",
+            _percent(mean(run.partial for run in comparison.runs[policy])),
+            _percent(mean(run.idle for run in comparison.runs[policy])),
+            f"{mean(run.unplaced_pods for run in comparison.runs[policy]):.0f}",
+        )
+        for policy in _ranked(comparison)
+    ]
     if comparison.bounds is not None:
         bound = mean(each.least for each in comparison.bounds)
         rows.append(("(no policy can exceed)", _percent(bound), "", "", "", ""))
     lines += _table(_HEADINGS, rows, width)
     lines += ["", "Unplaced pods by kind, mean of the seeds:"]
-    lines += [f"  {policy}: {_kinds(comparison, policy)}" for policy in _ranked(comparison)]
+    lines += [f"  {policy}: {_kinds(comparison.runs[policy])}" for policy in _ranked(comparison)]
     lines += _refusals_over_time(comparison, width)
     return "\n".join(lines) + "\n"
 
@@ -135,18 +145,6 @@ def _ranked(comparison: Comparison) -> list[str]:
     return sorted(comparison.runs, key=lambda policy: (-comparison.mean_allocated(policy), policy))
 
 
-def _row(policy: str, comparison: Comparison) -> tuple[str, ...]:
-    runs = comparison.runs[policy]
-    return (
-        policy,
-        _percent(comparison.mean_allocated(policy)),
-        f"±{100 * comparison.spread_allocated(policy):.2f}" if len(runs) > 1 else "",
-        _percent(mean(run.partial for run in runs)),
-        _percent(mean(run.idle for run in runs)),
-        f"{mean(run.unplaced_pods for run in runs):.0f}",
-    )
-
-
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     return [line.plain for line in plain_table(headings, rows, width)]
 
@@ -155,8 +153,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2f}"
 
 
-def _kinds(comparison: Comparison, policy: str) -> str:
-    runs = comparison.runs[policy]
+def _kinds(runs: Sequence[Run]) -> str:
     counted: Counter[str] = Counter()
     for run in runs:
         counted.update(run.unplaced)

@@ -49,32 +49,28 @@ class Run:
         return sum(self.unplaced.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """Nodes, the trace that pods are typical of, and one order of arrivals with its seed.
+def run_policy(
+    policy: str,
+    nodes: Sequence[NodeSpec],
+    trace: Sequence[Demand],
+    workload: Sequence[Demand],
+    seed: int,
+    *,
+    cards_alone: bool = False,
+) -> Run:
+    """Place a workload of the trace's kinds of pods; every pod is tried once, in order, and stays.
 
     ``cards_alone``: see ``policies.Given``.
     """
-
-    nodes: Sequence[NodeSpec]
-    trace: Sequence[Demand]
-    workload: Sequence[Demand]
-    seed: int
-    cards_alone: bool = False
-
-
-def run_policy(policy: str, experiment: Experiment) -> Run:
-    """Place the workload; every pod is tried once, in order, and stays."""
-    cluster = SimulatedCluster(experiment.nodes)
-    given = Given(cluster, experiment.trace, experiment.seed, experiment.cards_alone)
-    placer = Placer(cluster, make_policy(policy, given))
-    fragmentation = Fragmentation(typical_pods(experiment.trace))
-    total, pods = cluster.total_units, len(experiment.workload)
+    cluster = SimulatedCluster(nodes)
+    placer = Placer(cluster, make_policy(policy, Given(cluster, trace, seed, cards_alone)))
+    fragmentation = Fragmentation(typical_pods(trace))
+    total, pods = cluster.total_units, len(workload)
     every = max(1, pods // SAMPLES)
     arrived = 0
     unplaced: Counter[str] = Counter()
     samples = []
-    for number, demand in enumerate(experiment.workload, start=1):
+    for number, demand in enumerate(workload, start=1):
         arrived += units_of(demand, cluster.card_units)
         if placer.place(str(number), demand) is None:
             unplaced[kind_of(demand)] += 1
@@ -86,7 +82,7 @@ def run_policy(policy: str, experiment: Experiment) -> Run:
     idle = sum(sum(node.room.idle) for node in cluster.nodes)
     return Run(
         policy,
-        experiment.seed,
+        seed,
         pods,
         cluster.used_units / total,
         partial / total,

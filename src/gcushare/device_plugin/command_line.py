@@ -109,14 +109,14 @@ async def _remove_from_node(settings: PluginSettings, stdout: TextIO) -> int:
         GcushareError: one of the steps failed; the others were done all the same.
     """
     from gcushare.cluster.connection import open_cluster
-    from gcushare.device_plugin.kubelet.sockets import probe_plugin
+    from gcushare.device_plugin.kubelet.sockets import UnixSockets
     from gcushare.node.cdi import CdiSpecFile
     from gcushare.runtime.safe_directory import UnsafePathError, remove_file
 
     kubelet, vendor, node = settings.kubelet, settings.cards.vendor, settings.kubelet.node_name
     sockets = [kubelet.device_plugin_dir / name for name in (vendor.plugin_socket, vendor.whole_card_socket)]
     for socket in sockets:
-        if socket.exists() and await probe_plugin(socket) is None:
+        if socket.exists() and await UnixSockets().probe(socket) is None:
             raise Refused(f"the plugin still serves {socket} and would publish node {node} again: stop it")
     cdi = CdiSpecFile(kubelet.cdi_dir, vendor)
     failures: list[GcushareError] = []

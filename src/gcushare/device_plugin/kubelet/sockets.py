@@ -84,7 +84,12 @@ class UnixSockets:
 
     async def probe(self, socket: Path) -> str | None:
         """Ask for its options."""
-        return await probe_plugin(socket)
+        try:
+            async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+                await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=PROBE_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            return f"{socket} does not answer: {error.code().name} {error.details()}"
+        return None
 
     async def register(self, kubelet_socket: Path, resource: str, socket_name: str) -> None:
         """Call the kubelet's Register."""
@@ -103,7 +108,12 @@ class UnixSockets:
 
     async def serve(self, socket: Path, handler: grpc.GenericRpcHandler) -> ServedSocket:
         """Listen with gRPC."""
-        _check_directory(socket.parent)
+        try:
+            # A user who can write in this directory could answer in our place; the kubelet's own allows only root.
+            with open_directory(socket.parent):
+                pass
+        except (OSError, UnsafePathError) as error:
+            raise RetryableError(f"the plugin's socket is not served: {error}") from error
         server = grpc.aio.server(
             options=[("grpc.max_receive_message_length", MAX_REQUEST_BYTES), ("grpc.max_send_message_length", -1)]
         )
@@ -121,26 +131,3 @@ class UnixSockets:
     def remove(self, socket: Path) -> None:
         """Unlink it."""
         socket.unlink(missing_ok=True)
-
-
-async def probe_plugin(socket: Path) -> str | None:
-    """Call a plugin's socket as the kubelet does; None if it answers, else why not."""
-    try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
-            await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=PROBE_TIMEOUT_S)
-    except grpc.aio.AioRpcError as error:
-        return f"{socket} does not answer: {error.code().name} {error.details()}"
-    return None
-
-
-def _check_directory(directory: Path) -> None:
-    """Any user who can write in this directory could answer in our place; the kubelet's own directory allows only root.
-
-    Raises:
-        RetryableError: others can write there.
-    """
-    try:
-        with open_directory(directory):
-            return
-    except (OSError, UnsafePathError) as error:
-        raise RetryableError(f"the plugin's socket is not served: {error}") from error

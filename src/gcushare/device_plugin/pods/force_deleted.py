@@ -16,7 +16,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from gcushare.core.nodes import PodRef
-from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
 
 KILL_MARGIN_S = 10.0
 """Added to a pod's grace period: the runtime kills the containers and waits for their processes to end."""
@@ -40,7 +39,7 @@ class ForceDeletedPod:
 class ForceDeletedPods:
     """All such pods of one node. ``longest_wait_s`` limits their grace periods."""
 
-    def __init__(self, longest_wait_s: float = DEFAULT_LONGEST_WAIT_S) -> None:
+    def __init__(self, longest_wait_s: float) -> None:
         self._longest_wait_s = longest_wait_s
         self._pods: dict[str, ForceDeletedPod] = {}
 

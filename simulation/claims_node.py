@@ -12,10 +12,9 @@ import grpc
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.claims_driver.app import list_claims
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
-from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
+from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.service import ClaimsService, HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan

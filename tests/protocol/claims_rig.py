@@ -119,7 +119,7 @@ class ClaimsRig:
         config = load_config(ConfigSources(kubeconfig=self.root / "kubeconfig"))
         client = KubeClient(config, observer=metrics.observe_request)
         self.app = ClaimsDriverApp(self.settings(), client, metrics)
-        self.app.others_poll_s = 0.05
+        self.app.observed.agent.others_poll_s = 0.05
         self._shutdown = Shutdown()
 
         async def run(shutdown: Shutdown) -> int:

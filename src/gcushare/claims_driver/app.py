@@ -21,7 +21,7 @@ from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.claim_pods import ClaimPods
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
-from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims
+from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.reporting import DriverMetrics, Observed, describe, make_health
@@ -31,17 +31,16 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
-from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector, ReflectorSettings
-from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_CLAIMS, RESOURCE_SLICES, Selector
+from gcushare.kube.resources import NODES, PODS_WITH_CLAIMS, RESOURCE_SLICES, Selector
 from gcushare.node.api_server import EventAnnouncer, SliceDrivers
 from gcushare.node.cards import open_monitor
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
-from gcushare.node.node_settings import AUTO_UNIT, Strategy
+from gcushare.node.node_settings import Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.pod_use import PodMemoryMonitor
@@ -50,33 +49,15 @@ from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.metrics import CertificateCollector, metrics_route
 from gcushare.runtime.shutdown import EVENTS_DRAIN_S, REQUESTS_DRAIN_S, RootTasks, Shutdown, root_tasks
-from gcushare.wire.dra.claims import POD_WITH_CLAIMS, ResourceClaim
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import NODE
 
 logger = logging.getLogger(__name__)
 
-OTHERS_POLL_S = 10.0
-NO_OTHERS_POLL_S = 300.0
-"""Between two lists of a node's slices; every node's driver asks the API server for one."""
-
-
-async def list_claims(client: KubeClient, driver: str, pool: str) -> list[ResourceClaim]:
-    """All claims that are allocated devices of one pool and reserved for a pod; reads a list of the whole cluster."""
-    return [
-        claim
-        for claim in await client.list_all(RESOURCE_CLAIMS)
-        if claim.status.reserved_for and any(each.pool == pool for each in claim.results_of(driver))
-    ]
-
 
 class ClaimsDriverApp:
-    """One node's driver for one vendor; ``server`` is set once it listens.
-
-    ``others_poll_s`` is the time between two polls of a node's slices while another system is in the way.
-    """
-
-    others_poll_s = OTHERS_POLL_S
+    """One node's driver for one vendor; ``server`` is set once it listens."""
 
     def __init__(
         self, settings: ClaimsDriverSettings, client: KubeClient, metrics: DriverMetrics | None = None
@@ -98,14 +79,16 @@ class ClaimsDriverApp:
         cdi_files = ClaimCdiFiles(settings.node.cdi_dir, driver)
         directory = self._kubelet_dir / "plugins" / driver
         self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
-        self._pods = ClaimPods(self._prepared, _unit_of(settings), node)
+        self._pods = ClaimPods(self._prepared, settings.cards.unit, node)
         self._publisher = SlicePublisher(client, driver, node, rng)
         self._health = HealthStream(node, time.time)
         wants_cdi = Strategy.CDI in settings.node.device_list_strategy
         self._cdi = CdiSpecPublisher(CdiSpecFile(settings.node.cdi_dir, vendor), is_wanted=wants_cdi)
         self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
         self._agent = NodeAgent(
-            Offer(_unit_of(settings), settings.cards.reserve, settings.cards.card_policy, settings.cards.other_systems),
+            Offer(
+                settings.cards.unit, settings.cards.reserve, settings.cards.card_policy, settings.cards.other_systems
+            ),
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
             self._publisher,
@@ -249,7 +232,8 @@ class ClaimsDriverApp:
         self._agent.on_drivers(await self._slice_drivers.read())
         self._on_cards(self._monitor.snapshot)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_drivers(), name="other drivers")
+            drivers = self._agent.follow_drivers(self._slice_drivers, self._announce)
+            group.create_task(drivers, name="other drivers")
             group.create_task(self._monitor.run(), name="cards")
             group.create_task(self._registration.run(), name="registration")
             plugin_pods = self._agent.follow_plugin_pods(self._pod_resources, self._announce)
@@ -286,17 +270,6 @@ class ClaimsDriverApp:
                 fields(reason=error, copy=aside, claims=len(self._prepared.claims)),
             )
 
-    async def _follow_drivers(self) -> None:
-        """Read again which other drivers publish slices here: often while one is in the way."""
-        announced = ""
-        while True:
-            others = self._agent.other_systems
-            if others and others != announced:
-                self._announce("OtherSystemServes", others)
-            announced = others
-            await asyncio.sleep(self.others_poll_s if others else NO_OTHERS_POLL_S)
-            self._agent.on_drivers(await self._slice_drivers.read())
-
     def _announce(self, reason: str, message: str) -> None:
         logger.warning("%s", message)
         self._announcer.about_node(reason, message, warning=True)
@@ -310,13 +283,6 @@ class ClaimsDriverApp:
 
     async def _get_status(self, _request: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(describe(self.observed)), content_type="application/json")
-
-
-def _unit_of(settings: ClaimsDriverSettings) -> MemoryUnit:
-    vendor, name = settings.cards.vendor, settings.cards.memory_unit
-    if name == AUTO_UNIT:
-        return max(map(parse_memory_unit, vendor.auto_units), key=lambda unit: unit.per_gib)
-    return parse_memory_unit(name or vendor.default_unit)
 
 
 async def run_claims_driver(settings: ClaimsDriverSettings, shutdown: Shutdown) -> int:

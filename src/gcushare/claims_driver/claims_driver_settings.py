@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gcushare._version import __version__
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
-from gcushare.core.units import MEMORY_UNIT_NAMES
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
 from gcushare.node.node_settings import (
     AUTO_UNIT,
     CardSourceSettings,
@@ -50,6 +50,13 @@ class ClaimCardSettings(CardSourceSettings):
         + "; ".join(f"{name}: {POLICIES[name].cards} first" for name in CARD_POLICIES)
         + ".",
     )
+
+    @property
+    def unit(self) -> MemoryUnit:
+        """What 1 of the memory resource stands for."""
+        if self.memory_unit == AUTO_UNIT:
+            return max(map(parse_memory_unit, self.vendor.auto_units), key=lambda unit: unit.per_gib)
+        return parse_memory_unit(self.memory_unit or self.vendor.default_unit)
 
 
 @settings

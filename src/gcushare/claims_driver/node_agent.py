@@ -17,6 +17,7 @@ from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
+from gcushare.node.api_server import SliceDrivers
 from gcushare.node.cards import offer_card
 from gcushare.node.cdi import CdiSpecPublisher
 from gcushare.node.node_settings import OtherSystems, Reserve
@@ -28,6 +29,8 @@ from gcushare.wire.objects import Node
 
 logger = logging.getLogger(__name__)
 
+NO_OTHERS_POLL_S = 300.0
+"""Between two lists of the node's slices; every node's driver asks the API server for one."""
 PLUGIN_POLL_S = 2.0
 """Between two polls of the pods that hold the device plugin's units."""
 FREE_PLUGIN_POLL_S = 10.0
@@ -50,8 +53,11 @@ class Offer:
 class NodeAgent:
     """One vendor's cards of this node; each ``on_...`` records a change and updates all that depends on it.
 
-    ``problem`` says why nothing, or not everything, is offered, and is "" if all is.
+    ``problem`` says why nothing, or not everything, is offered, and is "" if all is. ``others_poll_s`` is the time
+    between two polls of the node's slices while another system is in the way.
     """
+
+    others_poll_s = 10.0
 
     def __init__(
         self,
@@ -118,6 +124,20 @@ class NodeAgent:
         if drivers != self._drivers:
             self._drivers = drivers
             self._update()
+
+    async def follow_drivers(self, drivers: SliceDrivers, announce: Callable[[str, str], None]) -> None:
+        """Read again which other drivers publish slices here, often while one is in the way, until cancelled.
+
+        ``announce`` gets a reason and a message if one is in the way.
+        """
+        announced = ""
+        while True:
+            others = self.other_systems
+            if others and others != announced:
+                announce("OtherSystemServes", others)
+            announced = others
+            await asyncio.sleep(self.others_poll_s if others else NO_OTHERS_POLL_S)
+            self.on_drivers(await drivers.read())
 
     def applied(self, obj: Node) -> None:
         """Use the Node's newest state: its uid, its cordons, and what a device plugin offers there."""

@@ -21,6 +21,8 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.wording import index_text
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import RESOURCE_CLAIMS
 from gcushare.node.cdi import cdi_name
 from gcushare.node.container_environment import Grant, container_variables, device_paths
 from gcushare.node.mps.limits import NO_LIMITS, MpsLimiter
@@ -70,6 +72,15 @@ class GrantForm:
         if Strategy.CDI not in self.strategies:
             return ()
         return tuple(f"{self.vendor.cdi_kind}={cdi_name(self.vendor, card)}" for card in grant.cards)
+
+
+async def list_claims(client: KubeClient, driver: str, pool: str) -> list[ResourceClaim]:
+    """All claims that are allocated devices of one pool and reserved for a pod; reads a list of the whole cluster."""
+    return [
+        claim
+        for claim in await client.list_all(RESOURCE_CLAIMS)
+        if claim.status.reserved_for and any(each.pool == pool for each in claim.results_of(driver))
+    ]
 
 
 class PreparedClaims:

@@ -59,11 +59,9 @@ logger = logging.getLogger(__name__)
 class ClaimsDriverApp:
     """One node's driver for one vendor; ``server`` is set once it listens."""
 
-    def __init__(
-        self, settings: ClaimsDriverSettings, client: KubeClient, metrics: DriverMetrics | None = None
-    ) -> None:
-        self._settings = settings
-        self._vendor = vendor = settings.cards.vendor
+    def __init__(self, settings: ClaimsDriverSettings, client: KubeClient, metrics: DriverMetrics) -> None:
+        self._settings, cards = settings, settings.cards
+        self._vendor = vendor = cards.vendor
         self._driver = driver = vendor.claims.driver
         self._node_name = node = settings.node.node_name
         self._kubelet_dir = settings.node.kubelet_dir
@@ -71,7 +69,7 @@ class ClaimsDriverApp:
         self._client = client
         self._recorder = EventRecorder(client, COMPONENT, host=node)
         self._recovery = "the checkpoint was not read yet"
-        self.metrics = metrics or DriverMetrics()
+        self.metrics = metrics
         self.server: RunningServer | None = None
         rng = random.Random()
         self._limiter = make_limiter(settings.limits)
@@ -79,16 +77,14 @@ class ClaimsDriverApp:
         cdi_files = ClaimCdiFiles(settings.node.cdi_dir, driver)
         directory = self._kubelet_dir / "plugins" / driver
         self._prepared = PreparedClaims(form, node, CheckpointFile(directory), cdi_files)
-        self._pods = ClaimPods(self._prepared, settings.cards.unit, node)
+        self._pods = ClaimPods(self._prepared, cards.unit, node)
         self._publisher = SlicePublisher(client, driver, node, rng)
         self._health = HealthStream(node, time.time)
         wants_cdi = Strategy.CDI in settings.node.device_list_strategy
         self._cdi = CdiSpecPublisher(CdiSpecFile(settings.node.cdi_dir, vendor), is_wanted=wants_cdi)
         self._writer = InventoryWriter(client, node, vendor.inventory_annotation, rng)
         self._agent = NodeAgent(
-            Offer(
-                settings.cards.unit, settings.cards.reserve, settings.cards.card_policy, settings.cards.other_systems
-            ),
+            Offer(cards.unit, cards.reserve, cards.card_policy, cards.other_systems),
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
             self._publisher,
@@ -96,12 +92,12 @@ class ClaimsDriverApp:
             self._cdi,
             self._writer,
         )
-        self._monitor = open_monitor(settings.cards, settings.health, self._on_cards, time.monotonic)
+        self._monitor = open_monitor(cards, settings.health, self._on_cards, time.monotonic)
         self._registration = self._make_registration(directory)
         self._announcer = EventAnnouncer(self._recorder, node)
         self._pod_use: PodMemoryMonitor | None = None
         self._over_use: OverUseParts | None = None
-        if settings.cards.pod_use:
+        if cards.pod_use:
             self._follow_use(client, rng)
         self._mps = make_mps_watch(
             self._limiter, self._pods, self._announcer, self._offer_again, is_known=lambda: not self._recovery

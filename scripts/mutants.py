@@ -138,7 +138,7 @@ GROUPS = {
     "plugin allocation": Group(
         (
             "device_plugin/allocation/allocator.py",
-            "device_plugin/allocation/preference.py",
+            "device_plugin/allocation/card_choice.py",
             "device_plugin/allocation/response.py",
         ),
         (

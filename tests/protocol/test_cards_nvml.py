@@ -8,7 +8,7 @@ import pytest
 
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.links import LinkTable
-from gcushare.cards.nvidia.nvml import APPLICATION_XIDS
+from gcushare.cards.nvidia.xids import APPLICATION_XIDS
 from gcushare.cards.ports import HealthEvent, HealthReading, LinkLevel
 from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse, LeftOutCard

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gcushare.core.errors import Refused
-from gcushare.device_plugin.allocation.preference import choose_ids
+from gcushare.device_plugin.allocation.card_choice import choose_ids
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.kubelet.device_ids import decode_device_id, device_ids_of_card

@@ -8,7 +8,7 @@ from gcushare.core.matching import Candidate
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
-from gcushare.device_plugin.allocation.preference import Preference, choose_card, choose_ids
+from gcushare.device_plugin.allocation.card_choice import Preference, choose_card, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.node_settings import Strategy

@@ -10,7 +10,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate
 from gcushare.core.placement import LOOSE
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.device_plugin.allocation.preference import NodeUse, choose_whole_cards, read_cards
+from gcushare.device_plugin.allocation.card_choice import NodeUse, choose_whole_cards, read_cards
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.kubelet.device_lists import device_ids
 from tests.builders import pod

@@ -15,7 +15,7 @@ from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.registration import Registration
 from gcushare.claims_driver.service import CALLS
 from gcushare.core.cards import SERVES_CLAIMS
-from gcushare.node.metrics import NodeMetrics, ObservedCards
+from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.node.pod_use import PodUse
 from gcushare.node.status import card_statuses, cards_progress, describe_action, describe_over_uses, problems_text

@@ -7,7 +7,6 @@ msgspec leaves this package.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from gcushare.core.errors import (
@@ -19,6 +18,7 @@ from gcushare.core.errors import (
     RemoteContractError,
     RetryableError,
 )
+from gcushare.kube.retry_after import retry_after_s
 from gcushare.wire.objects import STATUS, Status
 
 MAX_MESSAGE_CHARS = 600
@@ -26,9 +26,6 @@ MAX_MESSAGE_CHARS = 600
 
 MAX_REASON_CHARS = 100
 """Longest reason of a Status in a message. Kubernetes' own have at most 40."""
-
-_MAX_RETRY_AFTER_S = 120.0
-"""Longest Retry-After of a server that we obey. A proxy that asks for an hour must not stop a node."""
 
 
 class AlreadyExistsError(ConflictError):
@@ -114,14 +111,14 @@ def error_of_answer(attempt: Attempt, failure: HttpFailure) -> GcushareError:
     status = parse_status(failure.body)
     reason = _cut(status.reason, MAX_REASON_CHARS) or "without a reason"
     message = f"{attempt.text} was answered {failure.code} {reason}: {_cut(status.message)}"
-    return _error_of_code(failure.code, status, message, attempt, _delay_s(failure.retry_after, status))
+    return _error_of_code(failure.code, status, message, attempt, retry_after_s(failure.retry_after, status))
 
 
 def error_of_status(attempt: Attempt, status: Status) -> GcushareError:
     """Choose the error for a Status inside a watch stream."""
     code = status.code or 500
     message = f"{attempt.text} reported {code} {_cut(status.reason, MAX_REASON_CHARS)}: {_cut(status.message)}"
-    return _error_of_code(code, status, message, attempt, _delay_s(None, status))
+    return _error_of_code(code, status, message, attempt, retry_after_s(None, status))
 
 
 def _error_of_code(code: int, status: Status, message: str, attempt: Attempt, delay_s: float | None) -> GcushareError:
@@ -154,14 +151,3 @@ def describe(failure: Exception) -> str:
 def _cut(text: str, most: int = MAX_MESSAGE_CHARS) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
-def _delay_s(header: str | None, status: Status) -> float | None:
-    """The delay that the server, or a proxy before it, asks for: of the header, else of the Status.
-
-    HTTP dates are ignored: clocks may differ.
-    """
-    if header is not None and re.fullmatch(r"\s*\d{1,9}\s*", header, re.ASCII):
-        return min(float(header), _MAX_RETRY_AFTER_S)
-    asked_s = status.details.retry_after_seconds if status.details else None
-    return None if not asked_s or asked_s < 0 else min(float(asked_s), _MAX_RETRY_AFTER_S)

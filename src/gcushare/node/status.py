@@ -12,7 +12,7 @@ import msgspec
 from gcushare.core.cards import CardUse
 from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
-from gcushare.node.metrics import ObservedCards
+from gcushare.node.card_and_pod_metrics import ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
 from gcushare.runtime.health import Progress
 from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PodOverUse, UseStatus

@@ -138,3 +138,14 @@ def describe_others(found: Iterable[Sighting]) -> str:
         f"cards of this node are also handed out by {' and '.join(map(str, sightings))}, and neither system knows what "
         f"the other gives. Keep it off this node ({advice}), or set --other-systems allow if the cards are divided"
     )
+
+
+def explain_foreign_id(device_id: str) -> str:
+    """Explain which system an id of another layout may be from, and what to do about it."""
+    if "-_-" in device_id:
+        origin = "it looks like one of Aliyun's gpushare or the Go gcushare (uuid-_-unit)"
+    elif device_id.startswith(("GPU-", "MIG-")):
+        origin = "it looks like one of NVIDIA's device plugin (a uuid)"
+    else:
+        origin = "its layout is unknown"
+    return f"{origin}; the pod that holds it was started under another plugin: delete that pod to free its memory"

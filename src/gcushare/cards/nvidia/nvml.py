@@ -11,15 +11,12 @@ import pynvml
 from gcushare.cards.errors import CallFailure, LibraryCallError, LibraryMissingError
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.nvidia.nvml_queries import CODE_NAMES, NvmlCalls, NvmlProcesses, text_of
+from gcushare.cards.nvidia.xids import APPLICATION_XIDS, HEALTH_EVENTS, why_unhealthy
 from gcushare.cards.pci import PciBus, parse_pci_address
 from gcushare.cards.ports import CallObserver, CardLibrary, HealthEvent, HealthReading, LinkLevel
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 
 _DEFAULT_LIBRARY = "libnvidia-ml.so.1"
-APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""XIDs that a faulty program causes on a sound card: graphics engine and memory page faults, a stopped or cleaned-up
-channel, a video processor exception, a context switch timeout."""
-
 _RECOVERY_ACTIONS = {
     1: "a reset of the card",
     2: "a reboot of the node",
@@ -40,7 +37,6 @@ _UNKNOWN_STATE = 32
 """NVML_PSTATE_UNKNOWN."""
 _OLDEST_LIMITED = (7, 0)
 _OLDEST_CUDA = (11, 5)
-_HEALTH_EVENTS: int = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
 
 
 def create_library(spec: LibrarySpec, bus: PciBus, observe: CallObserver) -> CardLibrary:
@@ -182,12 +178,7 @@ class NvmlLibrary:
                 if error.failure.code == pynvml.NVML_ERROR_TIMEOUT:
                     return None
                 raise
-            reason = ""
-            if event.eventType & pynvml.nvmlEventTypeDoubleBitEccError:
-                reason = "uncorrectable memory error (double-bit ECC)"
-            elif event.eventType & pynvml.nvmlEventTypeXidCriticalError and event.eventData not in self._harmless_xids:
-                reason = f"critical XID {event.eventData}"
-            if reason:
+            if reason := why_unhealthy(event.eventType, event.eventData, self._harmless_xids):
                 uuid = self._uuids.get(_address(event.device))
                 return HealthEvent(uuid=uuid, reason=reason, critical=uuid is not None)
         return None
@@ -238,7 +229,7 @@ class NvmlLibrary:
         for slot in range(self.card_count()):
             try:
                 handle = self._handle(slot)
-                wanted = (self._calls.query("nvmlDeviceGetSupportedEventTypes", handle) or 0) & _HEALTH_EVENTS
+                wanted = (self._calls.query("nvmlDeviceGetSupportedEventTypes", handle) or 0) & HEALTH_EVENTS
                 if wanted:
                     self._uuids[_address(handle)] = self._calls.query("nvmlDeviceGetUUID", handle)
                     self._calls.call("nvmlDeviceRegisterEvents", handle, wanted, event_set)

@@ -16,7 +16,7 @@ from gcushare.core.errors import Refused
 from gcushare.core.log_fields import Fields, fields
 from gcushare.core.matching import Candidate, has_room, match, order_candidates
 from gcushare.core.wording import index_text
-from gcushare.device_plugin.allocation.preference import (
+from gcushare.device_plugin.allocation.card_choice import (
     NodeUse,
     Preference,
     choose_ids,

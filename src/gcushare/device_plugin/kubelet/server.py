@@ -15,7 +15,7 @@ import grpc
 from gcushare.core.errors import DeviceError, GcushareError, Refused, RemoteContractError, RetryableError
 from gcushare.device_plugin.allocation.allocator import CardAllocator
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.node.metrics import CallObserver
+from gcushare.node.card_and_pod_metrics import CallObserver
 from gcushare.wire.kubelet.device_lists import (
     decode_allocate_request,
     decode_preferred_request,

@@ -35,7 +35,7 @@ from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.node_settings import AUTO_UNIT
-from gcushare.wire.kubelet.device_ids import explain_foreign_id
+from gcushare.vendors.neighbours import explain_foreign_id
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished

@@ -14,7 +14,7 @@ from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler
 from gcushare.device_plugin.pods.store import PodStore
-from gcushare.node.metrics import NodeMetrics, ObservedCards, gauge
+from gcushare.node.card_and_pod_metrics import NodeMetrics, ObservedCards, gauge
 from gcushare.node.over_use.parts import OverUseParts
 
 _LATENCY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

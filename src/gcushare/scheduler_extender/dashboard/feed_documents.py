@@ -6,7 +6,6 @@ carries whole documents of the nodes and pods that changed: a reader replaces do
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,22 +18,6 @@ from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest
 from gcushare.vendors.vendor import Vendor
 
 SNAPSHOT_VERSION = 1
-
-MAX_LABELS = 24
-"""Labels shown of one node or pod."""
-_NOISE = frozenset(
-    {
-        "pod-template-hash",
-        "controller-revision-hash",
-        "pod-template-generation",
-        "statefulset.kubernetes.io/pod-name",
-        "batch.kubernetes.io/controller-uid",
-        "controller-uid",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-    }
-)
-"""Labels that controllers write for themselves, and old names of others."""
 
 
 class _Document(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -281,9 +264,3 @@ def _pod(held: Assignment, context: NodeContext) -> PodDocument:
         limit=held.limit,
         labels=metadata.labels,
     )
-
-
-def shown_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Choose the labels worth showing; keys are interned, they repeat on every object."""
-    kept = sorted((key, value) for key, value in labels.items() if key not in _NOISE)
-    return {sys.intern(key): value for key, value in kept[:MAX_LABELS]}

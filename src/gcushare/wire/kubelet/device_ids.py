@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.units import MemoryUnit, finest_unit
+from gcushare.vendors.neighbours import explain_foreign_id
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304
 """The limit of a released kubelet; ``--kubelet-message-limit`` sets another one."""
@@ -136,17 +137,6 @@ def device_ids_of_card(card_index: int, units: int) -> list[str]:
 
 def _page_text(page: int) -> str:
     return _ALPHABET[page - 1] if page else ""
-
-
-def explain_foreign_id(device_id: str) -> str:
-    """Explain which system an id of another layout may be from, and what to do about it."""
-    if "-_-" in device_id:
-        origin = "it looks like one of Aliyun's gpushare or the Go gcushare (uuid-_-unit)"
-    elif device_id.startswith(("GPU-", "MIG-")):
-        origin = "it looks like one of NVIDIA's device plugin (a uuid)"
-    else:
-        origin = "its layout is unknown"
-    return f"{origin}; the pod that holds it was started under another plugin: delete that pod to free its memory"
 
 
 def list_bytes(units_by_card: Mapping[int, int]) -> int:

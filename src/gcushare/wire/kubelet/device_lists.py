@@ -16,13 +16,13 @@ from itertools import compress, groupby, islice
 
 from gcushare.core.cards import MAX_CARDS, Card
 from gcushare.core.errors import RemoteContractError
+from gcushare.vendors.neighbours import explain_foreign_id
 from gcushare.wire.kubelet.device_ids import (
     CARD_OF_FIRST_BYTE,
     ID_LENGTH,
     NO_CARD,
     are_own_ids,
     encode_whole_card_id,
-    explain_foreign_id,
     is_device_id,
     list_bytes,
 )

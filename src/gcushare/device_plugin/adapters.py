@@ -1,4 +1,4 @@
-"""What the plugin reaches outside of itself: its machine (time, HTTP port, kubelet, cards) and the API server."""
+"""What connects the plugin: its machine (clock, HTTP port, kubelet, cards), and handlers of the API server's watches."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class AllocationsReader(AllocationsSource, Protocol):
     """Reads the kubelet's allocations; `kubelet.podresources.PodResourcesReader` is one."""
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Close the connection to the kubelet."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HostAdapters:
-    """The machine's own by default. ``record`` and ``cards`` are those that the settings name where None."""
+    """The machine's own by default. If ``record`` (the kubelet's allocations) or ``cards`` is None, the settings name it."""
 
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.Random)

@@ -11,21 +11,18 @@ from gcushare.cards.process_owners import ProcessOwners
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.kubelet.device_list import MemoryDeviceList, WholeCardDeviceList
-from gcushare.device_plugin.node.publisher import NodePatcher, Publisher
+from gcushare.device_plugin.node.publisher import Publisher
 from gcushare.device_plugin.plugin_settings import Mode, PluginSettings
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.reconciler import AllocationReconciler, AllocationsSource
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
-from gcushare.node.api_server import Announcer, PodPatcher
+from gcushare.node.api_server import Announcer
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.mps.limits import MpsLimiter
 from gcushare.node.node_settings import Strategy
-
-
-class Patcher(PodPatcher, NodePatcher, Protocol):
-    """Writes on this node's pods and on its Node."""
 
 
 class NodeEvents(Protocol):
@@ -60,14 +57,14 @@ class Parts:
 def make_parts(
     settings: PluginSettings,
     source: AllocationsSource,
-    patcher: Patcher,
+    client: KubeClient,
     announcer: Announcer,
     clock: Clock,
     rng: random.Random,
     limiter: MpsLimiter | None,
     events: NodeEvents,
 ) -> Parts:
-    """Build them; nothing runs yet. ``source`` reads the kubelet, ``patcher`` writes to the API server."""
+    """Build them; nothing runs yet. ``source`` reads the kubelet, ``client`` writes to the API server."""
     cards, kubelet = settings.cards, settings.kubelet
     vendor, strategies = cards.vendor, kubelet.device_list_strategy
     pods_per_count = cards.card_count.pods_per_count(vendor)
@@ -99,7 +96,7 @@ def make_parts(
         reconciler=AllocationReconciler(
             store,
             source,
-            patcher,
+            client,
             clock=clock.monotonic,
             wall_clock_ns=wall_clock_ns,
             rng=rng,
@@ -107,7 +104,7 @@ def make_parts(
             on_record_written=events.on_record_written,
             running_pods=ProcessOwners(cards.proc_root).running_pods if cards.pod_use else None,
         ),
-        publisher=Publisher(vendor, kubelet.node_name, patcher, rng=rng, pods_per_count=pods_per_count),
+        publisher=Publisher(vendor, kubelet.node_name, client, rng=rng, pods_per_count=pods_per_count),
         announcer=announcer,
         cdi=CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies),
     )

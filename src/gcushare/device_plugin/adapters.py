@@ -1,4 +1,4 @@
-"""What connects the plugin: its machine (clock, HTTP port, kubelet, cards), and handlers of the API server's watches."""
+"""What connects the plugin to its machine (clock, HTTP port, kubelet, cards) and to the API server's watches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AllocationsReader(AllocationsSource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostAdapters:
-    """The machine's own by default. If ``record`` (the kubelet's allocations) or ``cards`` is None, the settings name it."""
+    """The machine's own by default. The settings name ``record`` (the kubelet's allocations) and ``cards`` if None."""
 
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.Random)

@@ -7,7 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
+from gcushare.runtime.http.request_budgets import BodyBudget, BodyShare
 
 LARGEST = 100
 WHOLE = 8 * LARGEST

@@ -82,7 +82,7 @@ def test_it_learns_from_the_pods_on_nodes_with_cards_but_not_from_those_that_are
         pod("g", 8, phase="Succeeded", node="node-1", record=on_card(0, 8)),
     )
     learn(state)
-    assert state.preferences.typical == {
+    assert state.preferences.fill.typical == {
         Demand(1, 4, False, 2000): 1,
         Demand(1, 0, True): 1,
         Demand(0, 0, False, 3000): 1,
@@ -129,7 +129,7 @@ def test_a_restarted_extender_prefers_the_same_whatever_the_order_of_the_lists()
     see(second, observer, pod("new", 4), *reversed(pods))
     learn(second)
 
-    assert first.preferences.typical == second.preferences.typical
+    assert first.preferences.fill.typical == second.preferences.fill.typical
     assert best(second, "new", ["a", "b"]) == ["b"]
     shape = first.find_request("uid-new").shape  # type: ignore[union-attr]
     assert first.indexes.get(shape).scores("ab") == second.indexes.get(shape).scores("ab")
@@ -195,12 +195,12 @@ def test_pods_whose_authors_named_the_node_and_that_no_kubelet_accepted_teach_no
     state.on_node_update(node)
     see(state, observer, pod("a", 4, cpu="2", node="node-1", record=on_card(0, 4)))
     learn(state)
-    before = dict(state.preferences.typical)
+    before = dict(state.preferences.fill.typical)
     for number in range(500):
         forged = pod(f"forged-{number}", number % 3, cpu=f"{1000 + number}m", node="node-1")
         see(state, observer, msgspec.structs.replace(forged, status=PodStatus()))
     learn(state)
-    assert state.preferences.typical == before
+    assert state.preferences.fill.typical == before
     assert before == {Demand(1, 4, False, 2000, 0): 1}
 
 

@@ -38,8 +38,7 @@ async def test_all_well_is_ok_with_every_check_named() -> None:
 
     report = await health.report_ready()
 
-    assert report.is_ok
-    assert report.to_json() == {"status": "ok", "checks": {"loop": {"ok": True}, "watch": {"ok": True}}}
+    assert report == {"loop": None, "watch": None}
 
 
 async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
@@ -52,32 +51,30 @@ async def test_each_way_to_fail_is_a_reason_with_its_name() -> None:
 
     report = await health.report_ready()
 
-    assert not report.is_ok
-    assert report.reasons == {
+    assert report == {
         "well": None,
         "answers": "behind by 7 events",
         "raises": "OSError: socket gone",
         "hangs": "no answer within 0.01s",
         "raises a timeout": "TimeoutError: the peer's own limit",
     }
-    assert report.to_json()["status"] == "failing"
 
 
 async def test_what_is_not_alive_is_not_ready_but_what_is_not_ready_may_be_alive() -> None:
     health = Health()
     health.add_ready("watch", answering("not synced"))
-    assert (await health.report_live()).is_ok
+    assert await health.report_live() == {}
 
     health.add_live("loop", answering("stuck"))
-    assert set((await health.report_ready()).reasons) == {"loop", "watch"}
-    assert not (await health.report_live()).is_ok
+    assert set(await health.report_ready()) == {"loop", "watch"}
+    assert await health.report_live() == {"loop": "stuck"}
 
 
 async def test_a_reason_is_cut_to_a_bound() -> None:
     health = Health()
     health.add_ready("chatty", answering("x" * 10_000))
 
-    reason = (await health.report_ready()).reasons["chatty"]
+    reason = (await health.report_ready())["chatty"]
 
     assert reason == "x" * 500
 

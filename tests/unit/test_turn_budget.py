@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import partial
 
-from gcushare.runtime.http.turn_budget import LARGE_BYTES, TurnBudget
+from gcushare.runtime.http.request_budgets import LARGE_BYTES, TurnBudget
 
 WORK_S = 0.002
 

@@ -49,21 +49,17 @@ class Backoff:
     def __init__(self, policy: BackoffPolicy, rng: Chance | None = None) -> None:
         self._policy = policy
         self._rng = rng
-        self._failures = 0
-
-    @property
-    def failures(self) -> int:
+        self.failures = 0
         """Failures since the last success."""
-        return self._failures
 
     def reset(self) -> None:
         """Set the number of failures to 0. Call it after a success."""
-        self._failures = 0
+        self.failures = 0
 
     def next_delay_s(self, failure: Exception | None = None) -> float:
         """Count a failure and return the wait in seconds: at least the server's delay in ``failure``, if it has one."""
-        delay_s = doubled_s(self._policy.first_s, self._policy.cap_s, self._failures)
-        self._failures += 1
+        delay_s = doubled_s(self._policy.first_s, self._policy.cap_s, self.failures)
+        self.failures += 1
         if self._rng is not None:
             delay_s *= self._rng.uniform(0.5, 1.0)
         asked_s = failure.delay_s if isinstance(failure, RetryableError) else None

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -60,23 +59,8 @@ class Progress(Heartbeat):
         return await super().check()
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The results of a set of checks by name; None means that a check passed."""
-
-    reasons: dict[str, str | None]
-
-    @property
-    def is_ok(self) -> bool:
-        return not any(reason is not None for reason in self.reasons.values())
-
-    def to_json(self) -> dict[str, object]:
-        """Return the body of an answer: each check with its state and reason."""
-        checks = {
-            name: {"ok": True} if reason is None else {"ok": False, "reason": reason}
-            for name, reason in self.reasons.items()
-        }
-        return {"status": "ok" if self.is_ok else "failing", "checks": checks}
+Reasons = dict[str, str | None]
+"""The results of a set of checks by name; None means that a check passed."""
 
 
 class Health:
@@ -90,7 +74,7 @@ class Health:
         self._timeout_s = timeout_s
         self._live: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
-        self._last_reasons: dict[str, dict[str, str | None]] = {}
+        self._last_reasons: dict[str, Reasons] = {}
 
     def add_live(self, name: str, check: Check) -> None:
         """Add a check after whose failure the program must be restarted. It also counts for readiness."""
@@ -105,11 +89,11 @@ class Health:
             raise ValueError(f"check {name!r} exists already; give each check its own name")
         checks[name] = check
 
-    async def report_live(self) -> Report:
+    async def report_live(self) -> Reasons:
         """Run the liveness checks, each with a timeout. Never raises."""
         return await self._report("healthz", self._live)
 
-    async def report_ready(self) -> Report:
+    async def report_ready(self) -> Reasons:
         """Run all checks, each with a timeout. Never raises."""
         return await self._report("readyz", self._live | self._ready)
 
@@ -117,23 +101,29 @@ class Health:
         """Return the two routes for the program's application: 200 if all checks pass, else 503."""
 
         async def answer(request: web.Request) -> web.Response:
-            report = await (self.report_live() if request.path == "/healthz" else self.report_ready())
-            return web.json_response(report.to_json(), status=200 if report.is_ok else 503)
+            reasons = await (self.report_live() if request.path == "/healthz" else self.report_ready())
+            is_ok = not any(reason is not None for reason in reasons.values())
+            checks = {
+                name: {"ok": True} if reason is None else {"ok": False, "reason": reason}
+                for name, reason in reasons.items()
+            }
+            body = {"status": "ok" if is_ok else "failing", "checks": checks}
+            return web.json_response(body, status=200 if is_ok else 503)
 
         return [web.get("/healthz", answer), web.get("/readyz", answer)]
 
-    async def _report(self, endpoint: str, checks: dict[str, Check]) -> Report:
-        reasons = await asyncio.gather(*(self._run(check) for check in checks.values()))
-        report = Report(dict(zip(checks, reasons, strict=True)))
+    async def _report(self, endpoint: str, checks: dict[str, Check]) -> Reasons:
+        found = await asyncio.gather(*(self._run(check) for check in checks.values()))
+        reasons = dict(zip(checks, found, strict=True))
         before = self._last_reasons.get(endpoint, {})
-        for name, reason in report.reasons.items():  # a check is logged when its state changes, not at each probe
+        for name, reason in reasons.items():  # a check is logged when its state changes, not at each probe
             was_failing = before.get(name) is not None
             if reason is not None and not was_failing:
                 logger.warning("check failing %s", fields(endpoint=endpoint, check=name, reason=reason))
             elif reason is None and was_failing:
                 logger.info("check well again %s", fields(endpoint=endpoint, check=name))
-        self._last_reasons[endpoint] = report.reasons
-        return report
+        self._last_reasons[endpoint] = reasons
+        return reasons
 
     async def _run(self, check: Check) -> str | None:
         limit = asyncio.timeout(self._timeout_s)

@@ -22,9 +22,8 @@ from gcushare.runtime.http.answers import (
     respond_to_failure,
     respond_to_http,
 )
-from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
 from gcushare.runtime.http.connections import GuardedConnection
-from gcushare.runtime.http.turn_budget import TurnBudget
+from gcushare.runtime.http.request_budgets import BodyBudget, BodyShare, TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})

@@ -32,8 +32,7 @@ from gcushare.runtime.http.answers import (
     respond_to_failure,
     write_response,
 )
-from gcushare.runtime.http.body_limits import BodyBudget, BodyShare
-from gcushare.runtime.http.turn_budget import TurnBudget
+from gcushare.runtime.http.request_budgets import BodyBudget, BodyShare, TurnBudget
 
 if TYPE_CHECKING:
     from gcushare.runtime.http.connections import GuardedConnection

@@ -14,13 +14,12 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 from gcushare.core.errors import ConfigError
 from gcushare.core.log_fields import fields
 from gcushare.runtime.http.answers import Cause, RejectedCounts
-from gcushare.runtime.http.body_limits import BodyBudget
 from gcushare.runtime.http.connections import ConnectionTable, GuardedConnection
 from gcushare.runtime.http.handshakes import TlsListener
+from gcushare.runtime.http.request_budgets import BodyBudget, TurnBudget
 from gcushare.runtime.http.request_gate import RequestGate, body_of
 from gcushare.runtime.http.scheduler_fast_path import VERBS, FastPathContext, Verb
 from gcushare.runtime.http.tls import CertificateEnd, FollowedTls, TlsFiles
-from gcushare.runtime.http.turn_budget import TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
 
 logger = logging.getLogger(__name__)

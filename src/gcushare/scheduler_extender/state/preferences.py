@@ -44,23 +44,18 @@ class Preferences:
     def __init__(self, ledger: Ledger, changes: ChangeLog, spare: SpareResources) -> None:
         self._ledger = ledger
         self._spare = spare
-        self._fill = LearnedFill(spare.left)
+        self.fill = LearnedFill(spare.left)
         self.indexes = FitIndexes(ledger.nodes, changes, slow={EXPECTED_FILL: self._score})
         self._wanted = asyncio.Event()
         self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
         """By the pod's uid: the node, and why."""
         spare.listen(self.indexes.score_node_again)
 
-    @property
-    def typical(self) -> Mapping[Demand, int]:
-        """The demands that were learned, with the number of pods of each."""
-        return self._fill.typical
-
     def rank_cards(self, request: SchedulingRequest, node: NodeState | None) -> CardRank:
         """The order of a node's cards for a pod, by its card policy."""
         if request.card_policy != EXPECTED_FILL or node is None:
             return POLICIES[request.card_policy].rank_card
-        return self._fill.rank_cards(node, request.cards, request.shape.amounts)
+        return self.fill.rank_cards(node, request.cards, request.shape.amounts)
 
     def find_standing(self, request: SchedulingRequest, node: str) -> Standing | None:
         """A node's standing for a pod; None if no call asked for its shape lately, or the pod does not fit."""
@@ -115,7 +110,7 @@ class Preferences:
             )
             yield
         units = max((card.total for node in self._ledger.nodes.values() for card in node.cards.values()), default=1)
-        if self._fill.learn(seen, units):
+        if self.fill.learn(seen, units):
             self.indexes.score_again(EXPECTED_FILL)
             self._wanted.set()
             logger.info("typical requests learned %s", fields(pods=seen.total(), count=len(seen)))
@@ -132,7 +127,7 @@ class Preferences:
     def _score(self, node: NodeState, shape: Shape) -> float:
         # If one node had to be scored there may be more; the last run finds none.
         self._wanted.set()
-        return self._fill.score(node, shape.request, shape.amounts)
+        return self.fill.score(node, shape.request, shape.amounts)
 
 
 class SpareObserver:

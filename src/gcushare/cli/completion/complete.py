@@ -108,12 +108,12 @@ class _Line:
         if self.command == "completion":
             return [(shell.value, "") for shell in Shell], NO_FILES
         if self.command == "explain":
-            return self._pods(), NO_FILES
-        return [*(COMMANDS.items() if not self.command else ()), *self._nodes()], NO_FILES
+            return self._ask(self._pods), NO_FILES
+        return [*(COMMANDS.items() if not self.command else ()), *self._ask(self._nodes)], NO_FILES
 
     def _values_of(self, flag: str) -> Words:
         if flag in ("--namespace", "--plugin-namespace"):
-            return self._namespaces()
+            return self._ask(_namespaces)
         if flag in ("--context", "--cluster", "--user"):
             sources = sources_of(self._flags(), self._environ)
             listed = sources.environ.get("KUBECONFIG") or str(sources.home / ".kube" / "config")
@@ -130,36 +130,21 @@ class _Line:
         program = Program(name="completion", summary="", version="", settings=ClusterFlags)
         return load_settings(program, words, self._environ, Path.read_text)
 
-    def _nodes(self) -> Words:
+    async def _nodes(self, api: KubeClient) -> Words:
         snapshot = ClusterSnapshot(self._vendor)
+        snapshot.count(await Reader(api).list_nodes(Scope()), ())
+        return [(node.name, f"{len(node.cards)} {self._vendor.device_word}") for node in snapshot.nodes_with_cards()]
 
-        async def read(api: KubeClient) -> Words:
-            snapshot.count(await Reader(api).list_nodes(Scope()), ())
-            word = self._vendor.device_word
-            return [(node.name, f"{len(node.cards)} {word}") for node in snapshot.nodes_with_cards()]
-
-        return self._ask(read)
-
-    def _pods(self) -> Words:
+    async def _pods(self, api: KubeClient) -> Words:
         """Pods that ask for cards: by name in the namespace of the flags, or else the context's."""
         snapshot, given = ClusterSnapshot(self._vendor), self._values.get("--namespace")
-
-        async def read(api: KubeClient) -> Words:
-            snapshot.count((), await Reader(api).list_pods(self._vendor, Scope()))
-            namespace = given or api.config.namespace
-            return [
-                (facts.ref.name if facts.ref.namespace == namespace else str(facts.ref), facts.node or "waits")
-                for facts in sorted(snapshot.pods.values(), key=lambda each: str(each.ref))
-                if given is None or facts.ref.namespace == given
-            ]
-
-        return self._ask(read)
-
-    def _namespaces(self) -> Words:
-        async def read(api: KubeClient) -> Words:
-            return [(str(each["metadata"]["name"]), "") for each in await api.list_all(NAMESPACES)]
-
-        return self._ask(read)
+        snapshot.count((), await Reader(api).list_pods(self._vendor, Scope()))
+        namespace = given or api.config.namespace
+        return [
+            (facts.ref.name if facts.ref.namespace == namespace else str(facts.ref), facts.node or "waits")
+            for facts in sorted(snapshot.pods.values(), key=lambda each: str(each.ref))
+            if given is None or facts.ref.namespace == given
+        ]
 
     def _ask(self, read: Callable[[KubeClient], Awaitable[Words]]) -> Words:
         limits = Limits(request_s=_PATIENCE_S, list_page_s=_PATIENCE_S, connect_s=_PATIENCE_S)
@@ -173,3 +158,7 @@ class _Line:
                 raise ConfigError(f"the API server did not answer within {_PATIENCE_S:g}s") from None
 
         return asyncio.run(ask())
+
+
+async def _namespaces(api: KubeClient) -> Words:
+    return [(str(each["metadata"]["name"]), "") for each in await api.list_all(NAMESPACES)]

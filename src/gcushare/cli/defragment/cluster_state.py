@@ -108,20 +108,20 @@ class MovablePods:
 def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> MovablePods:
     """Tell bound pods that may be moved from others; ``most_priority`` is the highest that may be moved."""
     movable: dict[str, CardRequest] = {}
-    kept: dict[str, int] = {}
+    kept: Counter[str] = Counter()
     for pod in pods:
         if not pod.is_bound or is_finished(pod):
             continue
         try:
             request = pod_request(pod, vendor)
         except (RemoteContractError, Refused):
-            kept["its request cannot be read"] = kept.get("its request cannot be read", 0) + 1
+            kept["its request cannot be read"] += 1
             continue
         if request is None:
             continue
         reason = _reason_to_stay(pod, most_priority)
         if reason:
-            kept[reason] = kept.get(reason, 0) + 1
+            kept[reason] += 1
         else:
             movable[pod.metadata.uid] = request.cards
     return MovablePods(movable, dict(sorted(kept.items())))

@@ -13,7 +13,6 @@ from gcushare.cli.kubectl.summary import choose_scale, marks_of_card, show_amoun
 from gcushare.cli.terminal.output import Document
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.reader import Reader
-from gcushare.cluster.snapshot import NodeFacts
 from gcushare.core.log_fields import escape
 from gcushare.core.nodes import Assignment
 from gcushare.wire.documents.explain import describe_choice, name_pod, render_explanation
@@ -83,7 +82,10 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
     node = snapshot.ledger.nodes[assignment.node]
     facts = snapshot.nodes.get(assignment.node)
     scale = choose_scale([node.unit])
-    yield "node", _node_words(assignment.node, facts)
+    if facts is None:
+        yield "node", f"{assignment.node} (it has no cards any more, or is gone)"
+    else:
+        yield "node", f"{facts.name} ({facts.address or 'no address'}), {facts.status}"
     pod_facts = snapshot.pods[document.uid]
     yield "state", pod_facts.state
     if not assignment.grants:
@@ -113,13 +115,8 @@ def _bound_facts(explained: Explained, assignment: Assignment) -> Iterator[tuple
     if pod_facts.corrected:
         yield "corrected", f"{pod_facts.corrected}: the kubelet gave it another card than was planned"
     beside = _neighbours(explained, assignment)
-    yield "beside", ", ".join(f"{each.pod} ({_held_words(each)})" for each in beside) or "no one"
-
-
-def _node_words(name: str, facts: NodeFacts | None) -> str:
-    if facts is None:
-        return f"{name} (it has no cards any more, or is gone)"
-    return f"{name} ({facts.address or 'no address'}), {facts.status}"
+    held_by = {each.pod: ["whole card" if g.whole else str(g.units) for g in each.grants] for each in beside}
+    yield "beside", ", ".join(f"{pod} ({' + '.join(held)})" for pod, held in held_by.items()) or "no one"
 
 
 def _record_words(assignment: Assignment) -> str:
@@ -133,10 +130,6 @@ def _record_words(assignment: Assignment) -> str:
     except (OverflowError, ValueError, OSError):
         when = f"{seconds} s after 1970"
     return f"{when}; {confirmed}"
-
-
-def _held_words(assignment: Assignment) -> str:
-    return " + ".join("whole card" if grant.whole else str(grant.units) for grant in assignment.grants)
 
 
 def _neighbours(explained: Explained, assignment: Assignment) -> list[Assignment]:

@@ -106,7 +106,7 @@ def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, nam
         _summarise_node(snapshot, state, scale, pending.get(state.name, ()), unplaced.get(state.name, ()))
         for state in states
     ]
-    nodes.sort(key=_ORDERS[sort_by])
+    nodes.sort(key=lambda node: (_ORDERS[sort_by](node), natural_key(node.name)))
     held = (
         node.amount(node.state.share(each))
         for node in nodes
@@ -172,16 +172,15 @@ def _summarise_node(
     )
 
 
-_Order = Callable[[NodeSummary], tuple[Fraction | int, tuple[tuple[int, int, str], ...]]]
-
-_ORDERS: Mapping[SortKey, _Order] = {
-    SortKey.NAME: lambda node: (0, natural_key(node.name)),
-    SortKey.TOTAL: lambda node: (-node.total, natural_key(node.name)),
-    SortKey.ALLOCATED: lambda node: (-node.allocated, natural_key(node.name)),
-    SortKey.FREE: lambda node: (-node.free, natural_key(node.name)),
-    SortKey.PERCENT: lambda node: (-(node.allocated / node.total if node.total else 0), natural_key(node.name)),
-    SortKey.PODS: lambda node: (-len(node.state.assignments), natural_key(node.name)),
+_ORDERS: Mapping[SortKey, Callable[[NodeSummary], Fraction | int]] = {
+    SortKey.NAME: lambda _node: 0,
+    SortKey.TOTAL: lambda node: -node.total,
+    SortKey.ALLOCATED: lambda node: -node.allocated,
+    SortKey.FREE: lambda node: -node.free,
+    SortKey.PERCENT: lambda node: -(node.allocated / node.total if node.total else 0),
+    SortKey.PODS: lambda node: -len(node.state.assignments),
 }
+"""Nodes of one value are in order of name."""
 
 
 UNKNOWN_UNIT = "units"

@@ -8,7 +8,8 @@ message, an exec plugin's stderr, a library's exception) is always removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 MASK = "********"
@@ -85,20 +86,25 @@ class Redactor:
 
     def document(self, value: Any) -> Any:
         """Redact a JSON value: every text, and each non-empty text in a field with a secret's name."""
-        match value:
-            case str():
-                return self.text(value)
-            case dict():
-                return {
-                    self.text(str(key)): MASK
-                    if inner and isinstance(inner, str) and is_secret_name(str(key))
-                    else self.document(inner)
-                    for key, inner in value.items()
-                }
-            case list() | tuple():
-                return [self.document(inner) for inner in value]
-            case _:
-                return value
+        return _cut_texts(value, self.text, is_secret_name)
+
+
+def _cut_texts(value: Any, cut: Callable[[str], str], is_secret: Callable[[str], bool] = lambda _key: False) -> Any:
+    """Cut every text of a JSON value, also the keys, and mask the texts in fields with a secret's name."""
+    match value:
+        case str():
+            return cut(value)
+        case dict():
+            return {
+                cut(str(key)): MASK
+                if inner and isinstance(inner, str) and is_secret(str(key))
+                else _cut_texts(inner, cut, is_secret)
+                for key, inner in value.items()
+            }
+        case list() | tuple():
+            return [_cut_texts(inner, cut, is_secret) for inner in value]
+        case _:
+            return value
 
 
 ELLIPSIS = "…"
@@ -176,12 +182,4 @@ def _is_opaque(word: str) -> bool:
 
 def own_document(value: Any, names: Collection[str] = ()) -> Any:
     """Cut every text of a JSON value of ours with ``own_words``."""
-    match value:
-        case str():
-            return own_words(value, names)
-        case dict():
-            return {own_words(str(key), names): own_document(inner, names) for key, inner in value.items()}
-        case list() | tuple():
-            return [own_document(inner, names) for inner in value]
-        case _:
-            return value
+    return _cut_texts(value, partial(own_words, names=names))

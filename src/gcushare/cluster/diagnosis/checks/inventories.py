@@ -48,13 +48,15 @@ def check_message_limit(facts: Facts) -> Iterator[Finding]:
         try:
             check_fits_kubelet(units, limit_bytes)
         except Refused as refusal:
-            total = sum(units.values())
+            total, finest = sum(units.values()), finest_fitting_unit(memory, MEMORY_UNIT_NAMES, limit_bytes)
             yield error(
                 "message-limit",
                 each.subject,
                 f"{len(units)} cards in units of {unit.label} are {total} units, a message of {list_bytes(units)} "
                 f"bytes of {limit_bytes}: {refusal}",
-                _coarser_unit(memory, limit_bytes),
+                "no unit fits: share fewer cards on this node"
+                if finest is None
+                else f"start the plugin with --memory-unit {finest.name}, the finest that fits, or with auto",
             )
 
 
@@ -66,13 +68,6 @@ def _message_limit_bytes(each: VendorNode) -> int:
         return KUBELET_MESSAGE_LIMIT_BYTES if text is None else size.parse(text)
     except ValueError:
         return KUBELET_MESSAGE_LIMIT_BYTES
-
-
-def _coarser_unit(memory: dict[int, int], limit_bytes: int) -> str:
-    finest = finest_fitting_unit(memory, MEMORY_UNIT_NAMES, limit_bytes)
-    if finest is None:
-        return "no unit fits: share fewer cards on this node"
-    return f"start the plugin with --memory-unit {finest.name}, the finest that fits, or with auto"
 
 
 def check_counts(facts: Facts) -> Iterator[Finding]:

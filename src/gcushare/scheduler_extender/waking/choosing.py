@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
-from gcushare.core.nodes import Assignment, CardGrant, NodeState
+from gcushare.core.nodes import Assignment, NodeState
 from gcushare.core.placement import POLICIES, choose_cards, prefer_choice
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
@@ -117,11 +117,7 @@ class _Trial:
         if twin is None:
             twin = self._copies[best.name] = best.copy()
         if asked.pod.uid not in twin.assignments:
-            grants = (
-                CardGrant(s.index, s.total if request.whole else request.units_on(s.total), request.whole)
-                for s in cards
-            )
-            twin.add(Assignment(asked.pod, best.name, tuple(grants)))
+            twin.add(Assignment(asked.pod, best.name, tuple(card.grant(request) for card in cards)))
         return best.name
 
     def _find_fitting(self, name: str, request: CardRequest) -> NodeState | None:

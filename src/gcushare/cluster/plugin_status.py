@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -17,34 +16,18 @@ from gcushare.wire.documents.plugin_status import MAX_STATUS_BYTES, PLUGIN_STATU
 ANSWER_TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientTls:
-    """Which server certificates to trust, and the client certificate to show if the server asks for one.
-
-    ``trusts_any`` is for loopback addresses only: a plugin's certificate names a service, not the loopback.
-    """
-
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    trusts_any: bool = False
-
-    def context(self) -> ssl.SSLContext:
-        """Load the files.
-
-        Raises:
-            ConfigError: the certificate or its key cannot be used.
-        """
-        context = ssl.create_default_context()
-        if self.trusts_any:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if self.cert_file is None:
-            return context
-        try:
-            context.load_cert_chain(self.cert_file, self.key_file)
-        except OSError as error:
-            raise ConfigError(f"{self.cert_file} with {self.key_file} cannot be used: {error}") from error
+def _tls_context(cert_file: Path | None, key_file: Path | None, *, trusts_any: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if trusts_any:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert_file is None:
         return context
+    try:
+        context.load_cert_chain(cert_file, key_file)
+    except OSError as error:
+        raise ConfigError(f"{cert_file} with {key_file} cannot be used: {error}") from error
+    return context
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -70,8 +53,13 @@ class _Connector(aiohttp.TCPConnector):
             transport.abort()
 
 
-async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus:
+async def fetch_status(
+    base_url: str, hint: str, *, trusts_any: bool, cert_file: Path | None = None, key_file: Path | None = None
+) -> PluginStatus:
     """Ask the plugin at ``base_url``; ``hint`` says what to do if nothing answers.
+
+    The files have the client certificate to show if the plugin asks for one. ``trusts_any`` is for loopback addresses
+    only: a plugin's certificate names a service, not the loopback.
 
     Raises:
         ConfigError: a TLS file cannot be used.
@@ -79,7 +67,9 @@ async def fetch_status(base_url: str, tls: ClientTls, hint: str) -> PluginStatus
         RemoteContractError: another program answers there.
     """
     url = f"{base_url.rstrip('/')}/status"
-    trust: ssl.SSLContext | bool = tls.context() if url.startswith("https:") else True
+    trust: ssl.SSLContext | bool = (
+        _tls_context(cert_file, key_file, trusts_any=trusts_any) if url.startswith("https:") else True
+    )
     timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
     connector = _Connector(ssl=trust)
     try:

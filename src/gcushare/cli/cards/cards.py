@@ -17,7 +17,7 @@ from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view_status
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.connection import open_cluster
-from gcushare.cluster.plugin_status import ClientTls, fetch_status
+from gcushare.cluster.plugin_status import fetch_status
 from gcushare.cluster.reader import Dated, Reader, ask_all
 from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube.client import KubeClient
@@ -67,7 +67,7 @@ async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, others: Seque
 
     async def ask(url: str) -> PluginStatus:
         # A plugin's certificate names a service, never the loopback.
-        return await fetch_status(url, ClientTls(trusts_any=is_loopback(url)), _ELSEWHERE)
+        return await fetch_status(url, _ELSEWHERE, trusts_any=is_loopback(url))
 
     async def ask_everywhere(url: str) -> tuple[str, PluginStatus]:
         """Return the first answer, and the address that gave it."""

@@ -98,7 +98,7 @@ class _Details:
 
     def _unplaced_row(self, node: NodeSummary, facts: PodFacts, blank: tuple[Cell, ...]) -> Row:
         self.used.add(Mark.UNPLACED)
-        name = Cell(facts.ref.name + Mark.UNPLACED.value, "bold red")
+        name = Cell(facts.ref.name + Mark.UNPLACED.sign, "bold red")
         unknown = tuple(Cell("?", "bold red") for _ in node.state.cards)
         return Row((name, Cell(facts.ref.namespace), _state_cell(facts)), unknown, blank)
 

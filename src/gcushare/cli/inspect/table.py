@@ -61,17 +61,10 @@ def card_cell(node: NodeSummary, state: CardState | None, used: set[Mark]) -> Ce
     """One card's figures with its marks; a node without this card has an empty cell."""
     if state is None:
         return Cell("")
-    marks = marks_of_card(state)
-    marks = (*marks, *marks_of_use(node, state))
+    marks = marks_of_card(state, node)
     used.update(marks)
     figures = f"{show_amount(node.amount(state.held))}/{show_amount(node.amount(state.total))}"
     return Cell(figures + signs(marks), style_of(marks))
-
-
-def marks_of_use(node: NodeSummary, state: CardState) -> tuple[Mark, ...]:
-    """Marks for unusual states of the pods on a card."""
-    found = {Mark.OVER_USE: node.over_used_cards, Mark.CORRECTED: node.corrected_cards}
-    return tuple(mark for mark, cards in found.items() if state.index in cards)
 
 
 def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
@@ -79,7 +72,7 @@ def name_cell(summary: Summary, node: NodeSummary, used: set[Mark]) -> Cell:
     if summary.scale.is_native(node.state.unit) or node.state.unit is None:
         return Cell(node.name)
     used.add(Mark.OTHER_UNIT)
-    return Cell(node.name + Mark.OTHER_UNIT.value)
+    return Cell(node.name + Mark.OTHER_UNIT.sign)
 
 
 def cluster_lines(summary: Summary, rule_width: int, width: int | None) -> list[Text]:

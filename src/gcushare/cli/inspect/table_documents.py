@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gcushare.cli.inspect.table import marks_of_use
 from gcushare.cli.kubectl.summary import NodeSummary, Summary, marks_of_card
 from gcushare.cli.terminal.output import Document, to_csv
 from gcushare.cluster.snapshot import PodFacts
@@ -84,7 +83,7 @@ def _node(summary: Summary, node: NodeSummary) -> Document:
 
 def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
     offered = state.card
-    marks = [mark.name.lower() for mark in (*marks_of_card(state), *marks_of_use(node, state))]
+    marks = [mark.name.lower() for mark in marks_of_card(state, node)]
     return {
         "index": state.index,
         "uuid": offered.uuid if offered is not None else "",

@@ -7,42 +7,36 @@ from collections.abc import Iterable
 
 
 class Mark(enum.Enum):
-    """A sign and its meaning; printable everywhere, and none has a meaning to a shell or a spreadsheet."""
+    """A sign, its meaning and its style, in the order of gravity.
 
-    SICK = "!"
-    CORDONED = "#"
-    CLOSED = ":"
-    WHOLE = "="
-    GONE = "?"
-    OVER = "^"
-    OVER_USE = "@"
-    CORRECTED = "*"
-    UNPLACED = "+"
-    OTHER_UNIT = "~"
+    A sign is printable everywhere, and has no meaning to a shell or a spreadsheet.
+    """
 
+    SICK = "!", "sick: takes no new pods", "bold red"
+    CORDONED = "#", "cordoned by an admin: takes no new pods", "yellow"
+    CLOSED = ":", "closed to one use: containers of a pod deleted by force may still run on it", "yellow"
+    WHOLE = "=", "a pod holds the whole card", "cyan"
+    GONE = "?", "pods name this card, but the node does not have it", "bold red"
+    OVER = "^", "more is allocated than the card has", "bold red"
+    OVER_USE = "@", "a pod uses more memory of a card than it was granted, as its node reports", "bold red"
+    CORRECTED = "*", "the record was corrected: the kubelet gave the pod another card than planned", "magenta"
+    UNPLACED = "+", "more is in use: pods here hold cards that are not known", "bold red"
+    OTHER_UNIT = "~", "the node counts in another unit; shown in the heading's", ""
 
-_MEANINGS: dict[Mark, tuple[str, str]] = {
-    Mark.SICK: ("sick: takes no new pods", "bold red"),
-    Mark.CORDONED: ("cordoned by an admin: takes no new pods", "yellow"),
-    Mark.CLOSED: ("closed to one use: containers of a pod deleted by force may still run on it", "yellow"),
-    Mark.WHOLE: ("a pod holds the whole card", "cyan"),
-    Mark.GONE: ("pods name this card, but the node does not have it", "bold red"),
-    Mark.OVER: ("more is allocated than the card has", "bold red"),
-    Mark.OVER_USE: ("a pod uses more memory of a card than it was granted, as its node reports", "bold red"),
-    Mark.CORRECTED: ("the record was corrected: the kubelet gave the pod another card than planned", "magenta"),
-    Mark.UNPLACED: ("more is in use: pods here hold cards that are not known", "bold red"),
-    Mark.OTHER_UNIT: ("the node counts in another unit; shown in the heading's", ""),
-}
+    def __init__(self, sign: str, meaning: str, style: str) -> None:
+        self.sign = sign
+        self.meaning = meaning
+        self.style = style
 
 
 def signs(marks: Iterable[Mark]) -> str:
     """The signs, as they stand behind a figure."""
-    return "".join(mark.value for mark in marks)
+    return "".join(mark.sign for mark in marks)
 
 
 def style_of(marks: Iterable[Mark]) -> str:
     """The style of the gravest mark; plain without any."""
-    return next((_MEANINGS[mark][1] for mark in marks), "")
+    return next((mark.style for mark in marks), "")
 
 
 def legend(used: Iterable[Mark]) -> list[str]:
@@ -53,4 +47,4 @@ def legend(used: Iterable[Mark]) -> list[str]:
 def legend_rows(used: Iterable[Mark]) -> tuple[tuple[str, str], ...]:
     """The signs that were used and their meanings, in the order of gravity."""
     wanted = set(used)
-    return tuple((mark.value, text) for mark, (text, _) in _MEANINGS.items() if mark in wanted)
+    return tuple((mark.sign, mark.meaning) for mark in Mark if mark in wanted)

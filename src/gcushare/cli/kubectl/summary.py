@@ -132,8 +132,8 @@ def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), part) if part.isascii() and part.isdigit() else (1, 0, part) for part in parts)
 
 
-def marks_of_card(state: CardState) -> tuple[Mark, ...]:
-    """Marks for unusual states of a card."""
+def marks_of_card(state: CardState, node: NodeSummary | None = None) -> tuple[Mark, ...]:
+    """Marks for unusual states of a card; with its ``node`` also of the pods on it."""
     card = state.card
     found = {
         Mark.GONE: card is None,
@@ -142,6 +142,8 @@ def marks_of_card(state: CardState) -> tuple[Mark, ...]:
         Mark.CLOSED: card is not None and bool(card.closures),
         Mark.WHOLE: bool(state.whole),
         Mark.OVER: card is not None and state.held > state.total,
+        Mark.OVER_USE: node is not None and state.index in node.over_used_cards,
+        Mark.CORRECTED: node is not None and state.index in node.corrected_cards,
     }
     return tuple(mark for mark, is_so in found.items() if is_so)
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, view_status
-from gcushare.cluster.plugin_status import ClientTls, fetch_status
+from gcushare.cluster.plugin_status import fetch_status
 from gcushare.core.over_use.tracking import Figures, describe_over_use
 from gcushare.core.wording import index_text, printable
 from gcushare.runtime.exit_codes import DONE, FAILED
@@ -29,8 +29,9 @@ def print_status(settings: ServeSettings, stdout: TextIO) -> int:
     """
     url = f"{'https' if settings.tls_cert_file else 'http'}://{_host(settings)}:{settings.listen_port}"
     # Our own certificate is also what we show where clients need one.
-    tls = ClientTls(cert_file=settings.tls_cert_file, key_file=settings.tls_key_file, trusts_any=True)
-    status = asyncio.run(fetch_status(url, tls, "give the --listen-port that it runs with"))
+    certificate, key = settings.tls_cert_file, settings.tls_key_file
+    hint = "give the --listen-port that it runs with"
+    status = asyncio.run(fetch_status(url, hint, trusts_any=True, cert_file=certificate, key_file=key))
     width = shutil.get_terminal_size().columns if stdout.isatty() else None
     stdout.write(render_status(status, origin=url, width=width))
     return FAILED if status.problems else DONE

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from gcushare.cli.kubectl.flags import NodesNeededSettings
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.simulate.live import list_all
-from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import NotFoundError
 from gcushare.core.other_resources import Amounts
@@ -28,7 +27,6 @@ from gcushare.core.packing.nodes_needed import (
     render_nodes_needed,
 )
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Node, Pod
@@ -41,26 +39,21 @@ async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
     problems: list[str] = []
     async with session.connect(settings.at) as api:
-        document = await _read(api, session.vendor, settings.like or "", settings.pods or "", problems)
+        document = await read_pending(api, session.vendor, settings.like or "", settings.pods or "", problems)
     if not session.print_document(lambda: document):
         session.screen.print_text(render_nodes_needed(document))
     return session.warn(problems)
 
 
 async def read_pending(
-    kube: KubeSettings, vendor: Vendor, environ: Mapping[str, str], asked: tuple[str, str], problems: list[str]
+    client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]
 ) -> NodesNeededDocument:
-    """Count for ``simulate --pending``; ``asked``: like which node, and which pods, both may be empty.
+    """Read the cluster and count as ``count_pending`` does; ``problems`` takes what cannot be read.
 
     Raises:
         RemoteContractError, NotFoundError: as ``count_pending``.
         the errors of ``gcushare.kube.errors``.
     """
-    async with open_cluster(kube, environ, program="gcushare-simulate") as client:
-        return await _read(client, vendor, *asked, problems)
-
-
-async def _read(client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str]) -> NodesNeededDocument:
     snapshot = ClusterSnapshot(vendor)
     document = count_pending(snapshot, *await list_all(client, problems), like, pods)
     problems += snapshot.problems + snapshot.node_problems()

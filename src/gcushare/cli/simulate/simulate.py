@@ -26,9 +26,10 @@ from gcushare.cli.simulate.simulate_settings import SimulateSettings
 from gcushare.cli.simulate.workload import NodeSpec, read_nodes, read_pods, with_granularity, with_mix
 from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cli.terminal.screen import Screen
+from gcushare.cluster.connection import open_cluster
 from gcushare.core.errors import ConfigError
 from gcushare.core.packing.expected_fill import Demand
-from gcushare.core.packing.nodes_needed import render_nodes_needed
+from gcushare.core.packing.nodes_needed import NodesNeededDocument, render_nodes_needed
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
 from gcushare.vendors import VENDORS_BY_NAME
@@ -57,9 +58,14 @@ def run(settings: SimulateSettings, process: ProcessContext) -> int:
 
 def _count_pending(settings: SimulateSettings, process: ProcessContext) -> int:
     vendor, problems = VENDORS_BY_NAME[settings.source.vendor], list[str]()
-    asked = (settings.what_if.node_like or "", settings.what_if.pending_pods or "")
+    like, pods = settings.what_if.node_like or "", settings.what_if.pending_pods or ""
+
+    async def read() -> NodesNeededDocument:
+        async with open_cluster(settings.kube, process.environ, program="gcushare-simulate") as client:
+            return await read_pending(client, vendor, like, pods, problems)
+
     try:
-        document = asyncio.run(read_pending(settings.kube, vendor, process.environ, asked, problems))
+        document = asyncio.run(read())
     finally:
         _warn(Screen(process), problems)
     is_json = settings.output is TextOrJson.JSON

@@ -159,9 +159,9 @@ class Cleaner:
 
         Fields are ours if the Node has or had our inventory, or if its kubelet counts none of the vendor's memory.
         """
-        uid = node.metadata.uid
-        self._ours |= {(uid, each.name) for each in self._settings.vendors if has_inventory(node, each)}
-        return [each for each in self._settings.vendors if (uid, each.name) in self._ours or not is_counted(node, each)]
+        uid, vendors = node.metadata.uid, self._settings.vendors
+        self._ours |= {(uid, each.name) for each in vendors if each.inventory_annotation in node.metadata.annotations}
+        return [each for each in vendors if (uid, each.name) in self._ours or not is_counted(node, each)]
 
 
 def main(process: ProcessContext | None = None) -> int:
@@ -218,11 +218,6 @@ def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:
             if text is not None and SERVES_WHOLE in decode_inventory(text).modes:
                 found.add(vendor.whole_card_resource)
     return frozenset(found)
-
-
-def has_inventory(node: Node, vendor: Vendor) -> bool:
-    """Whether our plugin has published the vendor's cards of a Node."""
-    return vendor.inventory_annotation in node.metadata.annotations
 
 
 def is_counted(node: Node, vendor: Vendor) -> bool:

@@ -91,9 +91,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
     extenders = yaml.mapping.get("extenders")
     if extenders is None or (isinstance(extenders, Scalar) and extenders.is_null):
         return ConfigDocument(yaml.with_key(yaml.mapping, "extenders", [entry]).text, written)
-    if not isinstance(extenders, Sequence):
-        raise ConfigError(f"{name}: extenders is not a list written where it is used")
-    present = _read_extenders(extenders)
+    present = _read_extenders(_extenders(yaml))
     ours = [index for index, item in enumerate(present) if is_ours(item, settings)]
     for index, item in enumerate(present):
         if index not in ours and item.binds:
@@ -102,7 +100,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
                 "extender with a bindVerb: remove that bindVerb, or give gcushare a scheduler of its own"
             )
     if not ours:
-        return ConfigDocument(yaml.appended(extenders, entry).text, written)
+        return ConfigDocument(yaml.appended(_extenders(yaml), entry).text, written)
     for index in reversed(ours[1:]):
         yaml = yaml.without_item(_extenders(yaml), index)
     # Each value of our entry that differs is replaced; the admin's comments and keys stay.

@@ -13,12 +13,12 @@ from aiohttp.test_utils import make_mocked_request
 
 from gcushare.core.explain.reasons import Verdict
 from gcushare.scheduler_extender.dashboard.assets import (
-    CONTENT_SECURITY_POLICY,
     PAGE,
     Assets,
     accepts_gzip,
     load_assets,
 )
+from gcushare.scheduler_extender.dashboard.security_headers import CONTENT_SECURITY_POLICY
 
 STATIC = resources.files("gcushare.scheduler_extender.dashboard") / "static"
 FILES = {each.name: each.read_text(encoding="utf-8") for each in STATIC.iterdir()}

@@ -15,6 +15,8 @@ from importlib import resources
 from aiohttp import web
 from multidict import CIMultiDict
 
+from gcushare.scheduler_extender.dashboard.security_headers import SECURITY_HEADERS
+
 PAGE = "index.html"
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -22,33 +24,6 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    )
-)
-"""Nothing inline, nothing from another host, no frame around it, and no way from text to markup."""
-
-SECURITY_HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-"""On every answer below the page's path; the two old ones are for browsers before 2018."""
 
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"

@@ -10,11 +10,12 @@ from aiohttp.typedefs import Handler
 
 from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.kube.client import KubeClient
-from gcushare.scheduler_extender.dashboard.assets import SECURITY_HEADERS, accepts_gzip, load_assets
+from gcushare.scheduler_extender.dashboard.assets import accepts_gzip, load_assets
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
 from gcushare.scheduler_extender.dashboard.feed import Feed, parse_mark
 from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.reviewed_tokens import TokenGuard
+from gcushare.scheduler_extender.dashboard.security_headers import SECURITY_HEADERS
 from gcushare.scheduler_extender.dashboard.token_reviews import KubeReviews
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.leadership import Serving

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from gcushare.core.claim_names import ClaimSize
 from gcushare.core.requests import ContainerKind, effective_request
-from gcushare.kube.resources import DEPLOYMENTS, Resource
+from gcushare.kube.resources import Resource
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CLAIMED_RESOURCE, CLAIMED_UNITS
 from gcushare_playground.apiserver.failures import ApiFailure
@@ -30,6 +30,7 @@ pytestmark = needs_helm
 MEMORY = ENFLAME.memory_resource
 ENTRY = "gcushare-gcu-memory"
 JOBS: Resource[JsonObject] = Resource("apis/batch/v1", "jobs", dict)
+DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
 STATEFUL_SETS: Resource[JsonObject] = Resource("apis/apps/v1", "statefulsets", dict)
 QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)
 EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)

@@ -12,20 +12,12 @@ import msgspec
 from gcushare._version import __version__
 from gcushare.core.errors import ConflictError, RemoteContractError
 from gcushare.core.nodes import PodRef
+from gcushare.kube import patches
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
 from gcushare.kube.connection.watch_lines import RawWatchEvent, watch_events
 from gcushare.kube.errors import Attempt, InvalidError
-from gcushare.kube.patches import (
-    Patch,
-    PatchKind,
-    Precondition,
-    annotations_patch,
-    binding,
-    capacity_patch,
-    delete_options,
-    eviction,
-)
+from gcushare.kube.patches import Patch, PatchKind, Precondition
 from gcushare.kube.resources import EVENTS, EVERYTHING, NODES, PODS, JsonObject, Resource, Selector, with_query
 from gcushare.wire.kubernetes_versions import eviction_version
 from gcushare.wire.objects import Event, ListOf, Node, Pod
@@ -244,7 +236,7 @@ class KubeClient:
             ConflictError: the precondition does not hold.
         """
         path = resource.path(name, namespace=namespace)
-        body = _ENCODER.encode(delete_options(precondition, grace_s))
+        body = _ENCODER.encode(patches.delete_options(precondition, grace_s))
         await self._transport.send(Request("DELETE", path, "delete", resource.plural, body, _JSON))
 
     async def bind_pod(
@@ -269,7 +261,7 @@ class KubeClient:
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="binding")
         if timeout_s is not None:
             path += f"?timeout={max(1, int(timeout_s * 1000))}ms"
-        body = _ENCODER.encode(binding(pod, node, annotations, resource_version))
+        body = _ENCODER.encode(patches.binding(pod, node, annotations, resource_version))
         await self._transport.post(Request("POST", path, "bind", PODS.plural, body, _JSON, timeout_s))
 
     async def evict_pod(self, pod: PodRef) -> None:
@@ -284,7 +276,7 @@ class KubeClient:
         path = PODS.path(pod.name, namespace=pod.namespace, subresource="eviction")
         if not self._eviction_version:
             self._eviction_version = eviction_version(await self.version())
-        body = _ENCODER.encode(eviction(pod, self._eviction_version))
+        body = _ENCODER.encode(patches.eviction(pod, self._eviction_version))
         await self._transport.send(Request("POST", path, "evict", PODS.plural, body, _JSON))
 
     async def patch_pod_annotations(
@@ -300,7 +292,7 @@ class KubeClient:
             ConflictError: another pod has that name now.
             NotFoundError: the pod does not exist.
         """
-        patch = annotations_patch(annotations, Precondition(pod.uid))
+        patch = patches.annotations_patch(annotations, Precondition(pod.uid))
         try:
             return await self.patch(
                 PODS, pod.name, patch, namespace=pod.namespace, subresource="status", timeout_s=timeout_s
@@ -316,14 +308,16 @@ class KubeClient:
 
         It patches the status subresource, as for pods: a caller needs no right to change taints.
         """
-        return await self.patch(NODES, name, annotations_patch(annotations, NO_PRECONDITION), subresource="status")
+        return await self.patch(
+            NODES, name, patches.annotations_patch(annotations, NO_PRECONDITION), subresource="status"
+        )
 
     async def patch_node_capacity(self, name: str, capacity: Mapping[str, int | None]) -> Node:
         """Set resources in a node's status.capacity; a value of None removes one. Repeatable.
 
         The kubelet copies them to allocatable within its next status update, and zeroes them when it registers again.
         """
-        return await self.patch(NODES, name, capacity_patch(capacity), subresource="status")
+        return await self.patch(NODES, name, patches.capacity_patch(capacity), subresource="status")
 
     async def create_event(self, event: Event) -> Event:
         """Create an event in the namespace that its metadata names."""

@@ -63,7 +63,6 @@ SLICES_OF_ALL_DRIVERS: Resource[JsonObject] = Resource(
     "apis/resource.k8s.io/v1", "resourceslices", dict, namespaced=False
 )
 """Other drivers' devices may have what ours never have."""
-DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from gcushare.runtime.metrics import (
 )
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown, root_tasks
+from gcushare.scheduler_extender import maintenance
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.scheduler_extender.dashboard.feed import Feed
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
@@ -38,12 +39,6 @@ from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
-from gcushare.scheduler_extender.maintenance import (
-    confirm_periodically,
-    learn_once,
-    learn_periodically,
-    recount_periodically,
-)
 from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
 from gcushare.scheduler_extender.nodes_needed import NodesNeededService
@@ -228,8 +223,8 @@ class Extender:
         tasks.start("watch claims", self.watches.watch_claims())
         tasks.start("wait for the first lists", self._finish_sync())
         tasks.start("post events", self.recorder.run())
-        tasks.start("recount", recount_periodically(self._drifts, follow.recount_interval, self._heartbeat))
-        tasks.start("learn typical requests", learn_periodically(self.states, follow.recount_interval))
+        tasks.start("recount", maintenance.recount_periodically(self._drifts, follow.recount_interval, self._heartbeat))
+        tasks.start("learn typical requests", maintenance.learn_periodically(self.states, follow.recount_interval))
         for state in self.states:
             tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
         for each in self.services:
@@ -237,14 +232,15 @@ class Extender:
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
             tasks.start(f"count nodes needed of {each.vendor_name}", each.needs.run(self.serving.is_serving))
         tasks.start(
-            "confirm reservations", confirm_periodically([each.binds for each in self.services], follow.confirm_after)
+            "confirm reservations",
+            maintenance.confirm_periodically([each.binds for each in self.services], follow.confirm_after),
         )
         if isinstance(self.leadership, ReplicaLeadership):
             tasks.start("elect a leader", self._elect_when_synced(self.leadership))
 
     async def _finish_sync(self) -> None:
         await self.watches.wait_synced()
-        await learn_once(self.states)
+        await maintenance.learn_once(self.states)
         self.serving.is_synced = True
         if self._after_sync is not None:
             self._after_sync()

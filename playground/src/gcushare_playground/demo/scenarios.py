@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from gcushare.kube.resources import DEPLOYMENTS
+from gcushare.kube.resources import Resource
 from gcushare_playground.demo.playing import PlacedPod, Player
 from gcushare_playground.demo.settings import DemoSettings, ScenarioName
 from gcushare_playground.demo.whole_cards import play_whole_and_shared
@@ -12,6 +12,7 @@ from gcushare_playground.picture import POD_OBJECTS, JsonObject
 
 Scenario = Callable[[Player], Awaitable[None]]
 
+_DEPLOYMENTS: Resource[JsonObject] = Resource("apis/apps/v1", "deployments", dict)
 MANUAL_NAMESPACE = "kube-system"
 MANUAL_CONTAINER = "pod-gcu-example"
 MANUAL_QUARTERS = (1, 2, 3, 5)
@@ -103,7 +104,7 @@ async def _create_deployment(player: Player, name: str, units: int) -> str:
             "template": {"metadata": {"labels": labels}, "spec": _pod_spec(name, limits)},
         },
     }
-    await player.cluster.client.create(DEPLOYMENTS, body, namespace="default")
+    await player.cluster.client.create(_DEPLOYMENTS, body, namespace="default")
     player.stage.output(f"deployment.apps/{name} created")
     pods = player.cluster.pods
 

@@ -25,15 +25,10 @@ from gcushare.cards.errors import (
 from gcushare.cards.libraries import LibrarySpec
 from gcushare.cards.plausible import check_count, sanitize_card, sanitize_use
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading, LinkLevel
+from gcushare.cards.worker import time_limits
 from gcushare.cards.worker.messages import Described, EventAnswer, LinkAnswer, Opened, Operation, Request
 from gcushare.cards.worker.process import WorkerProcess
-from gcushare.cards.worker.time_limits import (
-    DEFAULT_LIMITS,
-    LONGEST_PAUSE_S,
-    LONGEST_RESTART_S,
-    IsolationSettings,
-    Pauses,
-)
+from gcushare.cards.worker.time_limits import IsolationSettings, Pauses
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
@@ -53,7 +48,7 @@ class IsolatedSource:
     def __init__(
         self,
         spec: LibrarySpec,
-        settings: IsolationSettings = DEFAULT_LIMITS,
+        settings: IsolationSettings = time_limits.DEFAULT_LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
@@ -66,9 +61,9 @@ class IsolatedSource:
         self._numbered: dict[int, str] = {}  # uuids by slot, as the running worker numbers them
         self._last_count = 0
         self._lost: set[str] = set()  # uuids of cards for which the library is opened again
-        self._card_pauses: Pauses[tuple[int, Operation]] = Pauses(settings.first_rest_s, LONGEST_PAUSE_S)
-        self._library_pauses: Pauses[str] = Pauses(settings.first_restart_s, LONGEST_RESTART_S)
-        self._reopens: Pauses[str] = Pauses(settings.first_rest_s, LONGEST_PAUSE_S)
+        self._card_pauses: Pauses[tuple[int, Operation]] = Pauses(settings.first_rest_s, time_limits.LONGEST_PAUSE_S)
+        self._library_pauses: Pauses[str] = Pauses(settings.first_restart_s, time_limits.LONGEST_RESTART_S)
+        self._reopens: Pauses[str] = Pauses(settings.first_rest_s, time_limits.LONGEST_PAUSE_S)
         self._has_events = True
         self._closed = False
 

@@ -22,18 +22,8 @@ import msgspec
 from gcushare.cards.errors import LibraryCallError
 from gcushare.cards.libraries import LibrarySpec, create_library
 from gcushare.cards.ports import CardLibrary
-from gcushare.cards.worker.messages import (
-    REQUEST,
-    CallRecorder,
-    Described,
-    EventAnswer,
-    LinkAnswer,
-    Opened,
-    Operation,
-    Request,
-    encode_failure,
-    encode_result,
-)
+from gcushare.cards.worker import messages
+from gcushare.cards.worker.messages import Described, Operation, Request
 from gcushare.core.cards import Card
 from gcushare.core.errors import DeviceError
 
@@ -55,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     os.dup2(2, 1)  # a library's output belongs in the log
-    recorder = CallRecorder(arguments.recorder)
+    recorder = messages.CallRecorder(arguments.recorder)
     os.close(arguments.recorder)
     spec = msgspec.json.decode(arguments.source, type=LibrarySpec)
     with socket.socket(fileno=os.dup(0)) as connection, connection.makefile("rb") as requests:
@@ -69,15 +59,15 @@ def _serve(connection: socket.socket, requests: BinaryIO, library: CardLibrary) 
         with contextlib.suppress(LibraryCallError):  # without its driver's version a library can be used all the same
             driver = library.driver_version()
     except DeviceError as error:
-        connection.sendall(encode_failure(error))
+        connection.sendall(messages.encode_failure(error))
         return
-    connection.sendall(encode_result(Opened(library=name, driver=driver)))
+    connection.sendall(messages.encode_result(messages.Opened(library=name, driver=driver)))
     with contextlib.suppress(ConnectionResetError):  # the parent closed it with an answer unread
         while line := requests.readline():
             try:
-                answer = encode_result(_perform(library, REQUEST.read(line)))
+                answer = messages.encode_result(_perform(library, messages.REQUEST.read(line)))
             except DeviceError as error:
-                answer = encode_failure(error)
+                answer = messages.encode_failure(error)
             connection.sendall(answer)
     library.close()
 
@@ -94,9 +84,9 @@ def _perform(library: CardLibrary, request: Request) -> object:
         case Operation.USE:
             return library.use(request.slot)
         case Operation.EVENT:
-            return EventAnswer(event=library.wait_event(request.timeout_s))
+            return messages.EventAnswer(event=library.wait_event(request.timeout_s))
         case Operation.LINK:
-            return LinkAnswer(level=library.link_level(request.slot, request.other_slot))
+            return messages.LinkAnswer(level=library.link_level(request.slot, request.other_slot))
 
 
 if __name__ == "__main__":

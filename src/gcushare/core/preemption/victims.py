@@ -23,13 +23,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from gcushare.core.nodes import CardGrant, CardState, NodeState, PodRef
-from gcushare.core.preemption.kept_room import (
-    NO_NOMINEES,
-    LeavingShares,
-    RoomAfterNominees,
-    RoomLeft,
-    fits_after_nominees,
-)
+from gcushare.core.preemption import kept_room
 from gcushare.core.requests import CardRequest
 
 EXACT_WORK = 512
@@ -64,7 +58,7 @@ def choose_victims(
     request: CardRequest,
     victims: Iterable[PodRef],
     *,
-    room: RoomAfterNominees = NO_NOMINEES,
+    room: kept_room.RoomAfterNominees = kept_room.NO_NOMINEES,
     count_first: bool = False,
 ) -> tuple[PodRef, ...] | None:
     """Choose the best sufficient subset of the victims; None if even all of them are not enough.
@@ -82,7 +76,7 @@ def choose_victims(
     """
     if node.is_unconfirmed or not node.serves(request):
         return None
-    if node.fits(request) and fits_after_nominees(node, request, room.left):
+    if node.fits(request) and kept_room.fits_after_nominees(node, request, room.left):
         return ()
     return _Search(node, request, victims, room, count_first=count_first).run()
 
@@ -122,7 +116,7 @@ class _Outline:
 
 
 def _find_need(
-    state: CardState, request: CardRequest, shares: LeavingShares, left: RoomLeft
+    state: CardState, request: CardRequest, shares: kept_room.LeavingShares, left: kept_room.RoomLeft
 ) -> tuple[int, bool] | None:
     """What must become free on a card once the leaving pods are gone.
 
@@ -146,13 +140,13 @@ class _Search:
         node: NodeState,
         request: CardRequest,
         victims: Iterable[PodRef],
-        room: RoomAfterNominees,
+        room: kept_room.RoomAfterNominees,
         *,
         count_first: bool,
     ) -> None:
         self._count = request.cards
         self._count_first = count_first
-        shares = LeavingShares(node, room.leaving)
+        shares = kept_room.LeavingShares(node, room.leaving)
         self._needs = {
             state.index: need
             for state in node.cards.values()

@@ -15,27 +15,20 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from gcushare.core.errors import (
-    ConflictError,
-    ForbiddenError,
-    GcushareError,
-    NotFoundError,
-    Refused,
-    RemoteContractError,
-    RetryableError,
-)
+from gcushare.core import errors
+from gcushare.core.errors import GcushareError
 from gcushare.core.log_fields import fields
 
 logger = logging.getLogger(__name__)
 
 # The first match wins, so a subclass comes before its base class. Any other error is a defect of ours: 500.
 STATUS_BY_ERROR: tuple[tuple[type[GcushareError], int], ...] = (
-    (RemoteContractError, 400),
-    (ForbiddenError, 403),
-    (NotFoundError, 404),
-    (ConflictError, 409),
-    (Refused, 422),
-    (RetryableError, 503),
+    (errors.RemoteContractError, 400),
+    (errors.ForbiddenError, 403),
+    (errors.NotFoundError, 404),
+    (errors.ConflictError, 409),
+    (errors.Refused, 422),
+    (errors.RetryableError, 503),
 )
 
 _LONGEST_TEXT = 2000
@@ -143,7 +136,7 @@ def respond_to_failure(error: Exception, **facts: object) -> web.Response:
     if status != 500:
         logger.info("request failed %s", fields(**facts, reason=error))
         response = error_response(status, str(error))
-        if isinstance(error, RetryableError):
+        if isinstance(error, errors.RetryableError):
             response.headers["Retry-After"] = str(max(1, math.ceil(error.delay_s or 1)))
         return response
     logger.error("request failed %s", fields(**facts, reason=error), exc_info=error)

@@ -9,19 +9,8 @@ from contextlib import closing
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gcushare.runtime.http.answers import (
-    Cause,
-    RejectedCounts,
-    Rejection,
-    body_cut,
-    body_too_large,
-    body_too_slow,
-    log_answered,
-    no_memory,
-    reject,
-    respond_to_failure,
-    respond_to_http,
-)
+from gcushare.runtime.http import answers
+from gcushare.runtime.http.answers import Cause, RejectedCounts, Rejection
 from gcushare.runtime.http.connections import GuardedConnection
 from gcushare.runtime.http.request_budgets import BodyBudget, BodyShare, TurnBudget
 from gcushare.runtime.settings.serving import ServeSettings
@@ -64,7 +53,7 @@ class RequestGate:
         if isinstance(request.protocol, GuardedConnection):
             request.protocol.begin_request()
         response = await self._answer(request, handler)
-        log_answered(started, **_facts(request), status=response.status)
+        answers.log_answered(started, **_facts(request), status=response.status)
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -78,15 +67,15 @@ class RequestGate:
                 return await handler(request)
             return await self._answer_body(request, handler)
         except Rejection as rejection:
-            return reject(rejection, self._rejected, **_facts(request))
+            return answers.reject(rejection, self._rejected, **_facts(request))
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            return respond_to_http(error, request.path)
+            return answers.respond_to_http(error, request.path)
         except ConnectionError:
             raise  # the client is gone; aiohttp closes the connection quietly
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
-            response = respond_to_failure(error, **_facts(request))
+            response = answers.respond_to_failure(error, **_facts(request))
             if request.writer.output_size > 0:
                 # A stream that has begun cannot become an error: its reader notices only that it is cut.
                 raise ConnectionResetError("the answer had begun when its handler failed") from error
@@ -96,7 +85,7 @@ class RequestGate:
         """Answer a request with a body, and keep the body's memory until the handler is done."""
         declared, largest = request.content_length, self._budget.largest_of(request.path)
         if declared is not None and declared > largest:
-            raise body_too_large(f"{declared} bytes", largest)
+            raise answers.body_too_large(f"{declared} bytes", largest)
         limit = asyncio.timeout(self._timeout_s)
 
         def give_up() -> None:
@@ -120,14 +109,14 @@ class RequestGate:
             async with limit:
                 while chunk := await request.content.readany():
                     if len(body) + len(chunk) > largest:
-                        raise body_too_large("more", largest)
+                        raise answers.body_too_large("more", largest)
                     if not share.grow(len(chunk)):
-                        raise no_memory()
+                        raise answers.no_memory()
                     body += chunk
         except TimeoutError:
             if share.is_cut:
-                raise body_cut() from None
-            raise body_too_slow(self._timeout_s) from None
+                raise answers.body_cut() from None
+            raise answers.body_too_slow(self._timeout_s) from None
         except web.RequestPayloadError as error:
             raise Rejection(400, Cause.MALFORMED, f"the request's body is malformed: {error}") from error
         share.complete()

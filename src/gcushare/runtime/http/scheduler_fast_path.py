@@ -21,17 +21,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
-from gcushare.runtime.http.answers import (
-    RejectedCounts,
-    Rejection,
-    body_cut,
-    body_too_slow,
-    log_answered,
-    no_memory,
-    reject,
-    respond_to_failure,
-    write_response,
-)
+from gcushare.runtime.http import answers
+from gcushare.runtime.http.answers import RejectedCounts, Rejection
 from gcushare.runtime.http.request_budgets import BodyBudget, BodyShare, TurnBudget
 
 if TYPE_CHECKING:
@@ -153,7 +144,7 @@ class FastPath:
             return True
         piece = data[:missing]
         if not arriving.share.grow(len(piece)):
-            self._reject(arriving, no_memory())
+            self._reject(arriving, answers.no_memory())
             return True
         if isinstance(arriving.body, bytes):
             arriving.body = bytearray(arriving.body)
@@ -193,7 +184,7 @@ class FastPath:
 
         def give_up() -> None:
             if self._arriving is not None:
-                self._reject(self._arriving, body_cut())
+                self._reject(self._arriving, answers.body_cut())
 
         share = context.budget.open(give_up)
         if not share.grow(len(body)):
@@ -210,7 +201,7 @@ class FastPath:
         else:
             self._connection.table.mark_arriving(self._connection)
             limit_s, loop = self._context.body_timeout_s, asyncio.get_running_loop()
-            self._deadline = loop.call_later(limit_s, self._reject, arriving, body_too_slow(limit_s))
+            self._deadline = loop.call_later(limit_s, self._reject, arriving, answers.body_too_slow(limit_s))
         return True
 
     def _hold(self, data: bytes) -> None:
@@ -221,7 +212,7 @@ class FastPath:
 
     def _reject(self, arriving: _Arriving, rejection: Rejection) -> None:
         self._stop_deadline()
-        self._finish(arriving, reject(rejection, self._context.rejected, **self._facts(arriving)))
+        self._finish(arriving, answers.reject(rejection, self._context.rejected, **self._facts(arriving)))
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:
@@ -238,7 +229,7 @@ class FastPath:
         try:
             answer = self._context.verbs[arriving.path].answer(body)
         except Exception as error:  # the root of a request: nothing that a handler raises may end the server
-            self._finish(arriving, respond_to_failure(error, **self._facts(arriving)))
+            self._finish(arriving, answers.respond_to_failure(error, **self._facts(arriving)))
             return
         if isinstance(answer, bytes):
             self._finish(arriving, answer)
@@ -252,7 +243,7 @@ class FastPath:
         try:
             answer = await coming
         except Exception as error:  # as above
-            answer = respond_to_failure(error, **self._facts(arriving))
+            answer = answers.respond_to_failure(error, **self._facts(arriving))
         self._finish(arriving, answer)
 
     def _finish(self, arriving: _Arriving, answer: bytes | web.Response) -> None:
@@ -264,7 +255,7 @@ class FastPath:
         closes = connection.closes_after_answer or (isinstance(answer, web.Response) and answer.keep_alive is False)
         wire.write(_write_answer(answer, closes=closes))
         status = 200 if isinstance(answer, bytes) else answer.status
-        log_answered(arriving.started, **self._facts(arriving), status=status)
+        answers.log_answered(arriving.started, **self._facts(arriving), status=status)
         connection.table.mark_idle(connection)
         if closes:
             connection.force_close()
@@ -308,7 +299,7 @@ def _write_answer(answer: bytes | web.Response, *, closes: bool) -> bytes:
     date = f"Date: {_date_at(int(time.time()))}"
     closing = ("Connection: close",) if closes else ()
     if not isinstance(answer, bytes):
-        return write_response(answer, date, *closing)
+        return answers.write_response(answer, date, *closing)
     head = "\r\n".join(
         ("HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {len(answer)}", date, *closing, "", "")
     )

@@ -21,16 +21,8 @@ from gcushare._version import __version__
 from gcushare.core.fit_index import NameLog
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES, join_in_pieces
-from gcushare.scheduler_extender.dashboard.feed_documents import (
-    NO_NODE_METADATA,
-    NO_POD_METADATA,
-    SNAPSHOT_VERSION,
-    NodeContext,
-    ReplicaDocument,
-    VendorDocument,
-    node_document,
-    waiting_document,
-)
+from gcushare.scheduler_extender.dashboard import feed_documents
+from gcushare.scheduler_extender.dashboard.feed_documents import ReplicaDocument
 from gcushare.scheduler_extender.dashboard.metadata_cache import MetadataCache
 from gcushare.scheduler_extender.leadership import Serving
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -143,12 +135,12 @@ class Feed:
     async def snapshot(self, replica: ReplicaDocument) -> AsyncGenerator[bytes, None]:
         """Write the snapshot in pieces. Its mark is the position at the start: what changes meanwhile is sent again."""
         head = {
-            "version": SNAPSHOT_VERSION,
+            "version": feed_documents.SNAPSHOT_VERSION,
             "mark": str(self.mark),
             "program": __version__,
             "replica": replica,
             "vendors": [
-                VendorDocument(name, state.vendor.device_word, state.vendor.memory_resource)
+                feed_documents.VendorDocument(name, state.vendor.device_word, state.vendor.memory_resource)
                 for name, state in self._states.items()
             ],
         }
@@ -201,20 +193,20 @@ class Feed:
         node = state.ledger.nodes.get(name)
         if node is None or not _is_shown(node):
             return None
-        context = NodeContext(
-            self.metadata.nodes.get(name, NO_NODE_METADATA),
+        context = feed_documents.NodeContext(
+            self.metadata.nodes.get(name, feed_documents.NO_NODE_METADATA),
             state.nodes.problems.get(name, ""),
             self.metadata.pods,
             state.pod_problems,
             frozenset(uid for uid in node.assignments if state.ledger.is_reserved(uid)),
         )
-        return _encoder.encode(node_document(state.vendor, node, context))
+        return _encoder.encode(feed_documents.node_document(state.vendor, node, context))
 
     def _encode_pod(self, uid: str) -> bytes | None:
         for state in self._states.values():
             if (waiting := state.waiting.get(uid) or state.claiming.get(uid)) is not None:
-                metadata = self.metadata.pods.get(uid, NO_POD_METADATA)
-                return _encoder.encode(waiting_document(state.vendor, waiting, metadata))
+                metadata = self.metadata.pods.get(uid, feed_documents.NO_POD_METADATA)
+                return _encoder.encode(feed_documents.waiting_document(state.vendor, waiting, metadata))
         return None
 
     def _node_keys(self) -> list[str]:

@@ -26,16 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gcushare.wire.contracts import (
-    CA,
-    CA_KEY,
-    CLIENT_CERT,
-    CLIENT_KEY,
-    NEXT_CA_KEY,
-    SCHEDULER_NAME,
-    SERVER_CERT,
-    SERVER_KEY,
-)
+from gcushare.wire import contracts
 
 AUTHORITY_LIVES = 15
 """The life of an authority in lives of a certificate. For a third of it the authority is only trusted, for a third it
@@ -103,13 +94,13 @@ class _Set:
     def data(self) -> Mapping[str, bytes]:
         trusted = (self.signing.cert, self.next.cert, *self.before)
         return {
-            CA: b"".join(each.public_bytes(Encoding.PEM) for each in trusted),
-            CA_KEY: self.signing.key_pem,
-            NEXT_CA_KEY: self.next.key_pem,
-            SERVER_CERT: self.server.cert_pem,
-            SERVER_KEY: self.server.key_pem,
-            CLIENT_CERT: self.client.cert_pem,
-            CLIENT_KEY: self.client.key_pem,
+            contracts.CA: b"".join(each.public_bytes(Encoding.PEM) for each in trusted),
+            contracts.CA_KEY: self.signing.key_pem,
+            contracts.NEXT_CA_KEY: self.next.key_pem,
+            contracts.SERVER_CERT: self.server.cert_pem,
+            contracts.SERVER_KEY: self.server.key_pem,
+            contracts.CLIENT_CERT: self.client.cert_pem,
+            contracts.CLIENT_KEY: self.client.key_pem,
         }
 
 
@@ -167,12 +158,12 @@ def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
 
 def _read(data: Mapping[str, bytes]) -> _Set:
     """Read a set. Raises what ``cryptography`` raises for broken ones, and ValueError for parts that do not fit."""
-    trusted = x509.load_pem_x509_certificates(data[CA])
+    trusted = x509.load_pem_x509_certificates(data[contracts.CA])
     if len(trusted) < 2:
-        raise ValueError(f"{CA} has {len(trusted)} certificates, expected two or more")
-    signing, following = _pair(trusted[0], data[CA_KEY]), _pair(trusted[1], data[NEXT_CA_KEY])
-    server = _pair(x509.load_pem_x509_certificate(data[SERVER_CERT]), data[SERVER_KEY])
-    client = _pair(x509.load_pem_x509_certificate(data[CLIENT_CERT]), data[CLIENT_KEY])
+        raise ValueError(f"{contracts.CA} has {len(trusted)} certificates, expected two or more")
+    signing, following = _pair(trusted[0], data[contracts.CA_KEY]), _pair(trusted[1], data[contracts.NEXT_CA_KEY])
+    server = _pair(x509.load_pem_x509_certificate(data[contracts.SERVER_CERT]), data[contracts.SERVER_KEY])
+    client = _pair(x509.load_pem_x509_certificate(data[contracts.CLIENT_CERT]), data[contracts.CLIENT_KEY])
     for each in (server, client):
         each.cert.verify_directly_issued_by(signing.cert)
     return _Set(signing, following, tuple(trusted[2:]), server, client)
@@ -210,7 +201,7 @@ def _server(authority: _Pair, terms: Terms, now: datetime) -> _Pair:
 
 
 def _client(authority: _Pair, terms: Terms, now: datetime) -> _Pair:
-    return _signed(authority, (SCHEDULER_NAME,), ExtendedKeyUsageOID.CLIENT_AUTH, now, terms.life)
+    return _signed(authority, (contracts.SCHEDULER_NAME,), ExtendedKeyUsageOID.CLIENT_AUTH, now, terms.life)
 
 
 def _signed(

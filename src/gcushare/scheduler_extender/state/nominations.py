@@ -18,13 +18,7 @@ from dataclasses import dataclass, replace
 from gcushare.core.fit_index import Shape
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import PodRef
-from gcushare.core.preemption.kept_room import (
-    NO_NOMINEES,
-    RoomAfterNominees,
-    RoomLeft,
-    compute_room_left,
-    fits_after_nominees,
-)
+from gcushare.core.preemption import kept_room
 from gcushare.core.requests import CardRequest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 
@@ -183,7 +177,7 @@ class Nominations:
             node = self._ledger.nodes.get(name)
             if node is None or not node.fits(request.cards):
                 continue
-            if not fits_after_nominees(node, request.cards, self.find_room(name, ahead).left):
+            if not kept_room.fits_after_nominees(node, request.cards, self.find_room(name, ahead).left):
                 closed.append(name)
         return frozenset(closed)
 
@@ -192,7 +186,7 @@ class Nominations:
         pod = request.pod
         return request.shape, pod.priority, pod.uid if pod.uid in self._nominees else ""
 
-    def room_left(self, request: SchedulingRequest, node: str) -> RoomLeft:
+    def room_left(self, request: SchedulingRequest, node: str) -> kept_room.RoomLeft:
         """Units of a node's cards that are left to a pod; empty if nothing is kept from it."""
         ahead = self.find_ahead(request.pod).get(node)
         return self.find_room(node, ahead).left if ahead else {}
@@ -221,14 +215,16 @@ class Nominations:
             nominees.sort(key=lambda nominee: -nominee.pod.priority)
         return ahead
 
-    def find_room(self, name: str, ahead: Sequence[Nominee]) -> RoomAfterNominees:
+    def find_room(self, name: str, ahead: Sequence[Nominee]) -> kept_room.RoomAfterNominees:
         """The room that a node has for a pod after the nominees ``ahead`` of it, and which pods are leaving."""
         node = self._ledger.nodes.get(name)
         if node is None or not (ahead or self.leaving):
-            return NO_NOMINEES
+            return kept_room.NO_NOMINEES
         expected = frozenset().union(*(nominee.victims for nominee in ahead))
         leaving = frozenset(uid for uid in node.assignments if uid in self.leaving or uid in expected)
-        return RoomAfterNominees(leaving, compute_room_left(node, [nominee.request for nominee in ahead], leaving))
+        return kept_room.RoomAfterNominees(
+            leaving, kept_room.compute_room_left(node, [nominee.request for nominee in ahead], leaving)
+        )
 
     def _record(
         self,

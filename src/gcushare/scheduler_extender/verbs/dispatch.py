@@ -24,15 +24,9 @@ from gcushare.scheduler_extender.verbs.pod_lookup import Known, PodApi, PodLooku
 from gcushare.scheduler_extender.verbs.preempt import PreemptService
 from gcushare.scheduler_extender.verbs.request_metrics import Answer, reason_of, result_of
 from gcushare.scheduler_extender.waking.waker import RoomWaker
+from gcushare.wire import extender_api
 from gcushare.wire.documents.explain import ExplainDocument
-from gcushare.wire.extender_api import (
-    BIND_DONE,
-    BindArguments,
-    FilterArguments,
-    FilterDecoder,
-    decode_bind_arguments,
-    encode_error,
-)
+from gcushare.wire.extender_api import BindArguments, FilterArguments, encode_error
 from gcushare.wire.extender_preempt import decode_preempt_arguments
 
 logger = logging.getLogger(__name__)
@@ -65,7 +59,7 @@ class Dispatcher:
         self._own = services[0]
         self._of_vendor = {each.vendor_name: each for each in services}
         self._pods = PodLookup([each.state for each in services], api)
-        self._decode = FilterDecoder().decode
+        self._decode = extender_api.FilterDecoder().decode
 
     def filter(self, body: bytes) -> Answer | Awaitable[Answer]:
         """Answer a filter request, later if its pod has to be read. Errors go into the protocol's Error field."""
@@ -128,7 +122,7 @@ class Dispatcher:
         """
         services, arguments = self._own, None
         try:
-            arguments = decode_bind_arguments(body)
+            arguments = extender_api.decode_bind_arguments(body)
             services = self._find_offered(arguments)
             await services.binds.bind(arguments)
         except NotLeader:
@@ -138,7 +132,7 @@ class Dispatcher:
                 for each in self._services:  # The vendor may be unknown here; services of the others ignore the pod.
                     each.wakes.on_bind_failed(arguments.pod.uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
-        return Answer(BIND_DONE, "bound", services.vendor_name)
+        return Answer(extender_api.BIND_DONE, "bound", services.vendor_name)
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
         """Explain a pod, of any vendor.

@@ -8,14 +8,7 @@ from pathlib import Path
 from gcushare._version import __version__
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
-from gcushare.node.node_settings import (
-    AUTO_UNIT,
-    CardSourceSettings,
-    HealthSettings,
-    MpsSettings,
-    NodeSettings,
-    use_conflicts,
-)
+from gcushare.node import node_settings
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.settings import parsers
@@ -33,11 +26,11 @@ CARD_POLICIES = tuple(name for name in POLICIES if name != EXPECTED_FILL)
 
 
 @settings
-class ClaimCardSettings(CardSourceSettings):
+class ClaimCardSettings(node_settings.CardSourceSettings):
     """Cards."""
 
     memory_unit: str | None = setting(
-        parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, AUTO_UNIT), "the vendor's own unit"),
+        parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, node_settings.AUTO_UNIT), "the vendor's own unit"),
         default=None,
         help="The smallest amount of memory that a claim can hold, and the step by which amounts are rounded up. The "
         f"default is {', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; "
@@ -54,13 +47,13 @@ class ClaimCardSettings(CardSourceSettings):
     @property
     def unit(self) -> MemoryUnit:
         """What 1 of the memory resource stands for."""
-        if self.memory_unit == AUTO_UNIT:
+        if self.memory_unit == node_settings.AUTO_UNIT:
             return max(map(parse_memory_unit, self.vendor.auto_units), key=lambda unit: unit.per_gib)
         return parse_memory_unit(self.memory_unit or self.vendor.default_unit)
 
 
 @settings
-class KubeletSettings(NodeSettings):
+class KubeletSettings(node_settings.NodeSettings):
     """Kubelet."""
 
     kubelet_dir: Path = setting(
@@ -77,8 +70,8 @@ class ClaimsDriverSettings:
 
     cards: ClaimCardSettings = group(ClaimCardSettings)
     over_use: OverUseSettings = group(OverUseSettings)
-    limits: MpsSettings = group(MpsSettings)
-    health: HealthSettings = group(HealthSettings)
+    limits: node_settings.MpsSettings = group(node_settings.MpsSettings)
+    health: node_settings.HealthSettings = group(node_settings.HealthSettings)
     node: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=CLAIMS_DRIVER_PORT)
@@ -86,7 +79,7 @@ class ClaimsDriverSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """What the settings of cards, over-use and limits ask of each other."""
-        return use_conflicts(self.cards, self.over_use, self.limits)
+        return node_settings.use_conflicts(self.cards, self.over_use, self.limits)
 
 
 PROGRAM = Program(

@@ -17,14 +17,8 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER
-from gcushare.wire.documents.node_report import (
-    MODE_KEY,
-    REPORT_KEY_PREFIX,
-    Calls,
-    NodeReport,
-    decode_node_reports,
-    encode_node_report,
-)
+from gcushare.wire.documents import node_report
+from gcushare.wire.documents.node_report import Calls, NodeReport
 
 
 class _ConfigMap(msgspec.Struct, frozen=True):
@@ -51,21 +45,21 @@ class ClusterState:
     async def mode(self) -> Mode:
         """Read the mode. Without a ConfigMap, or a mode in it, the admin wants what this program was started for."""
         data = await _read(self.client, self.namespace)
-        self._written = {key: text for key, text in data.items() if key == REPORT_KEY_PREFIX + self.node}
-        mode = data.get(MODE_KEY, Mode.APPLY.value)
+        self._written = {key: text for key, text in data.items() if key == node_report.REPORT_KEY_PREFIX + self.node}
+        mode = data.get(node_report.MODE_KEY, Mode.APPLY.value)
         try:
             return Mode(mode)
         except ValueError as error:
             accepted = " or ".join(repr(each.value) for each in Mode)
             raise RemoteContractError(
-                f"ConfigMap {CONFIG_MANAGER}: {MODE_KEY} is {mode!r}, expected {accepted}"
+                f"ConfigMap {CONFIG_MANAGER}: {node_report.MODE_KEY} is {mode!r}, expected {accepted}"
             ) from error
 
     async def extender(self) -> ExtenderEntry:
         return await find_extender(self.client, self.options)
 
     async def report(self, state: State, reason: str, calls: Calls) -> None:
-        data = encode_node_report(self.node, state.value, reason, calls)
+        data = node_report.encode_node_report(self.node, state.value, reason, calls)
         if data == self._written:
             return
         # Until the answer arrives, and if none does, the stored report is unknown.
@@ -76,12 +70,12 @@ class ClusterState:
 
 async def write_mode(client: KubeClient, namespace: str, mode: Mode) -> None:
     """Have every node apply or recover."""
-    await _write(client, namespace, {MODE_KEY: mode.value})
+    await _write(client, namespace, {node_report.MODE_KEY: mode.value})
 
 
 async def read_reports(client: KubeClient, namespace: str) -> list[NodeReport]:
     """Read the last report of every node that still exists, ordered by name."""
-    reports = decode_node_reports(await _read(client, namespace))
+    reports = node_report.decode_node_reports(await _read(client, namespace))
     found: list[NodeReport] = []
     for report in reports:
         with suppress(NotFoundError):

@@ -8,16 +8,7 @@ from pathlib import Path
 
 from gcushare.core.cards import BOTH_MODES, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.units import MEMORY_UNIT_NAMES
-from gcushare.node.node_settings import (
-    AUTO_UNIT,
-    DEFAULT_LONGEST_WAIT_S,
-    CardSourceSettings,
-    HealthSettings,
-    MemoryLimit,
-    MpsSettings,
-    NodeSettings,
-    use_conflicts,
-)
+from gcushare.node import node_settings
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
@@ -76,7 +67,7 @@ def _auto_units(vendor: Vendor) -> str:
 
 
 @settings
-class CardSettings(CardSourceSettings):
+class CardSettings(node_settings.CardSourceSettings):
     """Cards."""
 
     mode: Mode = setting(
@@ -87,7 +78,7 @@ class CardSettings(CardSourceSettings):
         "free, shared or whole, never two at a time. whole needs no scheduler extender.",
     )
     memory_unit: str | None = setting(
-        parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, AUTO_UNIT), "the vendor's own unit"),
+        parsers.optional(parsers.one_of(*MEMORY_UNIT_NAMES, node_settings.AUTO_UNIT), "the vendor's own unit"),
         default=None,
         help="The amount of memory that 1 in a pod's request stands for. The default is "
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
@@ -113,7 +104,7 @@ class CardSettings(CardSourceSettings):
 
 
 @settings
-class KubeletSettings(NodeSettings):
+class KubeletSettings(node_settings.NodeSettings):
     """Kubelet."""
 
     device_plugin_dir: Path = setting(
@@ -144,7 +135,7 @@ class KubeletSettings(NodeSettings):
     )
     longest_wait_for_containers: float = setting(
         parsers.duration_s(0.0, 86400.0),
-        default=DEFAULT_LONGEST_WAIT_S,
+        default=node_settings.DEFAULT_LONGEST_WAIT_S,
         help="How long at most a card stays closed to the other use (shared or whole) after a pod on it was deleted by "
         "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
         "added. With --pod-use the machine's processes decide, and the card opens when the pod has none any more.",
@@ -192,8 +183,8 @@ class PluginSettings:
     actions: ActionSettings = group(ActionSettings)
     cards: CardSettings = group(CardSettings)
     over_use: OverUseSettings = group(OverUseSettings)
-    limits: MpsSettings = group(MpsSettings)
-    health: HealthSettings = group(HealthSettings)
+    limits: node_settings.MpsSettings = group(node_settings.MpsSettings)
+    health: node_settings.HealthSettings = group(node_settings.HealthSettings)
     kubelet: KubeletSettings = group(KubeletSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=PLUGIN_PORT)
@@ -203,9 +194,9 @@ class PluginSettings:
     def allows_bursts(self) -> bool:
         """Whether pods may use more than their grant."""
         evicts = self.over_use.over_use is Action.EVICT and not self.over_use.dry_run
-        is_safe = evicts or self.limits.memory_limit is not MemoryLimit.MPS
+        is_safe = evicts or self.limits.memory_limit is not node_settings.MemoryLimit.MPS
         return self.cards.bursts is Bursts.ALLOW or (self.cards.bursts is Bursts.AUTO and is_safe)
 
     def find_conflicts(self) -> Iterator[str]:
         """What the settings of cards, over-use and limits ask of each other."""
-        return use_conflicts(self.cards, self.over_use, self.limits)
+        return node_settings.use_conflicts(self.cards, self.over_use, self.limits)

@@ -14,26 +14,12 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from gcushare._version import __version__
+from gcushare.cli.support_bundle import sanitize
 from gcushare.cli.support_bundle.archive import Archive, new_archive
 from gcushare.cli.support_bundle.bundle_settings import BundleSettings
 from gcushare.cli.support_bundle.log_filter import cut_log
 from gcushare.cli.support_bundle.redact import Redactor, own_words
-from gcushare.cli.support_bundle.sanitize import (
-    Cut,
-    JsonObject,
-    cut_document,
-    cut_figures,
-    cut_findings,
-    cut_version,
-    findings_document,
-    known_names,
-    last_seen,
-    schedulers_document,
-    secrets_of,
-    slim_event,
-    slim_node,
-    slim_pod,
-)
+from gcushare.cli.support_bundle.sanitize import Cut, JsonObject
 from gcushare.cli.terminal.findings_text import render_text
 from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
@@ -98,40 +84,40 @@ class Collector:
     async def collect(self, findings: Sequence[Finding], log_lines: int) -> None:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
-        self.names = known_names(facts)
+        self.names = sanitize.known_names(facts)
         pods = self._read_again("cluster/pods.json", Area.PODS, facts.pods)
         # A program may have logged the caller's own token.
         header = await self.reader.client.config.credentials.header()
         own_token = [] if header is None else [header.split()[-1]]
-        self.redactor = Redactor([*own_token, *(text for pod in pods for text in secrets_of(pod))])
+        self.redactor = Redactor([*own_token, *(text for pod in pods for text in sanitize.secrets_of(pod))])
 
-        cut = cut_findings(findings, self.names)
-        self._add_document("doctor.json", findings_document(facts, cut), "what the doctor found")
+        cut = sanitize.cut_findings(findings, self.names)
+        self._add_document("doctor.json", sanitize.findings_document(facts, cut), "what the doctor found")
         text = render_text(facts, cut, width=100, color=False)
         self.archive.add("doctor.txt", self.redactor.text(text).encode(), "the same for people")
-        schedulers = schedulers_document(facts, self.names)
+        schedulers = sanitize.schedulers_document(facts, self.names)
         self._add_document("schedulers.json", schedulers, "schedulers, config managers, clocks")
 
         ours = {pod.metadata.uid for members in facts.programs.values() for pod in members}
-        slim = [slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
+        slim = [sanitize.slim_pod(pod, is_ours=pod["metadata"]["uid"] in ours) for pod in pods]
         self._add_items("cluster/pods.json", slim, "pods that ask for cards, carry records or run our programs")
         self.reader.progress("collecting objects")
         nodes = self._read_again("cluster/nodes.json", Area.NODES, facts.nodes)
-        self._add_items("cluster/nodes.json", [slim_node(node) for node in nodes], "nodes")
+        self._add_items("cluster/nodes.json", [sanitize.slim_node(node) for node in nodes], "nodes")
         await self._add_events()
 
         plugins = [
             page
             for pod in facts.running(Program.PLUGIN)
-            for page in self._node_pages(pod, "plugins", cut_document(PLUGIN_STATUS.read))
+            for page in self._node_pages(pod, "plugins", sanitize.cut_document(PLUGIN_STATUS.read))
         ]
         for pod in facts.running(Program.CLAIMS_DRIVER):
-            plugins += self._node_pages(pod, "claims-drivers", cut_document(DRIVER_STATUS.read))
+            plugins += self._node_pages(pod, "claims-drivers", sanitize.cut_document(DRIVER_STATUS.read))
         await self._add_sources("asking device plugins and claims drivers", plugins, AT_ONCE)
         controllers = []
         for pod in facts.running(Program.CLAIMS_CONTROLLER):
             file = f"claims-controller/{pod.metadata.name}/metrics.txt"
-            controllers.append(self._page(proxied_pod(self.reader.client, pod), "/metrics", file, cut_figures))
+            controllers.append(self._page(proxied_pod(self.reader.client, pod), "/metrics", file, sanitize.cut_figures))
         await self._add_sources("asking the claims controller", controllers, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
@@ -156,29 +142,29 @@ class Collector:
             problems.append(str(failure))
         for problem in problems:
             self._leave_out(path, problem)
-        found = sorted(filter(concerns, events), key=last_seen, reverse=True)
-        slim = [slim_event(each) for each in found[:_MOST_EVENTS]]
+        found = sorted(filter(concerns, events), key=sanitize.last_seen, reverse=True)
+        slim = [sanitize.slim_event(each) for each in found[:_MOST_EVENTS]]
         self._add_items(path, slim, "events of these nodes and pods, newest first")
 
     def _node_pages(self, pod: SeenPod, kind: str, cut: Cut) -> Iterator[_Source]:
         endpoint = proxied_pod(self.reader.client, pod)
         folder = f"{kind}/{pod.spec.node_name}/{pod.metadata.name}"
         yield self._page(endpoint, "/status", f"{folder}/status.json", cut)
-        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
 
     def _extender_pages(self, name: str, endpoint: Endpoint) -> Iterator[_Source]:
         folder = f"extender/{name}"
-        yield self._page(endpoint, "/version", f"{folder}/version.txt", cut_version)
-        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", cut_figures)
+        yield self._page(endpoint, "/version", f"{folder}/version.txt", sanitize.cut_version)
+        yield self._page(endpoint, "/metrics", f"{folder}/metrics.txt", sanitize.cut_figures)
         for vendor in self.facts.vendors():
             file = f"{folder}/{vendor.name}-inspect.json"
-            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, cut_document(decode_document))
+            yield self._page(endpoint, f"{vendor.url_prefix}/inspect", file, sanitize.cut_document(decode_document))
             waiting = [each.pod for each in requesting_pods(self.facts, vendor) if not each.pod.is_bound]
             for pod in waiting[:_MOST_EXPLAINED]:
                 names = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
                 file = f"{folder}/{vendor.name}-explain/{names[0]}_{names[1]}.json"
                 page = f"{vendor.url_prefix}/explain/{names[0]}/{names[1]}"
-                yield self._page(endpoint, page, file, cut_document(EXPLANATION.read))
+                yield self._page(endpoint, page, file, sanitize.cut_document(EXPLANATION.read))
 
     def _page(self, endpoint: Endpoint, path: str, file: str, cut: Cut) -> _Source:
         """A program's answer to ``path``; ``cut`` returns the part that goes in."""

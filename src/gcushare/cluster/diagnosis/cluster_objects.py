@@ -33,23 +33,15 @@ from gcushare.kube.resources import (
     JsonObject,
     Resource,
 )
+from gcushare.wire import contracts
 from gcushare.wire.certificates import first_end
-from gcushare.wire.contracts import (
-    CLAIMS_CONTROLLER,
-    CLAIMS_ENABLED,
-    CLAIMS_LABEL,
-    CLIENT_CERT,
-    CONFIG_MANAGER,
-    SERVE_CLAIMS,
-    SERVE_LABEL,
-)
 from gcushare.wire.documents.node_report import NodeReport, decode_node_reports
 from gcushare.wire.objects import Node
 
 _CLASSES: Resource[JsonObject] = Resource("apis/resource.k8s.io/v1", "deviceclasses", dict, namespaced=False)
 _SECRETS: Resource[JsonObject] = Resource("api/v1", "secrets", dict)
 
-_CERTIFICATES = ("tls.crt", CLIENT_CERT, "ca.crt")
+_CERTIFICATES = ("tls.crt", contracts.CLIENT_CERT, "ca.crt")
 
 
 async def read_policies(reader: Reader) -> tuple[PolicyFacts, ...]:
@@ -73,12 +65,12 @@ async def read_claims(
     reader: Reader, nodes: Iterable[Node], drivers: Sequence[PluginFacts], controllers: Sequence[SeenPod]
 ) -> ClaimsFacts | None:
     """Read what nodes that serve claims need; None without such nodes, because the rights may be missing then."""
-    labelled = any(node.metadata.labels.get(SERVE_LABEL) == SERVE_CLAIMS for node in nodes)
+    labelled = any(node.metadata.labels.get(contracts.SERVE_LABEL) == contracts.SERVE_CLAIMS for node in nodes)
     if not (labelled or drivers or controllers):
         return None
     await reader.find_missing(CLAIMS_RIGHTS)
     read = partial(reader.list_if_allowed, Area.CLAIMS)
-    lease_namespace, lease_name = "kube-system", CLAIMS_CONTROLLER
+    lease_namespace, lease_name = "kube-system", contracts.CLAIMS_CONTROLLER
     if controllers:
         lease_namespace = flag(controllers[0], "lease-namespace") or lease_namespace
         lease_name = flag(controllers[0], "lease-name") or lease_name
@@ -105,7 +97,8 @@ async def read_claims(
         namespaces=frozenset(
             _name(each)
             for each in namespaces
-            if _mapping(_mapping(each.get("metadata")).get("labels")).get(CLAIMS_LABEL) == CLAIMS_ENABLED
+            if _mapping(_mapping(each.get("metadata")).get("labels")).get(contracts.CLAIMS_LABEL)
+            == contracts.CLAIMS_ENABLED
         ),
         lease=lease,
     )
@@ -155,7 +148,7 @@ def _from_text(facts: SchedulerFacts, text: str, source: str) -> SchedulerFacts:
 
 async def read_reports(reader: Reader, namespaces: Sequence[str]) -> tuple[NodeReport, ...]:
     """Read what the config managers report of their nodes' schedulers."""
-    found = await asyncio.gather(*(_config_map_data(reader, each, CONFIG_MANAGER) for each in namespaces))
+    found = await asyncio.gather(*(_config_map_data(reader, each, contracts.CONFIG_MANAGER) for each in namespaces))
     return tuple(report for data in found for report in decode_node_reports(data))
 
 

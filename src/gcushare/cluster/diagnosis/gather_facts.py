@@ -11,14 +11,7 @@ import msgspec
 
 from gcushare._version import __version__
 from gcushare.cluster.cluster_flags import WhereSettings
-from gcushare.cluster.diagnosis.cluster_objects import (
-    read_certificates,
-    read_claims,
-    read_drivers,
-    read_policies,
-    read_reports,
-    read_schedulers,
-)
+from gcushare.cluster.diagnosis import cluster_objects
 from gcushare.cluster.diagnosis.facts import ExtenderFacts, Facts, PluginFacts, ReplicaFacts
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.programs import (
@@ -71,8 +64,8 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
     nodes, pods, policies, drivers = await asyncio.gather(
         _read_nodes(reader, where.node, _keeping(NODE.read, raw)),
         _read_pods(reader, where.node, _keeping(SEEN_POD.read, raw)),
-        read_policies(reader),
-        read_drivers(reader),
+        cluster_objects.read_policies(reader),
+        cluster_objects.read_drivers(reader),
     )
     programs: dict[Program, list[SeenPod]] = {each: [] for each in Program}
     for pod in pods:
@@ -84,11 +77,11 @@ async def gather(reader: Reader, where: WhereSettings, raw: dict[str, msgspec.Ra
         _ask_plugins(reader, [pod for pod in programs[Program.PLUGIN] if pod.is_bound]),
         _ask_plugins(reader, [pod for pod in programs[Program.CLAIMS_DRIVER] if pod.is_bound]),
         _read_extender(reader, where, programs[Program.EXTENDER]),
-        read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
-        read_reports(reader, tuple(namespaces)),
-        read_certificates(reader, ours),
+        cluster_objects.read_schedulers(reader, programs[Program.SCHEDULER], scheduler_config),
+        cluster_objects.read_reports(reader, tuple(namespaces)),
+        cluster_objects.read_certificates(reader, ours),
     )
-    claims = await read_claims(reader, nodes, claims_drivers, programs[Program.CLAIMS_CONTROLLER])
+    claims = await cluster_objects.read_claims(reader, nodes, claims_drivers, programs[Program.CLAIMS_CONTROLLER])
     return Facts(
         now=reader.now(),
         server_version=server_version,

@@ -9,15 +9,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from gcushare.cluster.programs import HostPath, Mount, Port, Volume
-from gcushare.config_manager.host.launch import (
-    ConfigTarget,
-    HealthEndpoint,
-    check_added,
-    default_health,
-    is_scheduler,
-    own_flag,
-    scheduler_flags,
-)
+from gcushare.config_manager.host import launch
 from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
@@ -67,7 +59,7 @@ class PodManifest:
     @property
     def flags(self) -> tuple[Flag, ...]:
         """Every flag of the scheduler's command line, in order."""
-        return scheduler_flags(self.arguments)
+        return launch.scheduler_flags(self.arguments)
 
     @property
     def version(self) -> Version | None:
@@ -81,9 +73,9 @@ class PodManifest:
         return (namespace or "default", _text(self.yaml.at("metadata", "name")))
 
     @property
-    def health(self) -> HealthEndpoint:
+    def health(self) -> launch.HealthEndpoint:
         """The liveness probe's address, as the kubelet uses it; without a probe that of the flags."""
-        default = default_health(self.flags)
+        default = launch.default_health(self.flags)
         probe = _read_as(
             plain_value(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet")), _HttpGet
         )
@@ -93,7 +85,9 @@ class PodManifest:
             port = next((str(each.host_port or each.container_port or "") for each in named), "")
         if not port:
             return default
-        return HealthEndpoint(probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path)
+        return launch.HealthEndpoint(
+            probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path
+        )
 
     def host_path(self, path: str) -> str | None:
         """Translate a path of the scheduler to one of the host; None if the file is not on the host.
@@ -119,7 +113,7 @@ class PodManifest:
         names = [*(each.name for each in self._volumes()), *(each.name for each in self._mounts())]
         return any(name.startswith(VOLUME_PREFIX) for name in names)
 
-    def points_at(self, target: ConfigTarget) -> bool:
+    def points_at(self, target: launch.ConfigTarget) -> bool:
         """Whether the file starts the scheduler with ``target`` and everything that it needs."""
         flag = effective(self.flags, target.flag)
         name = VOLUME_PREFIX + target.tag
@@ -132,7 +126,7 @@ class PodManifest:
             and volumes == [Volume(name, host_path=HostPath(target.path, "File"))]
         )
 
-    def pointed_at(self, target: ConfigTarget) -> Self:
+    def pointed_at(self, target: launch.ConfigTarget) -> Self:
         """Make the scheduler read ``target``. The text must not contain an earlier change."""
         for mount in self._mounts():
             if mount.mount_path == target.path:
@@ -155,7 +149,7 @@ class PodManifest:
         """Remove our change and nothing else; set the flag to ``flag_was`` again, or remove it if that is None."""
         edited = self._without_entries(("spec",), "volumes")
         edited = edited._without_entries(("spec", "containers", self.index), "volumeMounts")
-        flag = own_flag(self.flags, own_paths)
+        flag = launch.own_flag(self.flags, own_paths)
         if flag is None:
             return edited
         if flag_was is not None:
@@ -198,7 +192,7 @@ class PodManifest:
                 if not isinstance(listed, Sequence):
                     raise Refused(f"{self.yaml.name}: the container's {node!r} is not a list written where it is used")
                 edited = self._edited(self.yaml.appended(listed, f"--{name}={path}"))
-                check_added(edited.flags, name, self.yaml.name)
+                launch.check_added(edited.flags, name, self.yaml.name)
                 return edited
         raise Refused(f"{self.yaml.name}: the container has no command and no args to add --{name} to")
 
@@ -274,7 +268,8 @@ def _scheduler_index(yaml: YamlText) -> int:
 
     def by_command(container: _Container) -> bool:
         arguments = (*container.command, *container.args)
-        is_ours = is_scheduler(arguments) or is_scheduler(arguments[1:])  # a wrapper may stand before the program
+        # A wrapper may stand before the program.
+        is_ours = launch.is_scheduler(arguments) or launch.is_scheduler(arguments[1:])
         return is_ours or any(" --kubeconfig" in each and "kube-scheduler " in each for each in arguments)
 
     def by_image(container: _Container) -> bool:

@@ -8,15 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from gcushare.config_manager.host.launch import (
-    ConfigTarget,
-    HealthEndpoint,
-    check_added,
-    default_health,
-    is_scheduler,
-    own_flag,
-    scheduler_flags,
-)
+from gcushare.config_manager.host import launch
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.wire.flags import Flag, effective
@@ -49,27 +41,27 @@ class UnitFile:
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        return scheduler_flags([argument.value for argument in self.arguments])
+        return launch.scheduler_flags([argument.value for argument in self.arguments])
 
     @property
     def version(self) -> Version | None:
         return None
 
     @property
-    def health(self) -> HealthEndpoint:
-        return default_health(self.flags)
+    def health(self) -> launch.HealthEndpoint:
+        return launch.default_health(self.flags)
 
     def host_path(self, path: str) -> str | None:
         return path
 
     def has_trace(self, own_paths: frozenset[str]) -> bool:
-        return own_flag(self.flags, own_paths) is not None
+        return launch.own_flag(self.flags, own_paths) is not None
 
-    def points_at(self, target: ConfigTarget) -> bool:
+    def points_at(self, target: launch.ConfigTarget) -> bool:
         flag = effective(self.flags, target.flag)
         return flag is not None and flag.value == target.path
 
-    def pointed_at(self, target: ConfigTarget) -> Self:
+    def pointed_at(self, target: launch.ConfigTarget) -> Self:
         present = effective(self.flags, target.flag)
         if present is not None:
             return self._with_value(present, target.path)
@@ -86,11 +78,11 @@ class UnitFile:
         newline = "\r\n" if "\r\n" in self.text else "\n"
         separator = f" \\{newline}{indent}" if indent.strip() == "" and indent else " "
         edited = self._replaced(last.end, last.end, f"{separator}--{target.flag}={target.path}")
-        check_added(edited.flags, target.flag, self.name)
+        launch.check_added(edited.flags, target.flag, self.name)
         return edited
 
     def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
-        flag = own_flag(self.flags, own_paths)
+        flag = launch.own_flag(self.flags, own_paths)
         if flag is None:
             return self
         if flag_was is not None:
@@ -155,7 +147,7 @@ def _scheduler_arguments(text: str, name: str) -> tuple[Argument, ...]:
     if len(commands) > 1:
         raise Refused(f"{name}: {len(commands)} ExecStart= lines; leave the one that runs kube-scheduler")
     program, *rest = (argument.value for argument in commands[0])
-    if not is_scheduler((program.lstrip(_PREFIXES), *rest)):
+    if not launch.is_scheduler((program.lstrip(_PREFIXES), *rest)):
         raise ConfigError(
             f"{name}: ExecStart runs {posixpath.basename(program.lstrip(_PREFIXES))!r}, not 'kube-scheduler'"
         )

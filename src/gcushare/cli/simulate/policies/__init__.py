@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from gcushare.cli.simulate.cluster import SimulatedCluster
+from gcushare.cli.simulate.policies import baselines
 from gcushare.cli.simulate.policies.base import BesideKubeScheduler, Policy
-from gcushare.cli.simulate.policies.baselines import (
-    BestFit,
-    Clustering,
-    DotProduct,
-    DraFirstFit,
-    OfTheExtender,
-    Packing,
-    Random,
-)
 from gcushare.cli.simulate.policies.typical_pods import FragGradient, LeastLoss, typical_pods
 from gcushare.core import placement
 from gcushare.core.packing.expected_fill import Demand
@@ -37,19 +29,19 @@ class Given:
 
 
 def _of_the_extender(name: str, _given: Given) -> Policy:
-    return OfTheExtender(placement.POLICIES[name])
+    return baselines.OfTheExtender(placement.POLICIES[name])
 
 
 POLICIES: Mapping[str, Callable[[Given], Policy]] = {
-    "random": lambda given: Random(given.seed),
-    "dot-product": lambda given: DotProduct(given.cluster),
-    "clustering": lambda given: Clustering(given.cluster),
-    "packing": lambda given: Packing(given.cluster),
-    "best-fit": lambda given: BestFit(given.cluster),
+    "random": lambda given: baselines.Random(given.seed),
+    "dot-product": lambda given: baselines.DotProduct(given.cluster),
+    "clustering": lambda given: baselines.Clustering(given.cluster),
+    "packing": lambda given: baselines.Packing(given.cluster),
+    "best-fit": lambda given: baselines.BestFit(given.cluster),
     "fgd": lambda given: FragGradient(typical_pods(given.trace), given.cluster.card_units),
     "expected-fill": lambda given: LeastLoss(Counter(given.trace)),
     "expected-fill-learned": lambda _given: LeastLoss(),
-    "dra-first-fit": lambda _given: DraFirstFit(),
+    "dra-first-fit": lambda _given: baselines.DraFirstFit(),
     **{name: partial(_of_the_extender, name) for name in placement.POLICIES if name != placement.EXPECTED_FILL},
 }
 """``fgd``: fragmentation gradient descent. ``expected-fill``: ours and the extender's, given the trace's typical pods

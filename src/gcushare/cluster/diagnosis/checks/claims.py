@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gcushare.cluster.diagnosis.checks.plugins import find_silence
 from gcushare.cluster.diagnosis.checks.views import VendorNode, asks_for, span, vendor_nodes
 from gcushare.cluster.diagnosis.facts import ClaimsFacts, Facts, PluginFacts
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
@@ -58,30 +59,15 @@ def check_claims_drivers(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_driver(driver: PluginFacts) -> Iterator[Finding]:
-    subject, status = f"node {driver.node}", driver.pod.status
+    yield from find_silence(driver, "claims driver", ("claims-driver-not-running", "claims-driver-unreachable"))
     namespace, name = driver.pod.metadata.namespace, driver.pod.metadata.name
-    if status.phase != "Running":
+    for part, problem in sorted(driver.status.problems.items() if driver.status is not None else ()):
         yield error(
-            "claims-driver-not-running",
-            subject,
-            f"the claims driver's pod {driver.pod.key} is {status.phase or 'Pending'}; restarts: {driver.pod.restarts}",
-            f"kubectl -n {namespace} describe pod {name}",
+            "claims-driver-problem",
+            f"node {driver.node}",
+            f"the claims driver says of its {part}: {problem}",
+            f"kubectl -n {namespace} logs {name} says what it tried; until then its claims stay unprepared",
         )
-    elif driver.problem:
-        yield error(
-            "claims-driver-unreachable",
-            subject,
-            f"the claims driver {driver.pod.key} does not report its state: {driver.problem}",
-            "see its log; a network policy may keep the API server away from its port",
-        )
-    elif driver.status is not None:
-        for part, problem in sorted(driver.status.problems.items()):
-            yield error(
-                "claims-driver-problem",
-                subject,
-                f"the claims driver says of its {part}: {problem}",
-                f"kubectl -n {namespace} logs {name} says what it tried; until then its claims stay unprepared",
-            )
 
 
 def check_claims_slices(facts: Facts) -> Iterator[Finding]:

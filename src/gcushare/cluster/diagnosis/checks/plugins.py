@@ -59,31 +59,28 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
-    subject, status = f"node {plugin.node}", plugin.pod.status
-    if status.phase != "Running":
-        why = f", {status.reason}" if status.reason else ""
-        yield error(
-            "plugin-not-running",
-            subject,
-            f"the plugin's pod {plugin.pod.key} is {status.phase or 'Pending'}{why}; restarts: {plugin.pod.restarts}",
-            f"kubectl -n {plugin.pod.metadata.namespace} describe pod {plugin.pod.metadata.name}",
-        )
-    elif plugin.problem:
-        yield error(
-            "plugin-unreachable",
-            subject,
-            f"the plugin {plugin.pod.key} does not report its state: {plugin.problem}",
-            "see its log; a network policy may keep the API server away from its port; another system's plugin has no "
-            "/status",
-        )
-    elif plugin.status is not None:
-        for part, problem in sorted(plugin.status.problems.items()):
-            make = error if part in _GRAVE else warning
-            kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
-            yield make(
-                kind, f"node {plugin.node}", f"the plugin says of its {part}: {problem}",
-                f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} says what it tried",
-            )  # fmt: skip
+    ids, hint = ("plugin-not-running", "plugin-unreachable"), "; another system's plugin has no /status"
+    yield from find_silence(plugin, "plugin", ids, hint)
+    for part, problem in sorted(plugin.status.problems.items() if plugin.status is not None else ()):
+        make = error if part in _GRAVE else warning
+        kind = "plugin-not-registered" if part == "registration" else "plugin-problem"
+        yield make(
+            kind, f"node {plugin.node}", f"the plugin says of its {part}: {problem}",
+            f"kubectl -n {plugin.pod.metadata.namespace} logs {plugin.pod.metadata.name} says what it tried",
+        )  # fmt: skip
+
+
+def find_silence(program: PluginFacts, noun: str, ids: tuple[str, str], hint: str = "") -> Iterator[Finding]:
+    """Why a plugin or claims driver (``noun``) does not run or answer; ``ids`` are those of the two findings."""
+    pod, subject = program.pod, f"node {program.node}"
+    if pod.status.phase != "Running":
+        why = f", {pod.status.reason}" if pod.status.reason else ""
+        problem = f"the {noun}'s pod {pod.key} is {pod.status.phase or 'Pending'}{why}; restarts: {pod.restarts}"
+        yield error(ids[0], subject, problem, f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}")
+    elif program.problem:
+        problem = f"the {noun} {pod.key} does not report its state: {program.problem}"
+        remedy = f"see its log; a network policy may keep the API server away from its port{hint}"
+        yield error(ids[1], subject, problem, remedy)
 
 
 def _check_registration(each: VendorNode) -> Iterator[Finding]:

@@ -203,5 +203,6 @@ def test_every_finding_is_documented_and_nothing_else() -> None:
     )
     made = set(re.findall(r'\b(?:error|warning|info|make)\(\s*"([a-z]+(?:-[a-z]+)+)"', sources))
     made |= set(re.findall(r'kind = "([a-z-]+)" if .* else "([a-z-]+)"', sources)[0])
+    made |= {each for pair in re.findall(r'ids = \("([a-z-]+)", "([a-z-]+)"\)', sources) for each in pair}
     reported = set(re.findall(r"^- `([a-z-]+)`(?= \()", (root / "docs/doctor.md").read_text(), re.MULTILINE))
     assert reported == made

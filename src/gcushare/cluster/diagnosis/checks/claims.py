@@ -59,7 +59,8 @@ def check_claims_drivers(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_driver(driver: PluginFacts) -> Iterator[Finding]:
-    yield from find_silence(driver, "claims driver", ("claims-driver-not-running", "claims-driver-unreachable"))
+    ids = ("claims-driver-not-running", "claims-driver-unreachable")
+    yield from find_silence(driver, "claims driver", ids)
     namespace, name = driver.pod.metadata.namespace, driver.pod.metadata.name
     for part, problem in sorted(driver.status.problems.items() if driver.status is not None else ()):
         yield error(

@@ -59,8 +59,8 @@ def check_kubelets(facts: Facts) -> Iterator[Finding]:
 
 
 def _check_pod(plugin: PluginFacts) -> Iterator[Finding]:
-    ids, hint = ("plugin-not-running", "plugin-unreachable"), "; another system's plugin has no /status"
-    yield from find_silence(plugin, "plugin", ids, hint)
+    ids = ("plugin-not-running", "plugin-unreachable")
+    yield from find_silence(plugin, "plugin", ids, "; another system's plugin has no /status")
     for part, problem in sorted(plugin.status.problems.items() if plugin.status is not None else ()):
         make = error if part in _GRAVE else warning
         kind = "plugin-not-registered" if part == "registration" else "plugin-problem"

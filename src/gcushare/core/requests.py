@@ -15,6 +15,7 @@ from typing import Protocol
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.log_fields import cut_text
 from gcushare.core.placement import CLOSE
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
@@ -254,7 +255,7 @@ def parse_pod_request(
         for container in requesting:
             if container.units % cards_per_pod:
                 raise Refused(
-                    f"container {container.name!r} asks for {container.units} {names.memory_resource}, which "
+                    f"{_container_text(container.name)} asks for {container.units} {names.memory_resource}, which "
                     f"{cards_per_pod} cards cannot share equally; use a multiple"
                 )
         cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
@@ -337,8 +338,8 @@ def _parse_container(container: ContainerResources, names: ResourceNames, *, is_
     whole_cards = _amount(container, names.whole_card_resource)
     if count > 1:
         raise Refused(
-            f"container {container.name!r} asks for {names.count_resource}: {count}; a container shares one card, so "
-            "only 1 is accepted with the memory"
+            f"{_container_text(container.name)} asks for {names.count_resource}: {count}; a container shares one card, "
+            "so only 1 is accepted with the memory"
         )
     return ContainerRequest(container.name, container.kind, units, whole_cards)
 
@@ -351,10 +352,15 @@ def _amount(container: ContainerResources, resource: str) -> int:
         amount = parse_count(limit if limit is not None else request)
         asked = parse_count(request) if request is not None else amount
     except RemoteContractError as error:
-        raise RemoteContractError(f"container {container.name!r}: {resource}: {error}") from error
+        raise RemoteContractError(f"{_container_text(container.name)}: {resource}: {error}") from error
     if limit is None or asked != amount:
         raise RemoteContractError(
-            f"container {container.name!r}: {resource}: limits {limit!r} and requests {request!r} must be equal; "
+            f"{_container_text(container.name)}: {resource}: limits {limit!r} and requests {request!r} must be equal; "
             "set the limit and leave the request out"
         )
     return amount
+
+
+def _container_text(name: str) -> str:
+    """Kubernetes allows names of 63 characters; a longer one is in a body that no API server has checked."""
+    return f"container {cut_text(name, 63)!r}"

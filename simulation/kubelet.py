@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gcushare.device_plugin.kubelet.sockets import Identity
+from gcushare.node.kubelet_sockets import Identity
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from simulation.device_manager import AdmissionRefused, DeviceManager, Held
 from simulation.node_status import NodeStatus

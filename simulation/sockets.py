@@ -11,7 +11,8 @@ from typing import Any, NoReturn, Protocol
 import grpc
 
 from gcushare.core.errors import RetryableError
-from gcushare.device_plugin.kubelet.sockets import Identity, ServedSocket
+from gcushare.device_plugin.kubelet.sockets import ServedSocket
+from gcushare.node.kubelet_sockets import Identity
 from simulation.process import CallsUnderWay, Process
 
 _SERVICE = "/v1beta1.DevicePlugin/"

@@ -17,6 +17,7 @@ import grpc.aio
 
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.node.kubelet_sockets import CHANNEL_OPTIONS, PROBE_TIMEOUT_S, Identity, find_identity
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
 from gcushare.wire.protos import plugin_registration_pb2 as pb
@@ -28,15 +29,7 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.5
 RETRY_S = 5.0
 CLOSE_GRACE_S = 1.0
-PROBE_TIMEOUT_S = 0.5
-"""Below the time that a health check may take; a socket that is not served answers at once."""
 UNCONFIRMED = "the kubelet has not registered the driver yet"
-
-_OPTIONS = (
-    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-)
 
 
 class Registration:
@@ -60,7 +53,7 @@ class Registration:
         self._registry_socket = registry_socket
         self._handlers = handlers
         self.pulse = pulse
-        self._servers: dict[Path, tuple[grpc.aio.Server, _Identity]] = {}
+        self._servers: dict[Path, tuple[grpc.aio.Server, Identity]] = {}
         self.problem = UNCONFIRMED
         self.registrations = 0
 
@@ -90,7 +83,7 @@ class Registration:
                 server, identity = self._servers.pop(path)
                 await server.stop(grace=CLOSE_GRACE_S)
                 # gRPC removes the file by its name; one that another driver put there meanwhile is not ours.
-                if _identity(path) == identity:
+                if find_identity(path) == identity:
                     path.unlink(missing_ok=True)
 
     async def _get_info(self, _request: bytes, _context: object) -> bytes:
@@ -145,7 +138,7 @@ class Registration:
         except (OSError, RuntimeError, UnsafePathError) as error:  # RuntimeError is gRPC's for a socket it cannot bind
             await server.stop(grace=None)
             raise RetryableError(f"the socket {path} cannot be served: {error}") from error
-        self._servers[path] = (server, _identity(path))
+        self._servers[path] = (server, find_identity(path))
 
     async def _pause(self, problem: str) -> None:
         if problem != self.problem:
@@ -158,30 +151,18 @@ class Registration:
             await asyncio.sleep(POLL_S)
 
     async def _until_lost(self) -> None:
-        while all(_identity(path) == identity for path, (_, identity) in self._servers.items()):
+        while all(find_identity(path) == identity for path, (_, identity) in self._servers.items()):
             await asyncio.sleep(POLL_S)
             self.pulse.beat()
         logger.warning("a socket was removed; serving again %s", fields(driver=self._driver))
 
 
-_Identity = tuple[int, int] | None
-
-
-def _identity(path: Path) -> _Identity:
-    """Distinguishes a socket file from a later one of the same name; None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_ctime_ns
-
-
 async def _ask_name(registry_socket: Path) -> str | None:
     """The name of the driver that answers at a registration socket; None if none does."""
-    if _identity(registry_socket) is None:
+    if find_identity(registry_socket) is None:
         return None
     try:
-        async with grpc.aio.insecure_channel(f"unix:{registry_socket}", options=_OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(f"unix:{registry_socket}", options=CHANNEL_OPTIONS) as channel:
             answer = await channel.unary_unary(services.GET_INFO)(b"", timeout=PROBE_TIMEOUT_S)
     except (grpc.aio.AioRpcError, RemoteContractError):
         return None

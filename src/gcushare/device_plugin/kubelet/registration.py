@@ -19,7 +19,8 @@ from gcushare.core.backoff import Backoff, BackoffPolicy
 from gcushare.core.errors import RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.kubelet.device_list import DeviceList
-from gcushare.device_plugin.kubelet.sockets import Identity, KubeletSockets, ServedSocket
+from gcushare.device_plugin.kubelet.sockets import KubeletSockets, ServedSocket
+from gcushare.node.kubelet_sockets import Identity
 from gcushare.runtime.health import Heartbeat
 
 logger = logging.getLogger(__name__)

@@ -6,29 +6,19 @@ What ``registration`` uses, which decides when to do what; a simulation has anot
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import grpc
 import grpc.aio
 
 from gcushare.core.errors import RetryableError
 from gcushare.device_plugin.kubelet.server import MAX_REQUEST_BYTES
+from gcushare.node.kubelet_sockets import CHANNEL_OPTIONS, PROBE_TIMEOUT_S, Identity, find_identity
 from gcushare.runtime.safe_directory import UnsafePathError, open_directory
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 
 REGISTER_TIMEOUT_S = 5.0
-PROBE_TIMEOUT_S = 0.5
-"""Below the time that a health check may take; a socket that is not served answers at once."""
-
-_OPTIONS = (
-    # A new server may listen on the same path: no connection, and no back-off, of an earlier call is used again.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-)
-
-Identity: TypeAlias = tuple[int, int] | None
-"""Distinguishes a socket file from a later one of the same name: inode and change time; None if there is none."""
 
 
 class ServedSocket(Protocol):
@@ -75,17 +65,12 @@ class UnixSockets:
     """The machine's own."""
 
     def identity(self, path: Path) -> Identity:
-        """``stat`` it: right on file systems without notifications too."""
-        try:
-            status = path.stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_ctime_ns
+        return find_identity(path)
 
     async def probe(self, socket: Path) -> str | None:
         """Ask for its options."""
         try:
-            async with grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS) as channel:
+            async with grpc.aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS) as channel:
                 await channel.unary_unary(services.GET_DEVICE_PLUGIN_OPTIONS)(b"", timeout=PROBE_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             return f"{socket} does not answer: {error.code().name} {error.details()}"
@@ -100,7 +85,7 @@ class UnixSockets:
             options=pb.DevicePluginOptions(get_preferred_allocation_available=True),
         )
         try:
-            async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_OPTIONS) as channel:
+            async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=CHANNEL_OPTIONS) as channel:
                 register = channel.unary_unary(services.REGISTER)
                 await register(request.SerializeToString(), timeout=REGISTER_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:

@@ -223,6 +223,13 @@ class ClaimsWorld(RoundsWorld):
                 found = [each for each in self.pods.values() if each.phase in ("bound", "runs") and not each.is_deleted]
                 if found := [each for each in found if each.uid not in shared]:
                     self._pass_on(found[int(args["which"] * len(found))], args["name"])
+            case _:
+                self._disturb(action, node)
+
+    def _disturb(self, action: Action, node: ClaimsNode) -> None:
+        """Do what programs, machines and other users do to a node and to the controller."""
+        args = action.args
+        match action.kind:
             case "restart kubelet":
                 self._restart_kubelet(node)
             case "kill controller":

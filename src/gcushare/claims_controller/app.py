@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan
 from gcushare.cluster.connection import open_cluster
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.election import ApiLease, LeaderElector
+from gcushare.kube.election import ApiLease, LeaderElector, make_identity
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import (
@@ -148,10 +147,9 @@ class Controller(Collector):
         if not election.leader_elect:
             return None
         namespace = election.lease_namespace or self._client.config.namespace
-        identity = f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
         return LeaderElector(
             ApiLease(self._client, namespace, election.lease_name),
-            identity,
+            make_identity(self._rng),
             times=election.times(),
             listener=self._on_leadership,
             clock=self._clock,

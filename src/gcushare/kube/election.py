@@ -10,7 +10,9 @@ Source: client-go's leader election (tools/leaderelection), with which this is c
 from __future__ import annotations
 
 import logging
+import os
 import random
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -117,6 +119,11 @@ def held_spec(current: LeaseSpec | None, identity: str, times: LeaseTimes, now: 
     if current.holder_identity != identity:
         return msgspec.structs.replace(spec, lease_transitions=transitions + 1)
     return msgspec.structs.replace(spec, acquire_time=current.acquire_time, lease_transitions=transitions)
+
+
+def make_identity(rng: random.Random) -> str:
+    """A name for this process in a Lease. No other process has it, not even this one after a restart."""
+    return f"{socket.gethostname()}_{os.getpid()}_{rng.getrandbits(32):08x}"
 
 
 class LeaderElector:

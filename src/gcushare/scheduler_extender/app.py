@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import random
 import socket
 from collections.abc import Awaitable, Callable
@@ -16,7 +15,7 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.core.other_resources import SpareResources
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.election import ApiLease
+from gcushare.kube.election import ApiLease, make_identity
 from gcushare.kube.events import EventRecorder
 from gcushare.runtime.health import Health, Heartbeat
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
@@ -112,7 +111,7 @@ class Extender:
         self._rng = rng or random.SystemRandom()
         self._serve = serve or start_server
         self._after_sync = after_sync
-        self._identity = identity or f"{socket.gethostname()}_{os.getpid()}_{self._rng.getrandbits(32):08x}"
+        self._identity = identity or make_identity(self._rng)
         placement, monotonic = settings.placement, self._clock.monotonic
         policies = Policies(
             placement.node_policy, placement.card_policy, placement.whole_card_policy, placement.memory_percent
@@ -124,21 +123,7 @@ class Extender:
         ]
         self._feed = None if settings.dashboard.dashboard is Access.OFF else Feed(self.states)
         self.verbs = VerbsPort(settings.verbs, settings.serve, client)
-        observers: list[VendorState | MetadataCache | SpareObserver] = [
-            SpareObserver(self._spare),
-            *self.states,
-            *([] if self._feed is None else [self._feed.metadata]),  # after the states, whose results it shows
-        ]
-        self.watches = Watches(
-            client,
-            settings.follow,
-            NodeHandler([*observers, self.verbs.first_port]),
-            PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])]),
-            ClaimHandler(self.states),
-            serves_claims,
-            clock=self._clock,
-            rng=self._rng,
-        )
+        self.watches = self._make_watches(client, serves_claims)
         self.leadership = self._make_leadership(client)
         self.serving = Serving(self.leadership)
         self.recorder = EventRecorder(client, NAME, host=socket.gethostname(), clock=self._clock)
@@ -162,6 +147,23 @@ class Extender:
         self._servers: list[RunningServer] = []
         self._certificates: list[HasCertificates] = []
         self.server: RunningServer | None = None
+
+    def _make_watches(self, client: KubeClient, serves_claims: asyncio.Event) -> Watches:
+        observers: list[VendorState | MetadataCache | SpareObserver] = [
+            SpareObserver(self._spare),
+            *self.states,
+            *([] if self._feed is None else [self._feed.metadata]),  # after the states, whose results it shows
+        ]
+        return Watches(
+            client,
+            self._settings.follow,
+            NodeHandler([*observers, self.verbs.first_port]),
+            PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])]),
+            ClaimHandler(self.states),
+            serves_claims,
+            clock=self._clock,
+            rng=self._rng,
+        )
 
     async def run(self, shutdown: Shutdown) -> None:
         """Watch, take part in the election and serve until the shutdown; then drain requests, binds and events."""

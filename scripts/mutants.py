@@ -142,7 +142,6 @@ GROUPS = {
             "device_plugin/allocation/response.py",
         ),
         (
-            "unit/test_memory_percent.py",
             "unit/test_mps_watch.py",
             "unit/test_plugin_allocate_log.py",
             "unit/test_plugin_allocator.py",

@@ -48,7 +48,7 @@ class SettledInvariants:
     def _truth(self) -> VendorState:
         """The view of an extender that has just read everything."""
         state = VendorState(
-            self._world.vendor, Policies("binpack", "binpack", "close", percent=False), monotonic=lambda: 0.0
+            self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0
         )
         for node in self._world.store.all("nodes").values():
             state.on_node_update(NODE.read(node.raw))

@@ -25,7 +25,7 @@ from tests.builders import card
 
 Document = dict[str, Any]
 
-DEFAULT_POLICIES = Policies("binpack", "binpack", CLOSE, percent=False)
+DEFAULT_POLICIES = Policies("binpack", "binpack", CLOSE)
 """The extender's defaults."""
 
 

@@ -196,11 +196,10 @@ StartNode = Callable[[NodePlan], Awaitable[NodeSide]]
 
 @asynccontextmanager
 async def node_starter(
-    machine: Machine, *extender_flags: str, whole_cards: bool = False, vendor: Vendor = ENFLAME
+    machine: Machine, *, whole_cards: bool = False, vendor: Vendor = ENFLAME
 ) -> AsyncIterator[StartNode]:
     """Give one test's node, whose programs end with it; ``whole_cards`` has all of them serve both kinds of pod."""
-    flags = ("--no-leader-elect", *extender_flags)
-    async with Scheduling(machine.control_plane, flags, whole_cards=whole_cards, vendor=vendor) as scheduling:
+    async with Scheduling(machine.control_plane, whole_cards=whole_cards, vendor=vendor) as scheduling:
 
         async def start(plan: NodePlan) -> NodeSide:
             side = NodeSide(machine, scheduling, plan, mode="both" if whole_cards else "memory")

@@ -193,7 +193,6 @@ async def test_the_sum_in_the_name_is_the_one_that_the_rest_of_gcushare_computes
         pytest.param(made_of(memory("a", 5), use_cards="0"), 'use-cards is "0", which a claim cannot', id="use"),
         pytest.param(made_of(memory("a", 5), avoid_cards="0"), 'avoid-cards is "0", which', id="avoid"),
         pytest.param(made_of(memory("a", 5), memory_limit="9"), 'memory-limit is "9", which', id="limit"),
-        pytest.param(made_of(memory("a", 5), memory_percent="50"), 'memory-percent is "50", which', id="percent"),
         pytest.param(made_of(memory("a", 5), card_policy="spread"), 'card-policy is "spread", which', id="policy"),
         pytest.param(
             made_of(memory("a", 5), container("b", {ENFLAME.whole_card_resource: "1"})),

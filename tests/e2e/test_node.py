@@ -11,7 +11,7 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
 from gcushare.kube.resources import PODS
 from gcushare.vendors import ENFLAME
-from gcushare.wire.annotations import MEMORY_LIMIT, MEMORY_PERCENT
+from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.control_plane import NODE
@@ -130,32 +130,6 @@ async def test_a_container_may_burst_to_the_limit_of_its_pod(start_node: StartNo
     environment = await side.seen("burst")
     names = ENFLAME.environment
     assert (environment[names.container_units], environment[names.container_bytes]) == ("4", str(12 * GIB))
-
-
-async def test_percentages_are_kept_from_pods_that_no_extender_placed(machine: Machine) -> None:
-    async with node_starter(machine, "--memory-percent") as start:
-        side = await start(NodePlan(name=NODE, card_bytes=(16 * GIB, 40 * GIB)))
-        for name in ("a", "b", "c"):
-            body = real_pod(name, 1)
-            body["metadata"]["annotations"] = {MEMORY_PERCENT: "50"}
-            await side.run_pods(body)
-            (card,) = side.recorded(name)
-            assert side.granted(name) == {card: 1}, "the kubelet gives ids for the request alone"
-            units = 8 if card == 0 else 20
-            assert (await side.seen(name))[ENFLAME.environment.container_bytes] == str(units * GIB)
-        assert sorted(side.recorded(name) for name in "abc") == [(0,), (0,), (1,)]
-        await side.plugin.kill()
-        await side.until_allocatable(0)
-        await side.start_plugin()
-        await side.until_allocatable(side.units)
-        found = side.scheduling.pods
-        await side.scheduling.create_pods([real_pod("large", 21, nodeName=NODE)])  # 39 ids of card 1 are free
-        await found.until(lambda: phase_of(found.objects.get("default/large", {})) == "Failed", "it is refused")
-        assert "no card of this node has 21 free units (card 0: 0 of 16, card 1: 20 of 40)" in str(
-            side.scheduling.pod("large")["status"]["message"]
-        )
-        await side.run_pods(real_pod("fits", 20, nodeName=NODE))
-        assert side.granted("fits") == {1: 20}
 
 
 @pytest.mark.parametrize("restarted", ["kubelet", "plugin", "both"])

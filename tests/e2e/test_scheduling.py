@@ -9,11 +9,10 @@ import pytest_asyncio
 
 from gcushare.core.errors import NotFoundError
 from gcushare.kube.resources import PODS
-from gcushare.wire.annotations import MEMORY_PERCENT
 from gcushare_playground.picture import condition_of, node_of
 from tests.e2e.assets import need_binaries
 from tests.e2e.control_plane import ControlPlane
-from tests.e2e.objects import JsonObject, card_of, count_used, find_overcommitted, node, pod
+from tests.e2e.objects import card_of, find_overcommitted, node, pod
 from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
 
 REFUSED = "insufficient GCU Memory in one gcu device"
@@ -41,29 +40,6 @@ async def test_the_manuals_four_pods_get_the_manuals_cards(scheduling: Schedulin
     assert record["enflame.com/gcu-device-memory"] == "16"
     assert record["enflame.com/gcu-device-memory-request"] == "12"
     assert record["enflame.com/gcu-device-assigned"] == "false"
-
-
-async def test_a_percentage_is_of_the_card_that_the_pod_gets(control_plane: ControlPlane) -> None:
-    need_binaries("kube-scheduler")
-    async with Scheduling(control_plane, ("--no-leader-elect", "--memory-percent")) as scheduling:
-        await scheduling.start_all()
-        await scheduling.create_nodes([node("node-1", 16), node("node-2", 40)])
-        for name in ("a", "b", "c", "d"):
-            await scheduling.create_pods([halved(name)])
-            await scheduling.until_bound(name)
-        assert count_used(scheduling.pods.objects.values()) == {("node-1", 0): 16, ("node-2", 0): 40}
-        await scheduling.create_pods([halved("e")])
-        await scheduling.until_said("e", "FailedScheduling", text=REFUSED)
-        await scheduling.client.delete(PODS, "a", namespace="default", grace_s=0)
-        await scheduling.until_bound("e")
-        assert not find_overcommitted(scheduling.pods.objects.values(), scheduling.nodes.objects.values())
-
-
-def halved(name: str) -> JsonObject:
-    """Write a pod that asks for half of a card, whatever its size."""
-    body = pod(name, 1)
-    body["metadata"]["annotations"] = {MEMORY_PERCENT: "50"}
-    return body
 
 
 async def test_a_pod_that_waits_is_scheduled_when_another_ends(scheduling: Scheduling) -> None:

@@ -123,7 +123,6 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "placement.cardPolicy": ("spread", ""),
     "placement.wholeCardPolicy": ("loose", ""),
     "placement.filterAnswer": ("all", ""),
-    "placement.memoryPercent": ("true", ""),
     "dashboard.access": ("open", ""),
     "wholeCards": ("true", ""),
     "claims": ("true", ""),

@@ -79,14 +79,6 @@ def test_a_pod_that_no_empty_node_holds_is_counted_apart() -> None:
     assert need(NodeCount(waiting), node("like", 16, 16)) == NodesNeeded(nodes=1, pods=1, too_large=3)
 
 
-def test_a_percentage_is_of_the_card_that_a_node_has() -> None:
-    half = wants(CardRequest(1, selection=CardSelection(percent=50)))
-    assert need(NodeCount({half: 3}), node("like", 16)) == NodesNeeded(nodes=2, pods=3)
-    counted = NodeCount({half: 3})
-    counted.use_present(node("large", 48), FREE)
-    assert counted.fit_now == 2
-
-
 def test_present_room_that_kube_scheduler_did_not_ask_about_is_not_used() -> None:
     counted = NodeCount({wants(asks(8), among=frozenset({"node-2"})): 1})
     counted.use_present(node("node-1", 16), FREE)

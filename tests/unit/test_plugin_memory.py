@@ -104,6 +104,11 @@ def test_memory_over_two_cards_is_taken_equally_from_both() -> None:
     assert cards_of(moved) == {1: 4, 2: 4}
 
 
+def test_a_pods_own_promise_keeps_no_room_from_it() -> None:
+    moved = choose_ids(request({1: 7, 2: 10}, 6), [candidate("a", 6, 2, 0)], {1: 5, 2: 6}, TOTALS)
+    assert cards_of(moved) == {2: 6}
+
+
 @pytest.mark.parametrize(
     ("ids", "why"),
     [

@@ -150,7 +150,7 @@ class CardState:
 
     def grant(self, request: CardRequest) -> CardGrant:
         """What a pod gets of this card if the card is chosen for its request."""
-        return CardGrant(self.index, self.total if request.whole else request.units_on(self.total), request.whole)
+        return CardGrant(self.index, self.total if request.whole else request.units, request.whole)
 
     @property
     def is_empty(self) -> bool:
@@ -172,7 +172,7 @@ class CardState:
 
     def can_hold(self, request: CardRequest) -> bool:
         """Whether this card can serve the request now."""
-        if not (self.is_empty if request.whole else self.grantable >= request.units_on(self.total)):
+        if not (self.is_empty if request.whole else self.grantable >= request.units):
             return False
         return request.selection is None or self.card is None or request.selection.allows(self.card)
 

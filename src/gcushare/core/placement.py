@@ -147,8 +147,7 @@ def _fullest_node(node: NodeState, request: CardRequest) -> float:
     if request.whole:
         # A node that serves only whole cards loses no room for pods that share.
         return _preferring_close(node, request, fill / 2 if node.serves_memory else (1.0 + fill) / 2)
-    units = min((request.units_on(state.total) for state in node.cards.values()), default=0) if request.percent else 0
-    if node.largest_shared_free >= max(units, request.units) * request.cards:
+    if node.largest_shared_free >= request.units * request.cards:
         return (1.0 + fill) / 2
     # An unused card must be opened: preferably on a node that does not serve whole cards.
     return fill / 4 if node.serves_whole else (1.0 + fill) / 4

@@ -72,14 +72,12 @@ class CardSelection:
     Each entry is a card's uuid, index or model; an empty ``use`` means any card. Models are preferred in their order in
     ``use``; a card that is named by uuid or index counts as the first. ``use`` may also be ``STRONGEST`` alone. Among
     equally preferred cards the policy decides. ``limit``: the units that the pod may use of each card while no other
-    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed. ``percent``: the part of
-    the card's units that the pod wants, 0 if it wants its request.
+    pod needs them, 0 if only those that it requests. A card with fewer units is not allowed.
     """
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     limit: int = 0
-    percent: int = 0
 
     def allows(self, card: InventoryCard) -> bool:
         """Whether the author's choice includes this card."""
@@ -148,21 +146,6 @@ class CardRequest:
         )
 
     @property
-    def percent(self) -> int:
-        """The part of the card's units that the pod wants; 0 if it wants its request."""
-        return self.selection.percent if self.selection is not None else 0
-
-    def units_on(self, card_units: int) -> int:
-        """The units that the pod needs of a card of this size: its request, or its percentage if that is more.
-
-        Rounded down, so that as many pods fit on a card as their percentages promise.
-        """
-        selection = self.selection
-        if selection is None or not selection.percent:
-            return self.units
-        return max(self.units, card_units * selection.percent // 100)
-
-    @property
     def limit(self) -> int:
         """Units that the pod may use of each card while no other pod needs them; 0 if only those that it requests."""
         return self.selection.limit if self.selection is not None else 0
@@ -189,14 +172,10 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """A pod's request: the containers that ask for cards, in the kubelet's admission order, and their sum.
-
-    ``beyond``: the part of the sum that the kubelet gives no ids for, because the pod's spec does not name it.
-    """
+    """A pod's request: the containers that ask for cards, in the kubelet's admission order, and their sum."""
 
     containers: tuple[ContainerRequest, ...]
     cards: CardRequest
-    beyond: int = 0
 
     @property
     def total_units(self) -> int:
@@ -210,7 +189,6 @@ def parse_pod_request(
     cards_per_pod: int = 1,
     selection: CardSelection | None = None,
     memory_limit: int = 0,
-    memory_percent: int = 0,
     whole_policy: str = CLOSE,
     is_bound: bool = False,
 ) -> PodRequest | None:
@@ -219,7 +197,6 @@ def parse_pod_request(
     ``containers`` are the init containers, then the app containers, each in the order of the pod's spec. If
     ``is_bound``, limits on what we grant are not checked: the kubelet gives the pod its devices in any case, and they
     must be counted. ``memory_limit``: the units that the pod may use of all its cards; 0 if only those it requests.
-    ``memory_percent``: the part of a card that the pod wants; 0 if it wants its request.
 
     Raises:
         RemoteContractError: a quantity is malformed, or requests differ from limits.
@@ -259,32 +236,22 @@ def parse_pod_request(
                     f"{cards_per_pod} cards cannot share equally; use a multiple"
                 )
         cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
-    return PodRequest(requesting, _with_options(cards, memory_limit, memory_percent))
+    return PodRequest(requesting, _with_limit(cards, memory_limit))
 
 
-def _with_options(cards: CardRequest, memory_limit: int, memory_percent: int) -> CardRequest:
-    """Add a pod's limit or percentage to its request; 0 for none.
+def _with_limit(cards: CardRequest, memory_limit: int) -> CardRequest:
+    """Add a pod's limit to its request; 0 for none.
 
     Raises:
-        Refused: the options exclude each other, or do not fit the request.
+        Refused: the limit does not fit the request.
     """
-    if cards.whole and (memory_limit or memory_percent):
-        name, value = ("limit", memory_limit) if memory_limit else ("percent", memory_percent)
+    if cards.whole and memory_limit:
         raise Refused(
-            f"annotation gcushare.io/memory-{name}={value} is for shared memory, and the pod asks for whole cards; "
-            "remove it"
+            f"annotation gcushare.io/memory-limit={memory_limit} is for shared memory, and the pod asks for whole "
+            "cards; remove it"
         )
-    options = cards.selection or CardSelection()
-    if memory_percent:
-        if cards.cards > 1 or memory_limit:
-            other = "gcushare.io/memory-limit" if memory_limit else "gcushare.io/cards"
-            raise Refused(
-                f"annotation gcushare.io/memory-percent={memory_percent} is not granted together with {other}; remove "
-                "one of them"
-            )
-        return replace(cards, selection=replace(options, percent=memory_percent))
     limit = limit_per_card(memory_limit, cards)
-    return replace(cards, selection=replace(options, limit=limit)) if limit else cards
+    return replace(cards, selection=replace(cards.selection or CardSelection(), limit=limit)) if limit else cards
 
 
 def limit_per_card(memory_limit: int, request: CardRequest) -> int:

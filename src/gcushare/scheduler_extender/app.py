@@ -113,9 +113,7 @@ class Extender:
         self._after_sync = after_sync
         self._identity = identity or make_identity(self._rng)
         placement, monotonic = settings.placement, self._clock.monotonic
-        policies = Policies(
-            placement.node_policy, placement.card_policy, placement.whole_card_policy, placement.memory_percent
-        )
+        policies = Policies(placement.node_policy, placement.card_policy, placement.whole_card_policy)
         self._spare, serves_claims = SpareResources(), asyncio.Event()
         self.states = [
             VendorState(vendor, policies, spare=self._spare, monotonic=monotonic, on_claims_node=serves_claims.set)

@@ -79,12 +79,6 @@ class PlacementSettings:
         f"{'; '.join(f'{each.name} {each.cards}' for each in WHOLE_CARD_POLICIES.values())}. A pod may choose its own "
         "by the annotation gcushare.io/whole-card-policy.",
     )
-    memory_percent: bool = setting(
-        parsers.boolean(),
-        default=False,
-        help="Grant pods the percentage of their card that the annotation gcushare.io/memory-percent names. The "
-        "kubelet, kube-scheduler and quotas count only what such a pod requests.",
-    )
     filter_answer: NamedNodes = setting(
         _filter_answer_parser(),
         default=NamedNodes(20, only_equal=True),

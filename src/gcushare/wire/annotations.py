@@ -55,8 +55,6 @@ CARDS = "gcushare.io/cards"
 """On the pod, by its author: spread the requested memory equally over this many cards of one node."""
 MEMORY_LIMIT = "gcushare.io/memory-limit"
 """On the pod, by its author: the units that it may use while no other pod needs them; placed by its request."""
-MEMORY_PERCENT = "gcushare.io/memory-percent"
-"""On the pod, by its author: the part of its card's units that it gets; what it requests is the least."""
 COMPUTE_SHARE = "gcushare.io/compute-share"
 """On the pod, by its author: ``proportional`` requests compute in proportion to memory, on nodes with MPS limits."""
 

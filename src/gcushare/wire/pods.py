@@ -6,7 +6,7 @@ The extender, the plugin and the inspect tables all read pods through this modul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from gcushare.core.errors import Refused, RemoteContractError
@@ -47,7 +47,6 @@ class PodOptions:
     selection: CardSelection | None = None
     cards: int = 1
     memory_limit: int = 0
-    memory_percent: int = 0
 
 
 NO_OPTIONS = PodOptions()
@@ -59,7 +58,6 @@ _RARE_KEYS = frozenset(
         keys.USE_CARDS,
         keys.AVOID_CARDS,
         keys.MEMORY_LIMIT,
-        keys.MEMORY_PERCENT,
     )
 )
 
@@ -92,7 +90,6 @@ def pod_options(annotations: Mapping[str, str]) -> PodOptions:
         selection=CardSelection(use, avoid) if use or avoid else None,
         cards=_number_option(annotations, keys.CARDS, MAX_CARDS_PER_POD) or 1,
         memory_limit=_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS),
-        memory_percent=_number_option(annotations, keys.MEMORY_PERCENT, 100),
     )
 
 
@@ -151,7 +148,6 @@ def pod_request_and_options(
         cards_per_pod=cards,
         selection=options.selection,
         memory_limit=options.memory_limit,
-        memory_percent=options.memory_percent,
         whole_policy=options.whole_card_policy or CLOSE,
         is_bound=is_bound,
     )
@@ -169,20 +165,6 @@ def memory_limit(annotations: Mapping[str, str], request: CardRequest) -> int:
         return limit_per_card(_number_option(annotations, keys.MEMORY_LIMIT, MAX_POD_UNITS), request)
     except (RemoteContractError, Refused):
         return 0
-
-
-def with_recorded_units(request: PodRequest, record: PodRecord | None, annotations: Mapping[str, str]) -> PodRequest:
-    """The request of a bound pod with a percentage: the units that the extender recorded, if they are more.
-
-    The pod's spec cannot name them, because they follow from the card. A record cannot make a pod hold less than its
-    spec, and no record makes a pod without the annotation hold more.
-    """
-    if record is None or keys.MEMORY_PERCENT not in annotations or request.cards.whole or len(record.card_indexes) > 1:
-        return request
-    beyond = min(record.pod_units, record.card_units) - request.total_units
-    if beyond <= 0:
-        return request
-    return replace(request, cards=replace(request.cards, units=request.total_units + beyond), beyond=beyond)
 
 
 def names_resources(pod: Pod, vendor: Vendor) -> bool:
@@ -263,7 +245,6 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     record = pod_record(pod, vendor)
     if record is None:
         return None if request.cards.whole else unplaced_assignment(pod, vendor)
-    request = with_recorded_units(request, record, pod.metadata.annotations)
     if not request.cards.whole:
         shares = record.units_by_card(request.total_units)
         grants = tuple(CardGrant(index, units) for index, units in shares.items())

@@ -19,7 +19,7 @@ from gcushare_playground.apiserver.failures import ApiFailure
 from gcushare_playground.apiserver.objects import JsonObject, annotations_of, dig, metadata
 from gcushare_playground.apiserver.quantities import parse
 
-_UNKEPT = (keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT, keys.MEMORY_PERCENT)
+_UNKEPT = (keys.USE_CARDS, keys.AVOID_CARDS, keys.MEMORY_LIMIT)
 _KEPT_POLICIES = {keys.NODE_POLICY: ("binpack", "spread"), keys.CARD_POLICY: ("binpack",)}
 
 

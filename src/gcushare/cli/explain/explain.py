@@ -171,7 +171,6 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) 
         selection.avoid if selection else (),
         (options.whole_card_policy or UNKNOWN_POLICY) if request.whole else "",
         request.limit,
-        request.percent,
     )
     unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])
@@ -199,7 +198,7 @@ def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:
             continue
         indexes = compute_room_left(node, [request], ending)
         grants = (
-            CardGrant(index, total if request.whole else request.units_on(total), request.whole)
+            CardGrant(index, total if request.whole else request.units, request.whole)
             for index, total in ((index, node.cards[index].total) for index in indexes)
         )
         snapshot.ledger.apply(Assignment(facts.ref, node.name, tuple(grants)))

@@ -149,8 +149,6 @@ def ask_words(facts: PodFacts) -> str:
     """What a pod requests, in short."""
     if facts.whole_cards:
         return counted(facts.whole_cards, "whole card")
-    if facts.request is not None and facts.request.percent:
-        return f"{facts.request.percent} % of a card"
     return str(facts.units) if facts.units else "unreadable request"
 
 

@@ -193,7 +193,6 @@ _ANNOTATIONS: Mapping[str, Shape] = {
     keys.AVOID_CARDS: _CARD_WORDS,
     keys.CARDS: _FIGURES,
     keys.MEMORY_LIMIT: _FIGURES,
-    keys.MEMORY_PERCENT: _FIGURES,
     "kubernetes.io/config.source": one_of("file", "http", "api"),
     "kubernetes.io/config.seen": TIME,
     "kubernetes.io/config.mirror": text(r"[0-9a-f]{1,64}"),

@@ -63,8 +63,8 @@ event-holds extender-service extender-url fail-without-cards files-dir filter-an
 ignorable interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir
 leader-elect lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port
 log-dir log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
-max-request-size memory-limit memory-percent memory-unit mode mps-control mps-fallback mps-root namespace no-claims
-no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-memory-percent no-node-order no-pod-use
+max-request-size memory-limit memory-unit mode mps-control mps-fallback mps-root namespace no-claims
+no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-node-order no-pod-use
 no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes
 other-systems over-use over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when
 page-size pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after

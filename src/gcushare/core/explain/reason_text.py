@@ -33,8 +33,6 @@ def describe_request(request: CardRequest) -> str:
     """Describe what a request needs: "needs 12 in one card"."""
     if request.whole:
         return f"needs {counted(request.cards, 'whole card')}"
-    if request.percent:
-        return f"needs {request.percent} % of one card, at least {request.units}"
     limit = f", of at least {request.limit} (its limit)" if request.limit else ""
     return f"needs {_amount(request.units, request)}{limit}"
 

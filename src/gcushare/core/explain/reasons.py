@@ -292,13 +292,12 @@ class _CardScan:
 
     @classmethod
     def at(cls, node: NodeState, request: CardRequest) -> _CardScan:
-        found = cls()
+        found, least = cls(), max(1, request.units)
         for state in node.cards.values():
             card = state.card
             if card is None:
                 continue
             units = card.units
-            least = max(1, request.units_on(units))
             found.sizes.append(units)
             if request.selection is not None and not request.selection.allows(card):
                 continue
@@ -345,8 +344,7 @@ class _CardScan:
             return Verdict.CLOSED
         if request.whole:
             return Verdict.IN_USE
-        needed = min((request.units_on(size) for size in self.sizes), default=0)
-        is_enough = sum(room for room, _ in self.rooms) >= needed * request.cards
+        is_enough = sum(room for room, _ in self.rooms) >= request.units * request.cards
         return Verdict.FRAGMENTED if is_enough else Verdict.FULL
 
 

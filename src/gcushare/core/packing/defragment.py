@@ -136,7 +136,7 @@ def _pods_to_move(
     if request.whole:
         # Units kept for a pod whose card is unknown stay kept, even if all other pods move.
         return loose if len(loose) == len(held) and not state.kept else None
-    missing = request.units_on(state.total) - state.total + state.held + state.kept
+    missing = request.units - state.total + state.held + state.kept
     largest = sorted(loose, key=lambda each: (-_freed((each,), state), each.pod.uid))[:MAX_COMBINED]
     for count in range(1, len(largest) + 1):
         enough = [found for found in combinations(largest, count) if _freed(found, state) >= missing]
@@ -190,9 +190,7 @@ def _place_for(ledger: Ledger, request: CardRequest, nodes: Collection[str]) -> 
 
 
 def _left(node: NodeState, request: CardRequest) -> int:
-    return min(
-        state.grantable - request.units_on(state.total) for state in node.cards.values() if state.can_hold(request)
-    )
+    return min(state.grantable for state in node.cards.values() if state.can_hold(request)) - request.units
 
 
 def _exactly(cards: Collection[int]) -> CardRank:

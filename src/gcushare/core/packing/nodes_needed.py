@@ -56,7 +56,7 @@ class PodKind:
     def _size(self) -> tuple[int, ...]:
         """The order in which kinds are placed: the largest have the lowest key."""
         request, amounts = self.request, self.amounts
-        units = sys.maxsize if request.whole else request.units_on(_MAX_UNITS)
+        units = sys.maxsize if request.whole else request.units
         return (-units, -request.cards, -amounts.cpu_milli, -amounts.memory_mib)
 
 

@@ -78,7 +78,7 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
     def has_room(state: CardState, request: CardRequest) -> bool:
         if request.whole:
             return not (shares.count_staying(state) or state.kept or state.index in kept)
-        return left[state.index] >= request.units_on(state.total)
+        return left[state.index] >= request.units
 
     for request in nominees:
         able = sorted(
@@ -88,8 +88,7 @@ def compute_room_left(node: NodeState, nominees: Iterable[CardRequest], leaving:
         )
         if len(able) >= request.cards:
             for _, room, index in able[: request.cards]:
-                units = request.units_on(node.cards[index].total)
-                left[index] = kept[index] = 0 if request.whole else room - units
+                left[index] = kept[index] = 0 if request.whole else room - request.units
     return kept
 
 
@@ -97,7 +96,7 @@ def can_hold_after_nominees(state: CardState, request: CardRequest, left: RoomLe
     """Whether a card can hold a request now without using room that is kept for nominees."""
     if not state.can_hold(request):
         return False
-    return state.index not in left or (not request.whole and left[state.index] >= request.units_on(state.total))
+    return state.index not in left or (not request.whole and left[state.index] >= request.units)
 
 
 def fits_after_nominees(node: NodeState, request: CardRequest, left: RoomLeft) -> bool:

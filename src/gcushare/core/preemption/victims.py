@@ -128,10 +128,9 @@ def _find_need(
         return None
     if request.whole:
         return None if state.kept or state.index in left else (shares.count_staying(state), True)
-    units = request.units_on(state.total)
     if shares.stays_whole(state):
-        return (shares.count_staying(state), True) if state.total - state.kept >= units else None
-    return units - left.get(state.index, shares.room_after(state)), False
+        return (shares.count_staying(state), True) if state.total - state.kept >= request.units else None
+    return request.units - left.get(state.index, shares.room_after(state)), False
 
 
 class _Search:

@@ -22,7 +22,6 @@ from gcushare.device_plugin.allocation.card_choice import (
     choose_ids,
     choose_whole_cards,
     count_units,
-    free_units,
     read_cards,
 )
 from gcushare.device_plugin.allocation.response import AllocateResponses
@@ -115,7 +114,7 @@ class CardAllocator:
         if self._whole:
             free = dict.fromkeys((*read_cards(request.available), *read_cards(request.must_include)), 1)
         else:
-            free = free_units(request, self._store.beyond())
+            free = request.available.count_by_card()
         await self._wait_for_candidate(request.size, free)
         preference = self._choose(request, inventory)
         self._expected = (preference, request.size)
@@ -143,7 +142,6 @@ class CardAllocator:
         cards = _named_cards(counts, inventory)
         if not self._whole:
             self._check_one_card(counts, candidate)
-            self._check_beyond(counts, candidate, inventory)
         self._check_use(counts)
         if not self._whole:
             self._responses.check(cards)
@@ -206,11 +204,10 @@ class CardAllocator:
             free, included = read_cards(request.available), read_cards(request.must_include)
             return choose_whole_cards(request.size, free, candidates, use, included)
         totals = inventory.units_by_card
-        promised = store.promised(only_ids=True)
+        promised = store.promised()
         for index in store.promised_whole():
             promised[index] = promised.get(index, 0) + totals.get(index, 0)
-        beyond = store.beyond()
-        return choose_ids(request, candidates, promised, totals, in_other_use, beyond)
+        return choose_ids(request, candidates, promised, totals, in_other_use)
 
     def _check_use(self, cards: Collection[int]) -> None:
         """Refuse a card that is in the other use. The kubelet then fails the pod."""
@@ -222,18 +219,6 @@ class CardAllocator:
                 else f"is in use as a whole by {pods}, so no memory of it can be given"
             )
             raise Refused(f"card {index} {use}; the pod must be scheduled again")
-
-    def _check_beyond(self, counts: CardCounts, candidate: Candidate | None, inventory: Inventory) -> None:
-        """Refuse units that a pod holds beyond its ids. The kubelet asks for no preference if it has no choice."""
-        indexes = sorted(self._store.beyond().keys() & counts.keys())
-        claimed = self._store.claimed_units(candidate.pod.uid if candidate else "") if indexes else {}
-        for index in indexes:
-            free = inventory.units_by_card[index] - claimed[index]
-            if counts[index] > free:
-                raise Refused(
-                    f"card {index} has {free} free units, and {counts[index]} are asked for: pods with a percentage of "
-                    "it hold more than the kubelet knows; the pod must be scheduled again"
-                )
 
     def _check_one_card(self, counts: CardCounts, candidate: Candidate | None) -> None:
         """Refuse memory of more cards than the pod may have, or of another card than its other containers hold."""
@@ -266,9 +251,7 @@ class CardAllocator:
                 possible += order_candidates(self._store.candidates(), size)
         sums = {each.request.total_units for each in possible}
         entries = [self._store.entries[each.pod.uid] for each in possible]
-        more = {
-            entry.request.beyond + max(0, entry.limit - entry.request.cards.units) * len(cards) for entry in entries
-        }
+        more = {max(0, entry.limit - entry.request.cards.units) * len(cards) for entry in entries}
         usable = size + (more.pop() if len(more) == 1 else 0)
         return Grant(
             cards,

@@ -28,9 +28,6 @@ class Preference:
     """The recorded cards, if they had no room and others were chosen; the record is corrected afterwards."""
 
 
-NOTHING_BEYOND: Mapping[int, int] = {}
-
-
 def count_units(ids: DeviceIds) -> dict[int, int]:
     """Count units of memory per card index.
 
@@ -76,32 +73,24 @@ class _Room:
         return "in use as a whole" if index in self.whole else f"{self.free.get(index, 0)} of {self.totals[index]}"
 
 
-def free_units(request: PreferredRequest, beyond: Mapping[int, int]) -> dict[int, int]:
-    """The free units per card: those that the kubelet counts as free, without what pods hold ``beyond`` their ids."""
-    counts = request.available.count_by_card()
-    return {index: max(0, count - beyond.get(index, 0)) for index, count in counts.items()}
-
-
 def choose_ids(
     request: PreferredRequest,
     candidates: Sequence[Candidate],
     promised: Mapping[int, int],
     totals: Mapping[int, int],
     whole: Collection[int] = (),
-    beyond: Mapping[int, int] = NOTHING_BEYOND,
 ) -> Preference:
     """Choose a container's ids of those available: of its pod's card, or of one that fits if that has no room.
 
     ``promised`` are units per card that are kept for waiting pods; ``totals`` are all units per card, for the message;
-    ``whole`` are the cards in whole use, which the kubelet may not know yet; ``beyond`` are units per card that pods
-    hold beyond their ids.
+    ``whole`` are the cards in whole use, which the kubelet may not know yet.
 
     Raises:
         Refused: no card has that many free ids; names the cards and their free units.
         RemoteContractError: the ids are of another plugin's layout.
     """
     included = count_units(request.must_include)
-    free = {index: count for index, count in free_units(request, beyond).items() if index not in whole}
+    free = {index: count for index, count in request.available.count_by_card().items() if index not in whole}
     candidate = match(candidates, request.size, free)
     wanted = tuple(included) or (candidate.card_indexes if candidate else ())
     shares = split_over_cards(request.size, wanted)
@@ -124,13 +113,12 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     others = _promised_to_others(room.promised, candidate)
     count = candidate.request.cards.cards if candidate else 1
     share = request.size // count
-    needed = share + (candidate.request.beyond if candidate else 0)
     left = dict(room.free)
     shares: dict[int, int] = {}
     for _ in range(count):
-        index = choose_card(left, others, needed)
+        index = choose_card(left, others, share)
         if index is None:
-            raise Refused(room.describe_shortage(needed))
+            raise Refused(room.describe_shortage(share))
         shares[index] = share
         del left[index]
     return shares
@@ -151,8 +139,7 @@ def choose_card(free: Mapping[int, int], promised: Mapping[int, int], units: int
 def _promised_to_others(promised: Mapping[int, int], candidate: Candidate | None) -> dict[int, int]:
     others = dict(promised)
     if candidate is not None and candidate.card_indexes:
-        ids = candidate.request.total_units - candidate.request.beyond
-        for index, share in split_over_cards(ids, candidate.card_indexes).items():
+        for index, share in split_over_cards(candidate.request.total_units, candidate.card_indexes).items():
             others[index] = others.get(index, 0) - share
     return others
 

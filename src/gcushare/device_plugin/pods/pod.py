@@ -16,7 +16,7 @@ from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_request, with_recorded_units
+from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_request
 
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
@@ -244,9 +244,8 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     """Read what the kubelet gives a bound pod, even if the extender would refuse it; None if it asks for no card.
 
     Once cards were chosen, the record says over how many memory is spread: annotations that the author adds later
-    change no request. It also says how many units a pod with a percentage has. A number of cards that does not divide
-    the memory was the kubelet's choice and is ignored. Without a readable record the pod's options decide if they can
-    be read, and are left out otherwise.
+    change no request. A number of cards that does not divide the memory was the kubelet's choice and is ignored.
+    Without a readable record the pod's options decide if they can be read, and are left out otherwise.
 
     Raises:
         RemoteContractError, Refused: the amounts cannot be read, or are of memory and of whole cards.
@@ -260,8 +259,6 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     count = len(record.card_indexes)
     if request is None or request.cards.whole or any(container.units % count for container in request.containers):
         return request
-    if count == 1:
-        return with_recorded_units(request, record, pod.metadata.annotations)
     return pod_request(pod, vendor, options=PodOptions(cards=count), is_bound=True)
 
 

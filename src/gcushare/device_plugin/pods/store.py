@@ -197,33 +197,13 @@ class PodStore:
         """The pods that a call of the kubelet for memory, or for whole cards, can be for."""
         return [e.as_candidate() for e in self._entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS]
 
-    def promised(self, *, only_ids: bool = False) -> dict[int, int]:
-        """Units per card that are kept for pods that hold nothing yet; ``only_ids``: those that have ids."""
+    def promised(self) -> dict[int, int]:
+        """Units per card that are kept for pods that hold nothing yet."""
         promised: Counter[int] = Counter()
         for entry in self._entries.values():
             if entry.state in (PodState.WAITING, PodState.FORGOTTEN) and not entry.is_whole:
-                total = entry.request.total_units - (entry.request.beyond if only_ids else 0)
-                promised.update(split_over_cards(total, entry.promise))
+                promised.update(split_over_cards(entry.request.total_units, entry.promise))
         return promised
-
-    def beyond(self) -> dict[int, int]:
-        """Units per card that pods hold, or will, beyond their ids: the kubelet counts them as free."""
-        found: Counter[int] = Counter()
-        for entry in self._entries.values():
-            if entry.request.beyond:
-                found.update(dict.fromkeys(entry.taken_cards or entry.promise, entry.request.beyond))
-        return found
-
-    def claimed_units(self, uid: str) -> dict[int, int]:
-        """Units per card that are given out or kept for pods with a percentage, but for the next ids of this pod."""
-        held = self.held_units()
-        for entry in self._entries.values():
-            if not entry.request.beyond or entry.served == len(entry.request.containers):
-                continue
-            missing = entry.request.total_units - sum(entry.units_by_card().values())
-            units = entry.request.beyond if entry.ref.uid == uid else missing
-            held.update(dict.fromkeys(entry.taken_cards or entry.promise, units))
-        return held
 
     def promised_whole(self) -> dict[int, str]:
         """The cards that are kept whole for pods that do not hold them yet, with the uid of the pod of each."""

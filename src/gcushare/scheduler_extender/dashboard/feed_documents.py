@@ -111,7 +111,6 @@ class WaitingDocument(_Document, frozen=True):
     cards: int = 1
     whole: bool = False
     choosy: bool = False
-    percent: int = 0
     problem: str = ""
     scheduler: str = ""
     owner: str = ""
@@ -215,7 +214,6 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, metadata: PodMetadata)
         cards=request.cards if request else 1,
         whole=request.whole if request else False,
         choosy=request is not None and request.excludes_cards,
-        percent=request.percent if request else 0,
         problem=waiting.problem if isinstance(waiting, RejectedRequest) else "",
         scheduler=metadata.scheduler,
         owner=metadata.owner,

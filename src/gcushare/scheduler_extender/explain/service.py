@@ -197,7 +197,6 @@ class ExplainService:
             cards.selection.avoid if cards.selection else (),
             cards.whole_policy if cards.whole else "",
             cards.limit,
-            cards.percent,
         )
         unreadable = dict(sorted(self._state.nodes.problems.items())[:_MAX_UNREADABLE])
         return explain_waiting(waiting.pod, request, found, unreadable)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from gcushare.core.errors import Refused
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import PodRef
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
 from gcushare.core.requests import CardRequest
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.annotations import MEMORY_PERCENT, NODE_POLICY, record_keys
+from gcushare.wire.annotations import NODE_POLICY, record_keys
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts
@@ -21,12 +20,11 @@ from gcushare.wire.pods import pod_ref, pod_request_and_options
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies for pods whose annotations name none. ``percent``: whether a pod may ask for a part of a card."""
+    """The policies for pods whose annotations name none."""
 
     node: str
     card: str
     whole_card: str
-    percent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +86,6 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
     if found is None:
         return None
     cards, options = found[0].cards, found[1]
-    if cards.percent and not policies.percent:
-        raise Refused(
-            f"annotation {MEMORY_PERCENT}={cards.percent} is not granted here: the admin has not allowed it "
-            "(--memory-percent of the extender); remove it and request units"
-        )
     if cards.whole and options.whole_card_policy is None:
         cards = replace(cards, whole_policy=policies.whole_card)
     node_policy, card_policy = options.node_policy or policies.node, options.card_policy or policies.card

@@ -70,7 +70,6 @@ class RequestDocument(_Document, frozen=True):
     """What the pod asks for: ``units`` on each of ``cards`` cards, or whole cards, then with their policy.
 
     ``limit``: the units that it may use of each card while no other pod needs them; 0 if only those it requests.
-    ``percent``: the part of its card's units that it wants, at least ``units``; 0 if it wants those.
     """
 
     units: Int
@@ -82,7 +81,6 @@ class RequestDocument(_Document, frozen=True):
     avoid_cards: tuple[str, ...] = ()
     whole_card_policy: str = ""
     limit: Int = 0
-    percent: Int = 0
 
 
 class ChoiceDocument(_Document, frozen=True):
@@ -299,7 +297,7 @@ def describe_ways_out(document: ExplainDocument) -> str:
 
 def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
     """Name the fewest cards of one node that together would hold the request; nothing if no node has so many."""
-    if request.whole or request.percent:
+    if request.whole:
         return []
     total = request.units * request.cards
     for cards in range(request.cards + 1, MAX_CARDS_PER_POD + 1):

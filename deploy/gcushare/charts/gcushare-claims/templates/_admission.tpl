@@ -57,7 +57,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
     variables.containers.filter(c, variables.units[c.name] % variables.cards != 0).map(c, c.name)
 - name: unkept
   expression: >-
-    ['{{ .keys.useCards }}', '{{ .keys.avoidCards }}', '{{ .keys.memoryLimit }}', '{{ .keys.memoryPercent }}']
+    ['{{ .keys.useCards }}', '{{ .keys.avoidCards }}', '{{ .keys.memoryLimit }}']
     .filter(key, key in variables.options) +
     {{ .kept }}.transformList(key, values, key in variables.options && !(variables.options[key] in values), key)
 - name: problem
@@ -106,7 +106,7 @@ problem is empty; the validating one refuses a pod in which the resource was lef
 {{- define "gcushare-claims.about" -}}
 {{- $words := include "gcushare-claims.words" .root | fromJson -}}
 {{- $vendor := get $words.vendors .name -}}
-{{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "memoryPercent" "gcushare.io/memory-percent" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
+{{- $keys := dict "cards" "gcushare.io/cards" "useCards" "gcushare.io/use-cards" "avoidCards" "gcushare.io/avoid-cards" "memoryLimit" "gcushare.io/memory-limit" "resource" "gcushare.io/claimed-resource" "units" "gcushare.io/claimed-units" -}}
 {{- $kept := "{'gcushare.io/node-policy': ['binpack', 'spread'], 'gcushare.io/card-policy': ['binpack']}" -}}
 {{- dict "vendor" $vendor "keys" $keys "kept" $kept "entry" (printf "gcushare-%s" $vendor.claims.templatePrefix) | toJson -}}
 {{- end -}}

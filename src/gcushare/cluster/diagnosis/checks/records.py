@@ -23,7 +23,7 @@ from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.kubernetes_versions import find_release
-from gcushare.wire.pods import is_finished, with_recorded_units
+from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
 """A pod is admitted within seconds of its binding: its image is pulled afterwards."""
@@ -117,10 +117,9 @@ def _suspicions(
     if request is None and not each.problem and not asks_for(pod, vendor.whole_card_resource):
         yield warning, f"it has a record and asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}"
     elif request is not None and not request.cards.whole:
-        asked = with_recorded_units(request, record, pod.metadata.annotations).total_units
+        asked = request.total_units
         if record.pod_units not in (0, asked):
-            spec = f"and its spec asks for {request.total_units}"
-            yield warning, f"its record says {record.pod_units} units ({keys.pod_units}), {spec}"
+            yield warning, f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for {asked}"
 
 
 def check_policy(facts: Facts) -> Iterator[Finding]:

@@ -113,7 +113,6 @@ export function askWords(pod, bytesOf) {
   if (pod.problem && !pod.units && !pod.whole) return "";
   const cards = pod.cards ?? 1;
   if (pod.whole) return t("asks-whole", { n: count(cards) });
-  if (pod.percent) return t("asks-percent", { n: pod.percent });
   const each = amount(bytesOf(pod.units ?? 0));
   return cards === 1 ? t("asks-one", { amount: each }) : t("asks-many", { amount: each, n: count(cards) });
 }

@@ -13,7 +13,7 @@ from gcushare.core.errors import ConflictError, ForbiddenError, GcushareError, N
 from gcushare.core.nodes import PodRef
 from gcushare.kube.errors import UnknownOutcomeError
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.vendors import VENDORS
+from gcushare.vendors import ENFLAME, VENDORS
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_pod
 
@@ -135,6 +135,15 @@ class Cluster:
         self.version += 1
         meta = replace(pod.metadata, resource_version=str(self.version))
         self.pods[meta.namespace, meta.name] = replace(pod, metadata=meta)
+
+    def start(self, name: str, *, by_kubelet: bool = False) -> None:
+        """Let a bound pod's kubelet admit it: the plugin marks its record, or the kubelet alone reports its start."""
+        pod = self.pods["default", name]
+        if by_kubelet:
+            self.put(replace(pod, status=replace(pod.status, start_time="2026-01-01T00:00:01Z")))
+            return
+        annotations = pod.metadata.annotations | {ENFLAME.record.assigned: "true"}
+        self.put(replace(pod, metadata=replace(pod.metadata, annotations=annotations)))
 
     def arrive(self) -> None:
         """Let lost Bindings arrive after all."""

@@ -312,6 +312,8 @@ async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
     )
     for name in ("a", "b", "c"):
         await rig.bind(name)
+        rig.cluster.start(name)
+        rig.cluster.tell(rig.state)
 
     assert rig.used() == [4, 8]
 

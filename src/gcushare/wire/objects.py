@@ -128,9 +128,10 @@ class ContainerStatus(KubeObject, frozen=True):
 
 
 class PodStatus(KubeObject, frozen=True):
-    """A pod's phase, conditions and container states."""
+    """A pod's phase, conditions and container states. ``start_time`` is set once the kubelet has admitted the pod."""
 
     phase: str = ""
+    start_time: str | None = None
     reason: str = ""
     message: str = ""
     nominated_node_name: str = ""

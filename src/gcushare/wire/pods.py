@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.matching import KubeletCalls
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.placement import CLOSE, POLICIES, WHOLE_CARD_POLICIES
 from gcushare.core.requests import (
@@ -116,6 +117,29 @@ def current_request(pod: Pod, vendor: Vendor) -> PodRequest | None:
     """
     options = NO_OPTIONS if pod.is_bound else None
     return pod_request(pod, vendor, options=options, is_bound=pod.is_bound)
+
+
+def kubelet_calls(pod: Pod, request: PodRequest) -> KubeletCalls:
+    """What the kubelet will ask for a pod with this request, which has the options of the pod's author."""
+    return KubeletCalls.of(
+        request, shares_compute=pod.metadata.annotations.get(keys.COMPUTE_SHARE) == keys.PROPORTIONAL
+    )
+
+
+def starting_calls(pod: Pod, vendor: Vendor) -> KubeletCalls | None:
+    """The calls of the kubelet that are still to come for a bound pod; None if it has admitted the pod.
+
+    A pod without a readable request is admitted as well: what it asks for cannot be compared.
+    """
+    if pod.status.start_time is not None or pod.is_being_deleted or is_finished(pod):
+        return None
+    for options in (None, NO_OPTIONS):
+        try:
+            request = pod_request(pod, vendor, options=options, is_bound=True)
+        except (RemoteContractError, Refused):
+            continue
+        return None if request is None else kubelet_calls(pod, request)
+    return None
 
 
 def pod_request_and_options(

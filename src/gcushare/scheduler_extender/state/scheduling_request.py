@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from gcushare.core.fit_index import Shape
+from gcushare.core.matching import KubeletCalls
 from gcushare.core.nodes import PodRef
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
@@ -15,7 +16,7 @@ from gcushare.wire.annotations import NODE_POLICY, record_keys
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts
-from gcushare.wire.pods import pod_ref, pod_request_and_options
+from gcushare.wire.pods import kubelet_calls, pod_ref, pod_request_and_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class SchedulingRequest:
     pod: PodRef
     shape: Shape
     card_policy: str
+    calls: KubeletCalls | None = field(default=None, compare=False)
+    """The calls of the kubelet that follow on its bind; None for a pod with a claim."""
     version: str = field(default="", compare=False)
     """The pod's resourceVersion when this was read; a Binding is for the pod as it was then."""
     old_record: tuple[tuple[str, str], ...] = field(default=(), compare=False)
@@ -98,6 +101,7 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
         pod_ref(pod),
         shape,
         card_policy,
+        kubelet_calls(pod, found[0]),
         pod.metadata.resource_version,
         old_record,
         amounts,

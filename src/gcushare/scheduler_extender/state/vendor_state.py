@@ -33,12 +33,13 @@ from gcushare.scheduler_extender.state.scheduling_request import (
     read_claiming_request,
     read_scheduling_request,
 )
+from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import over_use_text
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.objects import Node, Pod
-from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, unplaced_assignment
+from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, starting_calls, unplaced_assignment
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class VendorState:
         """Called when a node serves claims, so that claims have to be watched."""
         self.ahead = ReadsAhead()
         """Pods that were read, and that the watch has not brought since."""
+        self.starting = StartingPods(self.ledger)
+        """The bound pods that the kubelet has not admitted yet."""
         self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.record)
         """The preemptors for which room is kept."""
         self.names = PodNames()
@@ -217,6 +220,11 @@ class VendorState:
             self._record_over_use(pod)
             self.names.add(assignment.pod)
             self.ledger.apply(assignment)
+            calls = None if assignment.assigned else starting_calls(pod, self.vendor)
+            if calls is None:
+                self.starting.forget(uid, assignment.node)
+            else:
+                self.starting.add(uid, assignment.node, calls)
             (self.nominations.leaving.add if pod.is_being_deleted else self.nominations.leaving.discard)(uid)
 
     def on_pod_delete(self, uid: str) -> None:

@@ -126,6 +126,8 @@ class BindService:
                 if earlier is not None and earlier.node != node:
                     await self.sender.check_unbound(earlier, deadline_s)
                 attempt, is_doubtful = self._prepare(arguments, request)
+                if not is_doubtful:
+                    await self._wait_turn(request, node, deadline_s)
                 await self.sender.send(attempt, deadline_s, version=request.version, is_doubtful=is_doubtful)
         except GcushareError as error:
             logger.warning(
@@ -133,6 +135,29 @@ class BindService:
             )
             raise
         self._log_bound(attempt, ms=round((self._monotonic() - started) * 1000, 2))
+
+    async def _wait_turn(self, request: SchedulingRequest, node: str, deadline_s: float) -> None:
+        """Wait until the kubelet can take its calls for this pod for those of no other pod that starts on the node.
+
+        Raises:
+            Refused: another pod did not start in time; nothing is reserved any more.
+        """
+        state, uid = self._state, request.pod.uid
+        if request.calls is None:
+            return
+        state.starting.add(uid, node, request.calls)
+        patience_s = deadline_s - self._monotonic() - self._times.attempt_s
+        try:
+            ahead = await state.starting.wait_turn(uid, node, patience_s)
+        except asyncio.CancelledError:
+            state.ledger.roll_back(uid)
+            raise
+        if ahead is not None:
+            state.ledger.roll_back(uid)
+            raise Refused(
+                f"pod {ahead} starts on node {node} and asks the kubelet for the same amount by other rules, so the "
+                "two could get each other's cards: this pod is bound there once that one has started"
+            )
 
     def _log_bound(self, attempt: Attempt, *, ms: float) -> None:
         """Write the one line that explains a bind: which card, who is on it, and what the Binding changed."""

@@ -21,6 +21,9 @@ from gcushare.wire.extender_api import AskedNodes, FilterArguments, decode_asked
 KEPT_REASON = "card memory is kept for another pod there"
 """Why a node with room is refused; kube-scheduler puts the number of such nodes before it."""
 
+STARTING_REASON = "a pod of the same size and other rules is starting there"
+"""Why a node with room is not named: bind would have to wait, and other nodes have room."""
+
 DISTRUST_REASON = "card memory is counted there in another unit, or by another system"
 """Why a node is refused whose amount cannot be trusted; the log, explain and doctor name both counts."""
 
@@ -60,7 +63,7 @@ class FilterService:
             nominations.begin_member(request)
         kept = nominations.closed_to(request) & asked.names.keys()
         open_names = {name: None for name in asked.names if name not in kept} if kept else asked.names
-        named = index.best(open_names, 1) if request.group else self._choose(index, open_names)
+        named = self._choose_quiet(index, open_names, request)
         if not named and request.cards.whole and (best := self._best_for_claims(request, asked)):
             return self._send_without_cards(request.pod.uid, asked, best)  # kube-scheduler makes the claim itself.
         if not named:
@@ -72,7 +75,7 @@ class FilterService:
         failed = {}
         if self._named.most is None and not request.group:
             fitting = index.fitting
-            failed = dict.fromkeys(kept, KEPT_REASON)
+            failed = dict.fromkeys(kept, KEPT_REASON) | dict.fromkeys(open_names.keys() - set(named), STARTING_REASON)
             failed |= self._refuse_all((name for name in open_names if name not in fitting), request)
         state.let_through.forget(request.pod.uid)
         state.offered.record(request.pod.uid, frozenset(named))
@@ -115,6 +118,15 @@ class FilterService:
 
     def _read_nodes(self, arguments: FilterArguments) -> AskedNodes:
         return decode_asked_nodes(arguments, self._state.max_nodes_asked)
+
+    def _choose_quiet(self, index: FitIndex, among: dict[str, None], request: SchedulingRequest) -> list[str]:
+        """Choose nodes on which the pod can be bound at once, or else any: bind then waits for the pod ahead of it."""
+        busy = () if request.calls is None else self._state.starting.busy_nodes(request.calls) & among.keys()
+        quiet = {name: None for name in among if name not in busy} if busy else among
+        for names in (quiet, among) if busy else (among,):
+            if named := index.best(names, 1) if request.group else self._choose(index, names):
+                return named
+        return []
 
     def _choose(self, index: FitIndex, among: dict[str, None]) -> list[str]:
         if self._named.most is None:

@@ -47,9 +47,7 @@ class SettledInvariants:
 
     def _truth(self) -> VendorState:
         """The view of an extender that has just read everything."""
-        state = VendorState(
-            self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0
-        )
+        state = VendorState(self._world.vendor, Policies("binpack", "binpack", "close"), monotonic=lambda: 0.0)
         for node in self._world.store.all("nodes").values():
             state.on_node_update(NODE.read(node.raw))
         for pod in self._world.store.all("pods").values():

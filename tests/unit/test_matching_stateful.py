@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.allocation.card_choice import choose_ids
 from gcushare.device_plugin.pods.store import PodStore
@@ -23,6 +24,7 @@ from tests.unit.plugin_pods import pod
 from tests.unit.plugin_reconcile import reconcile
 
 CARDS = {0: 8, 1: 8}
+INVENTORY = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=n << 30, units=n) for i, n in CARDS.items()}
 IDS = frozenset(each for index, units in CARDS.items() for each in device_ids_of_card(index, units))
 SHAPES = ((4,), (4,), (2,), (2, 2), (1, 3))
 
@@ -99,7 +101,7 @@ class Matching(RuleBasedStateMachine):
             taken = frozenset().union(*(ids for other in self.pods.values() for ids in other.ids.values()))
             request = PreferredRequest(device_ids(sorted(IDS - taken)), device_ids([]), size)
             try:
-                chosen = choose_ids(request, self.store.candidates(), self.store.promised(), CARDS)
+                chosen = choose_ids(request, self.store.candidates(), self.store.promised(), INVENTORY)
             except Refused:
                 self.end(each)
                 return

@@ -185,8 +185,8 @@ async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_
 
 async def test_a_container_gets_units_of_one_card(rig: Rig) -> None:
     text = (
-        r"^4 units were taken from 2 cards \(3 of card 0, 1 of card 1\), and the container gets one: the kubelet did "
-        r"not follow the plugin's preference; delete the pod to have it placed again$"
+        r"^4 units were taken from 2 cards \(3 of card 0, 1 of card 1\), and the container gets one: the kubelet "
+        r"asked for no preference, as with the last free ids; the pod must be scheduled again$"
     )
     with pytest.raises(Refused, match=text):
         await rig.parts.allocator.allocate(device_ids([*units(0, 3), *units(1, 1)]))
@@ -200,7 +200,7 @@ async def test_a_pod_of_two_cards_gets_units_of_two_and_not_of_three(rig: Rig) -
     )
     rig.agent.on_pod_update(over_two)
     assert chosen(await rig.parts.allocator.prefer(ask(8, units(0, 16), units(1, 16), units(2, 16)))) == {0: 4, 1: 4}
-    with pytest.raises(Refused, match=r"8 units were taken from 3 cards .*, and the container gets 2: "):
+    with pytest.raises(Refused, match=r"8 units were taken from 3 cards .*, and d/a gets 2: "):
         await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 2), *units(2, 2)]))
     answer = await rig.parts.allocator.allocate(device_ids([*units(0, 4), *units(1, 4)]))
     assert answer.envs["ENFLAME_VISIBLE_DEVICES"] == "0,1"

@@ -21,6 +21,7 @@ from tests.builders import pod
 from tests.extender_objects import a_pod, on_card
 
 TOTALS = {0: 16, 1: 16, 2: 16}
+CARDS = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=units << 30, units=units) for i, units in TOTALS.items()}
 
 
 def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
@@ -39,8 +40,7 @@ def allocate(ids: list[str], *pods: Pod) -> dict[str, str]:
         wall_clock_ns=lambda: 0,
         on_allocate=lambda: None,
     )
-    cards = (InventoryCard(index=i, uuid=f"u{i}", memory_bytes=units << 30, units=units) for i, units in TOTALS.items())
-    allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(cards)))
+    allocator.set_inventory(Inventory(unit=parse_memory_unit("1"), cards=tuple(CARDS.values())))
     return dict(asyncio.run(allocator.allocate(device_ids(ids))).envs)
 
 
@@ -61,32 +61,32 @@ def cards_of(preference: Preference) -> dict[int, int]:
 
 
 def test_ids_of_the_recorded_card_are_preferred() -> None:
-    preference = choose_ids(request(TOTALS, 4), [candidate("a", 4, 2)], {2: 4}, TOTALS)
+    preference = choose_ids(request(TOTALS, 4), [candidate("a", 4, 2)], {2: 4}, CARDS)
     assert cards_of(preference) == {2: 4}
     assert preference.moved_from == ()
 
 
 def test_where_the_recorded_card_is_full_another_that_fits_is_taken_without_breaking_promises() -> None:
-    preference = choose_ids(request({0: 3, 1: 6, 2: 8}, 4), [candidate("a", 4, 0)], {0: 4, 1: 6}, TOTALS)
+    preference = choose_ids(request({0: 3, 1: 6, 2: 8}, 4), [candidate("a", 4, 0)], {0: 4, 1: 6}, CARDS)
     assert cards_of(preference) == {2: 4}
     assert preference.moved_from == (0,)
 
 
 def test_a_pod_that_no_one_assigned_gets_the_fullest_card_that_fits() -> None:
-    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [candidate("a", 4)], {}, TOTALS)) == {1: 4}
-    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [], {}, TOTALS)) == {1: 4}
+    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [candidate("a", 4)], {}, CARDS)) == {1: 4}
+    assert cards_of(choose_ids(request({0: 3, 1: 6, 2: 16}, 4), [], {}, CARDS)) == {1: 4}
 
 
 def test_where_no_card_fits_the_message_names_every_card() -> None:
     with pytest.raises(
         Refused, match=r"no card of this node has 9 free units \(card 0: 3 of 16, card 1: 6 of 16, card 2"
     ):
-        choose_ids(request({0: 3, 1: 6, 2: 8}, 9), [candidate("a", 9, 0)], {}, TOTALS)
+        choose_ids(request({0: 3, 1: 6, 2: 8}, 9), [candidate("a", 9, 0)], {}, CARDS)
 
 
 def test_ids_that_must_be_included_decide_the_card_and_are_in_the_answer() -> None:
     must = device_ids_of_card(1, 2)
-    preference = choose_ids(request({0: 16, 1: 10}, 5, must), [candidate("a", 5, 0)], {}, TOTALS)
+    preference = choose_ids(request({0: 16, 1: 10}, 5, must), [candidate("a", 5, 0)], {}, CARDS)
     assert cards_of(preference) == {1: 5}
     assert set(must) <= set(DeviceIds(b"".join(preference.entries)).text())
     assert len(set(preference.entries)) == 5
@@ -94,18 +94,18 @@ def test_ids_that_must_be_included_decide_the_card_and_are_in_the_answer() -> No
 
 def test_a_further_container_never_goes_to_another_card_than_its_pod() -> None:
     with pytest.raises(Refused, match=r"the pod holds card \[0\], which has no room for 4 units more"):
-        choose_ids(request({0: 3, 1: 16}, 4), [candidate("a", 4, 0, served=1)], {}, TOTALS)
+        choose_ids(request({0: 3, 1: 16}, 4), [candidate("a", 4, 0, served=1)], {}, CARDS)
 
 
 def test_memory_over_two_cards_is_taken_equally_from_both() -> None:
-    preference = choose_ids(request(TOTALS, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, TOTALS)
+    preference = choose_ids(request(TOTALS, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, CARDS)
     assert cards_of(preference) == {0: 4, 2: 4}
-    moved = choose_ids(request({0: 1, 1: 16, 2: 16}, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, TOTALS)
+    moved = choose_ids(request({0: 1, 1: 16, 2: 16}, 8), [candidate("a", 8, 0, 2, per_pod=2)], {}, CARDS)
     assert cards_of(moved) == {1: 4, 2: 4}
 
 
 def test_a_pods_own_promise_keeps_no_room_from_it() -> None:
-    moved = choose_ids(request({1: 7, 2: 10}, 6), [candidate("a", 6, 2, 0)], {1: 5, 2: 6}, TOTALS)
+    moved = choose_ids(request({1: 7, 2: 10}, 6), [candidate("a", 6, 2, 0)], {1: 5, 2: 6}, CARDS)
     assert cards_of(moved) == {2: 6}
 
 

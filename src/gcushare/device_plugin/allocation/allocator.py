@@ -8,20 +8,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import astuple
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import Fields, fields
-from gcushare.core.matching import Candidate, has_room, match, order_candidates
-from gcushare.core.wording import index_text
+from gcushare.core.matching import Candidate, find_possible, has_room, match, order_candidates
+from gcushare.core.wording import counted, index_text
 from gcushare.device_plugin.allocation.card_choice import (
     NodeUse,
     Preference,
     choose_ids,
     choose_whole_cards,
     count_units,
+    merge,
     read_cards,
 )
 from gcushare.device_plugin.allocation.response import AllocateResponses
@@ -138,10 +139,14 @@ class CardAllocator:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("allocating %s", fields(count=len(ids), ids=",".join(ids.first(MOST_IDS_LOGGED))))
         counts = dict.fromkeys(read_cards(ids), 1) if self._whole else count_units(ids)
-        candidate = self._find_candidate(sum(counts.values()), counts)
         cards = _named_cards(counts, inventory)
-        if not self._whole:
-            self._check_one_card(counts, candidate)
+        was_asked, candidate = self._expected is not None, self._take_expected(counts)
+        if candidate is None:
+            self._check_rules(counts, cards, was_asked=was_asked)
+            candidate = match(
+                self._store.candidates(whole=self._whole), sum(counts.values()), counts, whole=self._whole
+            )
+        cards = _named_cards(self._cards_of_pod(counts, candidate), inventory)
         self._check_use(counts)
         if not self._whole:
             self._responses.check(cards)
@@ -196,18 +201,18 @@ class CardAllocator:
     def _choose(self, request: PreferredRequest, inventory: Inventory) -> Preference:
         store = self._store
         candidates = store.candidates(whole=self._whole)
+        doubtful = store.doubtful(request.size, whole=self._whole)
         in_other_use = store.cards_in_use(whole=not self._whole)
+        cards = {card.index: card for card in inventory.cards}
         if self._whole:
             memory = {index: "" for index, units in store.promised().items() if units}
-            cards = {card.index: card for card in inventory.cards}
             use = NodeUse(cards, in_other_use, memory | store.promised_whole())
             free, included = read_cards(request.available), read_cards(request.must_include)
-            return choose_whole_cards(request.size, free, candidates, use, included)
-        totals = inventory.units_by_card
+            return choose_whole_cards(request.size, free, candidates, use, included, doubtful)
         promised = store.promised()
-        for index in store.promised_whole():
-            promised[index] = promised.get(index, 0) + totals.get(index, 0)
-        return choose_ids(request, candidates, promised, totals, in_other_use)
+        for index in store.promised_whole() & cards.keys():
+            promised[index] = promised.get(index, 0) + cards[index].units
+        return choose_ids(request, candidates, promised, cards, in_other_use, doubtful)
 
     def _check_use(self, cards: Collection[int]) -> None:
         """Refuse a card that is in the other use. The kubelet then fails the pod."""
@@ -220,35 +225,55 @@ class CardAllocator:
             )
             raise Refused(f"card {index} {use}; the pod must be scheduled again")
 
-    def _check_one_card(self, counts: CardCounts, candidate: Candidate | None) -> None:
-        """Refuse memory of more cards than the pod may have, or of another card than its other containers hold."""
-        cards_per_pod = candidate.request.cards.cards if candidate else 1
-        if len(counts) > cards_per_pod:
-            spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
-            raise Refused(
-                f"{sum(counts.values())} units were taken from {len(counts)} cards ({spread}), and the "
-                f"container gets {'one' if cards_per_pod == 1 else cards_per_pod}: the kubelet did not follow the "
-                "plugin's preference; delete the pod to have it placed again"
-            )
-        if candidate is not None and candidate.served:
-            held = self._store.entries[candidate.pod.uid].held_cards
-            if not set(counts) <= set(held):
+    def _cards_of_pod(self, counts: CardCounts, candidate: Candidate | None) -> Collection[int]:
+        """The cards that a container sees: all of a pod's, if the kubelet gave it ids of an earlier container again."""
+        if candidate is None or self._whole or not candidate.served or not set(counts) <= set(candidate.card_indexes):
+            return counts
+        return candidate.card_indexes
+
+    def _check_rules(self, counts: CardCounts, cards: Collection[InventoryCard], *, was_asked: bool) -> None:
+        """Refuse cards that a pod that the call may be for cannot have. The kubelet then fails the pod.
+
+        ``was_asked``: the kubelet asked which ids are preferred. It does not if it has no others.
+        """
+        cause = (
+            "the kubelet did not follow the plugin's preference; delete the pod to have it placed again"
+            if was_asked
+            else "the kubelet asked for no preference, as with the last free ids; the pod must be scheduled again"
+        )
+        size = sum(counts.values())
+        for each in self._find_concerned(size) or (None,):
+            wanted = each.request.cards.cards if each is not None else 1
+            if self._whole:
+                pass
+            elif each is not None and each.is_partly_served:
+                if not set(counts) <= set(each.card_indexes):
+                    raise Refused(
+                        f"container {each.next_container!r} of pod {each.pod} was given card {sorted(counts)}, and its "
+                        f"other containers hold card {list(each.card_indexes)}: all containers of a pod share its "
+                        "cards; delete the pod"
+                    )
+            elif len(counts) != wanted:
+                spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
                 raise Refused(
-                    f"container {candidate.next_container!r} of pod {candidate.pod} was given card {sorted(counts)}, "
-                    f"and its other containers hold card {list(held)}: all containers of a pod share one card; delete "
-                    "the pod"
+                    f"{size} units were taken from {counted(len(counts), 'card')} ({spread}), and "
+                    f"{each.pod if each is not None else 'the container'} gets "
+                    f"{'one' if wanted == 1 else wanted}: {cause}"
                 )
+            for card in cards:
+                if each is not None and not each.allows(card):
+                    raise Refused(
+                        f"card {card.index} was taken, which the annotations of pod {each.pod} exclude: {cause}"
+                    )
 
     def _grant_memory(self, cards: tuple[InventoryCard, ...], size: int, candidate: Candidate | None) -> Grant:
         """Make the grant. What the pod adds to it counts only if every pod that the call can be for has the same.
 
         That is the pod's sum, its share of compute, and how much more than its request it may use.
         """
-        possible: list[Candidate] = []
-        if candidate is not None:
-            possible = [candidate]
-            if not candidate.served:
-                possible += order_candidates(self._store.candidates(), size)
+        possible = [] if candidate is None else [candidate]
+        if candidate is not None and not candidate.served:
+            possible += find_possible(self._store.candidates(), size)
         sums = {each.request.total_units for each in possible}
         entries = [self._store.entries[each.pod.uid] for each in possible]
         more = {max(0, entry.limit - entry.request.cards.units) * len(cards) for entry in entries}
@@ -277,7 +302,13 @@ class CardAllocator:
             return
         now = asyncio.get_running_loop().time()
         patience = now + min(self._wait_for_pod_s, SHOWN_PATIENCE_S)
-        await self._pods.until(lambda: not self._store.may_continue_another(size, whole=self._whole), patience)
+
+        def is_clear() -> bool:
+            possible = self._find_concerned(size)
+            rules = {(each.request.cards.cards * (not self._whole), each.selection) for each in possible}
+            return len(rules) < 2 and not self._store.may_continue_another(size, whole=self._whole)
+
+        await self._pods.until(is_clear, patience)
 
         def has_candidate() -> bool:
             candidates = order_candidates(self._store.candidates(whole=self._whole), size, whole=self._whole)
@@ -287,15 +318,22 @@ class CardAllocator:
             facts = fields(size=size, whole=self._whole, waited_s=self._wait_for_pod_s)
             logger.warning("no bound pod with room on its card asks for this size %s", facts)
 
-    def _find_candidate(self, size: int, counts: Mapping[int, int]) -> Candidate | None:
+    def _find_concerned(self, size: int) -> list[Candidate]:
+        """The pods that a call for this amount may be for."""
+        possible = find_possible(self._store.candidates(whole=self._whole), size, whole=self._whole)
+        return merge(possible, self._store.doubtful(size, whole=self._whole))
+
+    def _take_expected(self, counts: CardCounts) -> Candidate | None:
+        """The pod that ids were just preferred for, if the kubelet took these."""
         expected, self._expected = self._expected, None
-        if expected is not None:
-            preference, expected_size = expected
-            chosen = preference.candidate
-            if chosen is not None and expected_size == size and set(preference.card_indexes) == set(counts):
-                candidates = self._store.candidates(whole=self._whole)
-                return next((c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served), None)
-        return match(self._store.candidates(whole=self._whole), size, counts, whole=self._whole)
+        if expected is None:
+            return None
+        preference, size = expected
+        chosen = preference.candidate
+        if chosen is None or size != sum(counts.values()) or set(preference.card_indexes) != set(counts):
+            return None
+        candidates = self._store.candidates(whole=self._whole)
+        return next((c for c in candidates if c.pod.uid == chosen.pod.uid and c.served == chosen.served), None)
 
 
 def _named_cards(indexes: Collection[int], inventory: Inventory) -> tuple[InventoryCard, ...]:

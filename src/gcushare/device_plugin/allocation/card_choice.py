@@ -5,16 +5,22 @@ If these have no room, other cards are chosen, first of all cards that are kept 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gcushare.core.cards import InventoryCard
 from gcushare.core.errors import Refused, RemoteContractError
-from gcushare.core.matching import Candidate, match
+from gcushare.core.matching import Candidate, find_possible, match
 from gcushare.core.placement import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.requests import split_over_cards
+from gcushare.core.wording import some_names
+from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign, encode_id_entry
+
+MOST_PODS_NAMED = 5
+"""Pods in one message; the kubelet writes it into the pod's status."""
+EXCLUDED = "not allowed by the pod's annotations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,52 +60,107 @@ def read_cards(ids: DeviceIds) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Units per card that are free, promised and in total; ``whole`` are cards in whole use, which cannot be chosen."""
+    """Units per card that are free and promised.
+
+    Not to be chosen are the cards in ``whole`` use, and those that are not ``allowed`` to every pod that a call may be
+    for; ``pods`` are these.
+    """
 
     free: Mapping[int, int]
     promised: Mapping[int, int]
-    totals: Mapping[int, int]
+    cards: Mapping[int, InventoryCard]
     whole: Collection[int]
+    allowed: Collection[int]
+    pods: Sequence[Candidate]
 
     def describe_shortage(self, size: int) -> str:
         """Say what was asked for and what each card has; the kubelet shows this text on the pod."""
-        cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.totals))
+        cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.cards))
+        several = f", and the kubelet does not say which of {_names(self.pods)} it is for" if len(self.pods) > 1 else ""
         return (
-            f"no card of this node has {size} free units ({cards or 'it has no cards'}); "
+            f"no card of this node has {size} free units ({cards or 'it has no cards'}){several}; "
             "the pod must be scheduled again"
         )
 
     def _state(self, index: int) -> str:
-        return "in use as a whole" if index in self.whole else f"{self.free.get(index, 0)} of {self.totals[index]}"
+        if index in self.whole:
+            return "in use as a whole"
+        return f"{self.free.get(index, 0)} of {self.cards[index].units}" if index in self.allowed else EXCLUDED
 
 
 def choose_ids(
     request: PreferredRequest,
     candidates: Sequence[Candidate],
     promised: Mapping[int, int],
-    totals: Mapping[int, int],
+    cards: Mapping[int, InventoryCard],
     whole: Collection[int] = (),
+    doubtful: Sequence[Candidate] = (),
 ) -> Preference:
     """Choose a container's ids of those available: of its pod's card, or of one that fits if that has no room.
 
-    ``promised`` are units per card that are kept for waiting pods; ``totals`` are all units per card, for the message;
-    ``whole`` are the cards in whole use, which the kubelet may not know yet.
+    The answer is right for every pod that the call may be for, the ``doubtful`` ones among them. ``promised`` are units
+    per card that are kept for waiting pods; ``cards`` are the node's, by index; ``whole`` are the cards in whole use,
+    which the kubelet may not know yet.
 
     Raises:
-        Refused: no card has that many free ids; names the cards and their free units.
+        Refused: no card has that many free ids, or no answer is right for all of these pods; the message has the cards
+            with their free units, or the pods.
         RemoteContractError: the ids are of another plugin's layout.
     """
     included = count_units(request.must_include)
-    free = {index: count for index, count in request.available.count_by_card().items() if index not in whole}
-    candidate = match(candidates, request.size, free)
-    wanted = tuple(included) or (candidate.card_indexes if candidate else ())
-    shares = split_over_cards(request.size, wanted)
+    possible = find_possible(candidates, request.size)
+    concerned = merge(possible, doubtful)
+    if len({each.request.cards.cards for each in concerned}) > 1:
+        raise Refused(
+            f"the kubelet does not say which of {_names(concerned)} these {request.size} units are for, and these pods "
+            "want them on different numbers of cards; create the pod again when the others run"
+        )
+    allowed = find_allowed(concerned, cards.values())
+    available = request.available.count_by_card()
+    free = {index: count for index, count in available.items() if index in allowed and index not in whole}
+    candidate = match(possible, request.size, free)
+    own = candidate.card_indexes if candidate else ()
+    is_further = candidate is not None and candidate.served > 0 and set(included) <= set(own)
+    wanted = own if is_further else tuple(included) or own
+    shares = _divide(request.size, included, wanted, candidate.held if candidate else {})
     if not wanted or any(free.get(index, 0) < share for index, share in shares.items()):
-        shares = _other_cards(request, candidate, _Room(free, promised, totals, whole))
-    entries = _entries(request, shares)
-    cards = tuple(sorted(shares))
-    recorded = candidate.card_indexes if candidate else ()
-    return Preference(entries, cards, candidate, recorded if recorded and set(recorded) != set(cards) else ())
+        shares = _other_cards(request, candidate, _Room(free, promised, cards, whole, allowed, concerned))
+    chosen = tuple(sorted(shares))
+    return Preference(
+        _entries(request, shares), chosen, candidate, () if is_further or set(chosen) == set(own) else own
+    )
+
+
+def merge(possible: Sequence[Candidate], doubtful: Sequence[Candidate]) -> list[Candidate]:
+    """The pods that a call may be for, each once; one that surely goes on is alone."""
+    known = {each.pod.uid for each in possible}
+    others = [each for each in doubtful if each.pod.uid not in known]
+    return [*possible, *others]
+
+
+def find_allowed(possible: Sequence[Candidate], cards: Iterable[InventoryCard]) -> frozenset[int]:
+    """The cards that every pod that a call may be for allows."""
+    return frozenset(card.index for card in cards if all(each.allows(card) for each in possible))
+
+
+def _names(pods: Sequence[Candidate]) -> str:
+    return some_names([str(each.pod) for each in pods], MOST_PODS_NAMED)
+
+
+def _divide(size: int, included: CardCounts, wanted: Sequence[int], held: CardCounts) -> dict[int, int]:
+    """Divide a container's units over its pod's cards so that the pod has equally much of each afterwards.
+
+    ``included`` are ids that the pod holds already and that are used again, ``held`` all that it holds.
+    """
+    new = size - sum(included.values())
+    goal = split_over_cards(sum(held.get(index, 0) for index in wanted) + new, wanted)
+    shares = dict(included)
+    for index, units in goal.items():
+        more = min(new, max(0, units - held.get(index, 0)))
+        new -= more
+        if more or index not in shares:
+            shares[index] = shares.get(index, 0) + more
+    return {index: units for index, units in shares.items() if units}
 
 
 def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _Room) -> dict[int, int]:
@@ -171,7 +232,12 @@ class NodeUse:
 
 
 def choose_whole_cards(
-    size: int, free: Sequence[int], candidates: Sequence[Candidate], use: NodeUse, included: Sequence[int] = ()
+    size: int,
+    free: Sequence[int],
+    candidates: Sequence[Candidate],
+    use: NodeUse,
+    included: Sequence[int] = (),
+    doubtful: Sequence[Candidate] = (),
 ) -> Preference:
     """Choose a container's cards: those kept for its pod, else cards that are kept for no pod, by the pod's policy.
 
@@ -182,8 +248,10 @@ def choose_whole_cards(
     Raises:
         Refused: too few cards are free; names them, and the use of the others.
     """
-    usable = [index for index in free if index in use.cards and index not in use.shared]
-    candidate = match(candidates, size, dict.fromkeys(usable, 1), whole=True)
+    possible = find_possible(candidates, size, whole=True)
+    allowed = find_allowed(merge(possible, doubtful), use.cards.values())
+    usable = [index for index in free if index in allowed and index not in use.shared]
+    candidate = match(possible, size, dict.fromkeys(usable, 1), whole=True)
     own = candidate.card_indexes if candidate is not None else ()
     chosen = [index for index in included if index in use.cards]
     chosen += [index for index in own if index in usable and index not in chosen]
@@ -192,15 +260,17 @@ def choose_whole_cards(
         left = [index for index in usable if index not in chosen]
         chosen += _other_whole_cards(size - len(chosen), left, use, candidate)
     if len(chosen) < size:
-        raise Refused(_describe_too_few(size, usable, use))
+        raise Refused(_describe_too_few(size, usable, use, allowed))
     cards = tuple(sorted(chosen))
     entries = [encode_id_entry(encode_whole_card_id(index)) for index in cards]
     return Preference(entries, cards, candidate, own if own and not set(cards) <= set(own) else ())
 
 
-def _describe_too_few(size: int, usable: Sequence[int], use: NodeUse) -> str:
+def _describe_too_few(size: int, usable: Sequence[int], use: NodeUse, allowed: Collection[int]) -> str:
     """Say what was asked for and what each card is; the kubelet shows it on the pod."""
-    states = ", ".join(f"card {index}: {_state(index, usable, use)}" for index in sorted(use.cards))
+    states = ", ".join(
+        f"card {index}: {_state(index, usable, use) if index in allowed else EXCLUDED}" for index in sorted(use.cards)
+    )
     return (
         f"{size} whole card{'s' if size != 1 else ''} wanted, {len(usable)} free on this node "
         f"({states or 'it has no cards'}); the pod must be scheduled again"

@@ -7,7 +7,7 @@ are listed apart and never count as cards. An answered Allocate call is pending,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from gcushare.device_plugin.pods.pod import PodEntry
@@ -198,12 +198,19 @@ class PendingAllocations:
     def confirm(self, counts: CardCounts, *, whole: bool, container: str, uids: Collection[str]) -> None:
         """Remove the allocation that the kubelet now shows for this container of a pod with one of these uids.
 
-        If none of these counts was made for it, the oldest of these counts was.
+        If none of these counts was made for it, the oldest of these counts was. Then the two pods were taken for each
+        other in all their calls: the kubelet admits one pod after the other.
         """
         equal = [each for each in self._open if each.whole == whole and each.counts == counts]
         exact = [each for each in equal if each.container == container and each.uid in uids]
-        if equal:
-            self._open.remove(min(exact or equal, key=lambda each: each.made_at_s))
+        if not equal:
+            return
+        found = min(exact or equal, key=lambda each: each.made_at_s)
+        self._open.remove(found)
+        if found.uid and found.uid not in uids:
+            owner = next(iter(uids), "")
+            exchanged = {found.uid: owner, owner: found.uid if owner else ""}
+            self._open = [replace(each, uid=exchanged.get(each.uid, each.uid)) for each in self._open]
 
     def on_kubelet_read(self, is_past: Callable[[PendingAllocation], bool]) -> None:
         """Remove the accepted ones, and those that the kubelet will never show because they are past."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,13 +9,20 @@ from datetime import datetime
 from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
-from gcushare.core.requests import ContainerKind, PodRequest, split_over_cards
+from gcushare.core.requests import (
+    CardRequest,
+    CardSelection,
+    ContainerKind,
+    PodRequest,
+    effective_request,
+    split_over_cards,
+)
 from gcushare.device_plugin.pods.states import PodState
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_request
+from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_request
 
 STATIC_POD_UID = "kubernetes.io/config.hash"
 """Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
@@ -55,6 +61,8 @@ class PodEntry:
     """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
     """Whether the kubelet's allocations were read since this pod is known."""
+    selection: CardSelection | None = None
+    """The cards that its author allowed when it came; None for all."""
     may_burst: bool = True
     """Whether the admin lets pods of this node use more than their grants."""
     grace_s: float = DEFAULT_GRACE_S
@@ -80,6 +88,11 @@ class PodEntry:
     def limit(self) -> int:
         """The units of each card that it may use while no other pod needs them; 0 if only those it requests."""
         return memory_limit(self.annotations, self.request.cards) if self.may_burst else 0
+
+    @property
+    def rules(self) -> tuple[CardRequest, CardSelection | None, int]:
+        """All that decides which cards it may have. Pods with equal rules may change places."""
+        return self.request.cards, self.selection, self.limit
 
     @property
     def is_static(self) -> bool:
@@ -162,18 +175,24 @@ class PodEntry:
 
     @property
     def has_cards_of_init_alone(self) -> bool:
-        """Whether only ordinary init containers ask for some of its whole cards."""
-        asked = sum(c.whole_cards for c in self.request.containers if c.kind is not ContainerKind.INIT)
-        return self.is_whole and asked < self.request.cards.cards
+        """Whether some of its cards may be held by ordinary init containers alone.
+
+        Of these the kubelet gives later containers some ids again, in any order, so that not every card need be among
+        them.
+        """
+        if self.is_whole:
+            asked = sum(c.whole_cards for c in self.request.containers if c.kind is not ContainerKind.INIT)
+            return asked < self.request.cards.cards
+        return self.request.cards.cards > 1 and any(c.kind is ContainerKind.INIT for c in self.request.containers)
 
     @property
     def taken_cards(self) -> tuple[int, ...]:
-        """The cards that no other pod can get: those that it holds, and the whole ones that its init containers held.
+        """The cards that no other pod can get: those that it holds, and those that its init containers alone hold.
 
-        The kubelet keeps an ordinary init container's whole cards for the pod, and podresources does not show them.
+        The kubelet keeps what an ordinary init container was given for the pod, and podresources does not show it.
         """
-        held = self.held_cards
-        if self.is_whole and held and len(self.promise) == self.request.cards.cards and set(held) <= set(self.promise):
+        held, is_all_promised = self.held_cards, len(self.promise) == self.request.cards.cards
+        if held and self.has_cards_of_init_alone and is_all_promised and set(held) <= set(self.promise):
             return tuple(sorted(self.promise))
         return held
 
@@ -195,17 +214,22 @@ class PodEntry:
     def units_by_card(self, sizes: CardCounts = NO_SIZES) -> dict[int, int]:
         """Compute the units per card that it holds. A whole card counts as all of its units, which ``sizes`` has.
 
-        Containers' ids overlap if those of init containers are used again, so the sum over containers is a last resort.
+        Containers' ids overlap: those of init containers are used again. So the rule for a pod's request is applied to
+        each card, and what that does not explain is taken for an equal split.
         """
-        cards = self.taken_cards
+        cards, containers = self.taken_cards, self.request.containers
         if self.is_whole:
             return {index: sizes.get(index, 0) for index in cards}
-        if len(cards) == 1 and self.served == len(self.request.containers):
-            return {cards[0]: self.request.total_units}
-        sums: Counter[int] = Counter()
-        for counts in self.held.values():
-            sums.update(counts)
-        return sums
+        units = {
+            index: effective_request(
+                (each.kind, self.held.get(each.name, NO_SIZES).get(index, 0)) for each in containers
+            )
+            for index in cards
+        }
+        total = self.request.total_units
+        if self.served == len(containers) and sum(units.values()) != total:
+            return split_over_cards(total, cards)
+        return units
 
     def entitled_units(self) -> CardCounts:
         """What it was granted, divided over its cards, however much of it the kubelet has shown yet."""
@@ -235,8 +259,11 @@ class PodEntry:
             self.promise if self.is_whole else self.held_cards or self.promise,
             assume_time_ns=self.record.assign_time_ns if self.record else 0,
             served=self.served,
+            held=self.units_by_card(),
+            selection=self.selection,
             is_displaced=self.state is PodState.DISPLACED,
             is_forgotten=self.state is PodState.FORGOTTEN,
+            is_ending=self.ends_at_s is not None and not self.held,
         )
 
 
@@ -262,6 +289,14 @@ def bound_request(pod: Pod, vendor: Vendor, record: PodRecord | None) -> PodRequ
     return pod_request(pod, vendor, options=PodOptions(cards=count), is_bound=True)
 
 
+def authors_selection(pod: Pod) -> CardSelection | None:
+    """The cards that a pod's author allows, None for all. Options that the extender would refuse allow all."""
+    try:
+        return pod_options(pod.metadata.annotations).selection
+    except GcushareError:
+        return None
+
+
 def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
     """Say why the extender would refuse a bound pod's request; "" if it would not, or if the pod asks for no card."""
     try:
@@ -274,8 +309,8 @@ def find_refusal(pod: Pod, vendor: Vendor, record: PodRecord | None) -> str:
 def exchange_promises(entries: Collection[PodEntry]) -> None:
     """Give the cards kept for a pod that got others to the pod whose cards it got.
 
-    Only pods of equal requests change places, so all of them still fit as planned. After a restart the records show
-    several changes at once, and each may enable the next: the exchange is repeated until none is left.
+    Only pods of equal requests and rules change places, so all of them still fit as planned. After a restart the
+    records show several changes at once, and each may enable the next: the exchange is repeated until none is left.
     """
     waiting = sorted(
         (e for e in entries if e.state in (PodState.WAITING, PodState.DISPLACED)), key=lambda entry: entry.age
@@ -290,7 +325,7 @@ def _change_places(moved: PodEntry, waiting: Iterable[PodEntry]) -> bool:
     if set(moved.promise) == set(moved.taken_cards):
         return False
     for successor in waiting:
-        if successor.request.cards == moved.request.cards and set(successor.promise) == set(moved.taken_cards):
+        if successor.rules == moved.rules and set(successor.promise) == set(moved.taken_cards):
             successor.promise, moved.promise = moved.promise, successor.promise
             return True
     return False

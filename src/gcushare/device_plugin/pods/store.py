@@ -22,6 +22,7 @@ from gcushare.device_plugin.pods.pod import (
     DEFAULT_GRACE_S,
     PodEntry,
     UnreadablePod,
+    authors_selection,
     bound_request,
     exchange_promises,
     find_refusal,
@@ -145,7 +146,7 @@ class PodStore:
             self._pending.confirm(counts, whole=is_whole, container=container, uids=uids)
         self._shown = shown
         self._ended &= shown.pods
-        self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown.pods))
+        self._pending.on_kubelet_read(lambda pending: self._is_past(pending, shown))
         for entry in entries:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
@@ -196,6 +197,12 @@ class PodStore:
     def candidates(self, *, whole: bool = False) -> list[Candidate]:
         """The pods that a call of the kubelet for memory, or for whole cards, can be for."""
         return [e.as_candidate() for e in self._entries.values() if e.is_whole == whole and e.state in NEEDS_CARDS]
+
+    def doubtful(self, amount: int, *, whole: bool = False) -> list[Candidate]:
+        """Pods with a container of this amount whose calls are unconfirmed: the next call may be for them."""
+        uids = {pending.uid for pending in self._pending if pending.whole == whole}
+        found = [self._entries[uid] for uid in sorted(uids) if uid in self._entries]
+        return [e.as_candidate() for e in found if any(c.amount == amount for c in e.request.containers)]
 
     def promised(self) -> dict[int, int]:
         """Units per card that are kept for pods that hold nothing yet."""
@@ -283,7 +290,7 @@ class PodStore:
         ]
 
     def partly_shown_in(self, shown: frozenset[str]) -> list[str]:
-        """The uids of pods that podresources shows without the whole cards that only their init containers asked for.
+        """The uids of pods that podresources shows without the cards that only their init containers hold.
 
         What a pod asks for decides, not what it holds: that was filled in by the read before, and a read that therefore
         skipped the pod would remove those cards again.
@@ -320,9 +327,16 @@ class PodStore:
         entry = self._entries.get(pending.uid)
         return entry is not None and entry.is_init(pending.container)
 
-    def _is_past(self, pending: PendingAllocation, shown: Collection[str]) -> bool:
-        """Whether an allocation is for an init container that has ended: a later container of its pod is shown."""
-        return self._is_for_init(pending) and any(key in shown for key in self._entries[pending.uid].keys)
+    def _is_past(self, pending: PendingAllocation, shown: KubeletAllocations) -> bool:
+        """Whether an allocation is for an init container whose pod is shown with a container that comes after it.
+
+        A sidecar before it may be shown while the kubelet still asks for the pod.
+        """
+        if not self._is_for_init(pending):
+            return False
+        entry = self._entries[pending.uid]
+        names = [container.name for container in entry.request.containers]
+        return not shown.held_by(entry).keys().isdisjoint(names[names.index(pending.container) + 1 :])
 
     def _make_entry(self, pod: Pod, record: PodRecord | None) -> PodEntry | None:
         ref, seconds = pod_ref(pod), pod.spec.termination_grace_period_seconds
@@ -335,7 +349,8 @@ class PodStore:
             self._unreadable.pop(ref.uid, None)
             return None
         grace_s = DEFAULT_GRACE_S if seconds is None else float(seconds)
-        return PodEntry(ref, request, None, {}, may_burst=self._allows_bursts, grace_s=grace_s)
+        selection = authors_selection(pod)
+        return PodEntry(ref, request, None, {}, selection=selection, may_burst=self._allows_bursts, grace_s=grace_s)
 
     def _is_name_reused(self, ref: PodRef) -> bool:
         """Whether what the kubelet shows under a pod's name may be of another pod, which had the name before."""

@@ -1,0 +1,392 @@
+"""Bursts of mixed pods on one node, by the hundred thousand: does each get the cards that its own rules allow?
+
+Extender and plugin are the programs' own decisions: the ledger, which pod has to start first, the pod store and the
+choice of ids. The kubelet is the simulation's device manager: it admits in any order, gives ids of init containers
+again in any order, and does not ask for a preference if it has no choice. The plugin may restart at any moment. No time
+passes, so a burst takes a millisecond: ``python -m simulation.bursts --count 1000000``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from gcushare.core.cards import Inventory, InventoryCard
+from gcushare.core.errors import Refused
+from gcushare.core.ledger import Ledger
+from gcushare.core.placement import POLICIES
+from gcushare.core.units import GIB, parse_memory_unit
+from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
+from gcushare.device_plugin.allocation.response import AllocateResponses
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.node_settings import Strategy
+from gcushare.scheduler_extender.state.starting_pods import StartingPods
+from gcushare.vendors import ENFLAME
+from gcushare.wire import annotations as keys
+from gcushare.wire.annotations import PodRecord, encode_record
+from gcushare.wire.kubelet.device_ids import device_ids_of_card, encode_whole_card_id
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.objects import POD, Pod
+from gcushare.wire.pods import kubelet_calls, pod_assignment, pod_ref, pod_request
+from simulation.device_manager import AdmissionRefused, DeviceManager
+
+MEMORY, WHOLE = ENFLAME.memory_resource, ENFLAME.whole_card_resource
+MODELS = ("S60", "T20")
+RULES: tuple[Mapping[str, str], ...] = (
+    {}, {}, {keys.CARDS: "2"}, {keys.CARDS: "2"}, {keys.USE_CARDS: "0"}, {keys.USE_CARDS: "1"}, {keys.USE_CARDS: "S60"},
+    {keys.USE_CARDS: "T20,S60"}, {keys.USE_CARDS: "strongest"}, {keys.AVOID_CARDS: "0"}, {keys.AVOID_CARDS: "T20"},
+    {keys.CARD_POLICY: "spread"}, {keys.CARDS: "2", keys.AVOID_CARDS: "1"},
+)  # fmt: skip
+SHAPES: tuple[tuple[tuple[str, int], ...], ...] = (
+    (("app", 2),), (("app", 4),), (("app", 4),), (("app", 4),), (("app", 2), ("app", 2)), (("app", 2), ("app", 4)),
+    (("init", 4), ("app", 2)), (("init", 8), ("app", 2)), (("init", 6), ("app", 2), ("app", 2)),
+    (("init", 2), ("app", 4)), (("init", 4), ("sidecar", 2), ("app", 2)), (("sidecar", 2), ("init", 6), ("app", 4)),
+)  # fmt: skip
+T = TypeVar("T")
+
+
+class RuleBroken(Exception):
+    """A pod that runs has other cards than its rules allow, or a right pod was refused."""
+
+
+class BurstNode:
+    """One node, its pods, its kubelet, the extender's view of it and the plugin's. ``gates``: the extender's rule."""
+
+    def __init__(self, seed: int, *, gates: bool = True) -> None:
+        self.rng = random.Random(f"bursts/{seed}")
+        self.gates = gates
+        count = self.rng.choice([2, 2, 3, 4])
+        cards = [
+            InventoryCard(index=i, uuid=f"u{i}", memory_bytes=size * GIB, units=size, model=self.rng.choice(MODELS))
+            for i, size in enumerate(self.rng.choice([16, 16, 16, 8]) for _ in range(count))
+        ]
+        self.inventory = Inventory(unit=parse_memory_unit("1"), cards=tuple(cards))
+        self.cards = {card.index: card for card in cards}
+        self.ledger = Ledger()
+        self.ledger.set_node("n", cards, self.inventory.unit)
+        self.starting = StartingPods(self.ledger)
+        self.devices = DeviceManager(self.rng)
+        self.devices.healthy = {
+            MEMORY: frozenset(each for card in cards for each in device_ids_of_card(card.index, card.units)),
+            WHOLE: frozenset(encode_whole_card_id(card.index) for card in cards),
+        }
+        self.pods: dict[str, Pod] = {}
+        """The API server's bound pods, by uid."""
+        self.waiting: list[Pod] = []
+        self.shown: set[str] = set()
+        """The pods that podresources shows."""
+        self.made = 0
+        self._encoded: dict[frozenset[str], DeviceIds] = {}
+        self.visible: dict[tuple[str, str], str] = {}
+        self.counts: Counter[str] = Counter()
+        self.restart_plugin()
+
+    # The plugin
+
+    def restart_plugin(self) -> None:
+        """Start the plugin with nothing but what the API server and the kubelet say."""
+        self.store = PodStore(ENFLAME)
+        for pod in self.pods.values():
+            self.store.on_pod_update(pod)
+        self.allocators = {
+            resource: CardAllocator(
+                self.store,
+                AllocateResponses(ENFLAME, (Strategy.ENV,)),
+                PodChanges(),
+                whole=resource == WHOLE,
+                wait_for_pod_s=0.0,
+                clock=lambda: 0.0,
+                wall_clock_ns=lambda: 1,
+                on_allocate=lambda: None,
+            )
+            for resource in (MEMORY, WHOLE)
+        }
+        for allocator in self.allocators.values():
+            allocator.set_inventory(self.inventory)
+        self.read_kubelet()
+
+    def read_kubelet(self) -> None:
+        """Read podresources, and of some pods the checkpoint, as the plugin's reconciler does."""
+        found = self._allocations("podresources")
+        asked = {*self.store.missing_from(found.pods), *self.store.partly_shown_in(found.pods)}
+        if asked:
+            found.add_missing(self._allocations("checkpoint"), sorted(asked))
+        self.store.on_kubelet_read(found, asked=frozenset(self.store.entries))
+
+    def _allocations(self, source: str) -> KubeletAllocations:
+        found = KubeletAllocations(source)
+        for (uid, container, resource), ids in self.devices.held.items():
+            if source == "podresources":
+                if uid not in self.shown or container.startswith("init"):
+                    continue
+            name = f"default/{uid}" if source == "podresources" else uid
+            if resource == WHOLE:
+                found.add_whole(name, container, sorted(ids))
+                continue
+            if ids not in self._encoded:
+                self._encoded[ids] = device_ids(sorted(ids))
+            found.add(name, container, self._encoded[ids])
+        return found
+
+    def write_records(self) -> None:
+        """Write what is due onto the pods; extender and plugin then see it."""
+        uuids = {card.index: card.uuid for card in self.cards.values()}
+        for write in self.store.writes(uuids, self.inventory.units_by_card, 1):
+            pod = self.pods[write.pod.uid]
+            annotations = {**pod.metadata.annotations, **write.annotations}
+            self._update(_changed(pod, annotations))
+            self.store.on_record_written(write)
+            self.counts["corrected"] += bool(write.corrected_from)
+
+    # The extender
+
+    def create(self) -> None:
+        """A user creates a pod."""
+        self.made += 1
+        rule, shape = self.rng.choice(RULES), self.rng.choice(SHAPES)
+        resource, amounts = MEMORY, shape
+        if self.rng.random() < 0.15:
+            resource, amounts = WHOLE, self.rng.choice([(("app", 1),), (("app", 2),), (("init", 2), ("app", 1))])
+            rule = {key: value for key, value in rule.items() if key in (keys.USE_CARDS, keys.AVOID_CARDS)}
+        self.waiting.append(_make_pod(f"p{self.made}", amounts, resource, rule))
+
+    def bind(self) -> bool:
+        """Bind the first waiting pod for which there is room and that no other has to precede; False if none is."""
+        for pod in self.waiting:
+            request = pod_request(pod, ENFLAME)
+            assert request is not None
+            ref = pod_ref(pod)
+            policy = POLICIES[pod.metadata.annotations.get(keys.CARD_POLICY, "binpack")]
+            try:
+                assignment = self.ledger.reserve(ref, "n", request.cards, policy.rank_card)
+            except Refused:
+                continue
+            self.starting.add(ref.uid, "n", kubelet_calls(pod, request))
+            if self.gates and self.starting.find_ahead(ref.uid, "n") is not None:
+                self.ledger.roll_back(ref.uid)
+                continue
+            self.waiting.remove(pod)
+            record = PodRecord(
+                card_indexes=tuple(grant.index for grant in assignment.grants),
+                card_units=16,
+                pod_units=assignment.units,
+                assign_time_ns=self.made,
+                whole=request.cards.whole,
+            )
+            self._update(_changed(pod, {**pod.metadata.annotations, **encode_record(ENFLAME, record)}, node="n"))
+            return True
+        return False
+
+    def _update(self, pod: Pod) -> None:
+        self.pods[pod.metadata.uid] = pod
+        assignment = pod_assignment(pod, ENFLAME)
+        assert assignment is not None
+        self.ledger.apply(assignment)
+        self.store.on_pod_update(pod)
+
+    def end(self, uid: str) -> None:
+        """A pod ends, or was refused by the kubelet, and its object goes."""
+        del self.pods[uid]
+        self.devices.end(uid)
+        self.shown.discard(uid)
+        self.ledger.forget(uid)
+        self.store.on_pod_delete(uid, is_over=True)
+
+    # The kubelet
+
+    def admit(self, uid: str) -> None:
+        """The kubelet admits a pod; it asks container by container, and never says for which."""
+        pod = self.pods[uid]
+        reusable: frozenset[str] = frozenset()
+        for container in (*pod.spec.init_containers, *pod.spec.containers):
+            ((resource, amount),) = container.resources.limits.items()
+            try:
+                ids = self._allocate((uid, container.name, resource), int(str(amount)), reusable)
+            except (Refused, AdmissionRefused) as error:
+                self.counts["refused"] += 1
+                self.end(uid)
+                if self.gates:
+                    raise RuleBroken(f"{uid} was refused: {error}") from error
+                return
+            reusable = reusable | ids if container.name.startswith("init") else reusable - ids
+            if self.rng.random() < 0.2:
+                self.shown.add(uid)
+                self.read_kubelet()
+        self.shown.add(uid)
+
+    def _allocate(self, key: tuple[str, str, str], size: int, reusable: frozenset[str]) -> frozenset[str]:
+        allocator = self.allocators[key[2]]
+        if (
+            not self.gates
+        ):  # The plugin waits some milliseconds: the calls before may be shown, and say whose they were.
+            self.shown.add(key[0])
+            self.read_kubelet()
+        free = self.devices.check_can(key[2], size, reusable)
+        preferred: set[str] = set()
+        if size > len(reusable) and size - len(reusable) < len(free - reusable):
+            request = PreferredRequest(device_ids(sorted(free | reusable)), device_ids(sorted(reusable)), size)
+            preferred = {entry[2:].decode() for entry in _run(allocator.prefer(request))}
+            if len(preferred) != size or not preferred <= free | reusable or not reusable <= preferred:
+                raise RuleBroken(f"{key} is preferred {sorted(preferred)} of {size}, {sorted(reusable)} among them")
+        ids = frozenset(self.devices.choose(free, preferred, reusable, size))
+        answer = _run(allocator.allocate(device_ids(sorted(ids))))
+        self.visible[key[:2]] = answer.envs["ENFLAME_VISIBLE_DEVICES"]
+        if problem := self.devices.grant(key, ids):
+            raise RuleBroken(problem)
+        return ids
+
+    # A burst, and what must hold when it has settled
+
+    def play(self) -> None:
+        """Create some pods, let everything happen in some order, and check."""
+        for _ in range(self.rng.randint(2, 7)):
+            self.create()
+        while self._step():
+            pass
+        self.settle()
+        self.check()
+        for uid in self.rng.sample(sorted(self.pods), self.rng.randint(0, len(self.pods))):
+            self.end(uid)
+        del self.waiting[self.rng.randint(0, 3) :]
+
+    def settle(self) -> None:
+        """Let the plugin see and write all that there is, and its patience for calls that are never shown end."""
+        for _ in range(3):
+            self.read_kubelet()
+            self.store.end_pending(1.0, is_readable=True)
+            self.write_records()
+
+    def _step(self) -> bool:
+        queued = [uid for uid in self.pods if uid not in self.shown]
+        choice = self.rng.random()
+        if choice < 0.45 and self.bind():
+            return True
+        if choice < 0.9 and queued:
+            self.admit(self.rng.choice(queued))
+            return True
+        if choice > 0.97:
+            self.restart_plugin()
+        self.read_kubelet()
+        self.write_records()
+        return bool(queued) or self.bind()
+
+    def check(self) -> None:
+        """Check every pod that runs.
+
+        Raises:
+            RuleBroken: a pod, its rule and what it has.
+        """
+        used: Counter[int] = Counter()
+        for uid, pod in self.pods.items():
+            request, assignment = pod_request(pod, ENFLAME), self.ledger.assignment(uid)
+            assert request is not None
+            assert assignment is not None
+            held = self._held(uid)
+            recorded = {grant.index: grant.units for grant in assignment.grants}
+            words = f"{uid} {dict(pod.metadata.annotations)} holds {held}, {request}"
+            if len(held) != request.cards.cards or set(held) != set(recorded) or not assignment.assigned:
+                raise RuleBroken(f"wrong cards: {words}, recorded {assignment}")
+            if not all(request.cards.allows(self.cards[index]) for index in held):
+                raise RuleBroken(f"excluded cards: {words}")
+            if not request.cards.whole and not held == recorded == dict.fromkeys(held, request.cards.units):
+                raise RuleBroken(f"wrong units: {words}, recorded {assignment}")
+            if not request.cards.whole and any(
+                self.visible[uid, each.name] != ",".join(map(str, sorted(held)))
+                for each in (*pod.spec.init_containers, *pod.spec.containers)
+            ):
+                raise RuleBroken(f"a container sees {self.visible}: {words}")
+            used.update({i: self.cards[i].units for i in held} if request.cards.whole else held)
+            self.counts["pods"] += 1
+        for index, units in used.items():
+            if units > self.cards[index].units:
+                raise RuleBroken(f"card {index} has {units} of {self.cards[index].units}")
+
+    def _held(self, uid: str) -> dict[int, int]:
+        """The distinct ids that a pod holds, by card."""
+        ids = frozenset().union(*(ids for (owner, _, _), ids in self.devices.held.items() if owner == uid))
+        found = KubeletAllocations()
+        memory = device_ids(sorted(ids))
+        if memory.run:
+            return memory.count_by_card()
+        found.add_whole(uid, "all", sorted(ids))
+        return dict.fromkeys(found.whole_cards, 1)
+
+
+def _make_pod(name: str, amounts: tuple[tuple[str, int], ...], resource: str, rule: Mapping[str, str]) -> Pod:
+    containers: dict[str, list[dict[str, Any]]] = {"initContainers": [], "containers": []}
+    for number, (kind, amount) in enumerate(amounts):
+        container: dict[str, Any] = {"name": f"{kind}{number}", "resources": {"limits": {resource: str(amount)}}}
+        if kind == "sidecar":
+            container["restartPolicy"] = "Always"
+        containers["containers" if kind == "app" else "initContainers"].append(container)
+    metadata = {"name": name, "namespace": "default", "uid": name, "annotations": dict(rule)}
+    return POD.read(json.dumps({"metadata": metadata, "spec": containers, "status": {}}).encode())
+
+
+def _changed(pod: Pod, annotations: Mapping[str, str], *, node: str = "") -> Pod:
+    spec = replace(pod.spec, node_name=node) if node else pod.spec
+    return replace(pod, metadata=replace(pod.metadata, annotations=dict(annotations)), spec=spec)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run what never waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuleBroken("a call of the plugin waits")
+
+
+BURSTS_PER_NODE = 20
+
+
+def play_seed(seed: int, *, gates: bool = True) -> tuple[int, str, Counter[str]]:
+    """Play the bursts of one seed; returns it, the rule that was broken or "", and what happened."""
+    node = BurstNode(seed, gates=gates)
+    for _ in range(BURSTS_PER_NODE):
+        try:
+            node.play()
+        except RuleBroken as broken:
+            return seed, str(broken), node.counts
+        node.counts["bursts"] += 1
+    return seed, "", node.counts
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Play as many bursts as the command line says; returns 1 if a rule was broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000, help="bursts in all")
+    parser.add_argument("--first", type=int, default=0, help="the first seed; each has 20 bursts")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    options = parser.parse_args(arguments)
+    seeds = range(options.first, options.first + options.count // BURSTS_PER_NODE)
+    total, broken = Counter[str](), 0
+    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+        for seed, words, counts in _progress(pool.imap_unordered(play_seed, seeds, chunksize=50)):
+            total.update(counts)
+            if words:
+                broken += 1
+                print(f"seed {seed}: {words}", flush=True)
+    print(f"{dict(total)}, {broken} broken")
+    return 1 if broken else 0
+
+
+def _progress(outcomes: Iterator[T]) -> Iterator[T]:
+    for number, outcome in enumerate(outcomes, 1):
+        if number % 5000 == 0:
+            print(f"{number * BURSTS_PER_NODE} bursts", flush=True)
+        yield outcome
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,178 @@
+"""Pods over several cards whose init containers hold more than podresources shows, and calls that name no pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from gcushare.core.cards import InventoryCard
+from gcushare.core.errors import Refused
+from gcushare.core.matching import Candidate
+from gcushare.core.requests import CardRequest, CardSelection, ContainerKind, ContainerRequest, PodRequest
+from gcushare.device_plugin.allocation.card_choice import choose_ids
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.device_plugin.pods.states import PodState
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.pods import CardCounts
+from gcushare.vendors import ENFLAME
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, device_ids
+from gcushare.wire.objects import Pod
+from tests.builders import pod as ref
+from tests.unit.plugin_pods import UNITS, UUIDS, pod, store_of, with_annotations
+
+CARDS = {i: InventoryCard(index=i, uuid=f"u{i}", memory_bytes=16 << 30, units=16, model="S60") for i in range(3)}
+
+
+def spread(name: str, *amounts: tuple[str, int], cards: str = "0,1", assigned: bool = False) -> Pod:
+    """A bound pod over two cards; each container is an init container, a sidecar or an app container."""
+    bound = with_annotations(
+        pod(name, 1),
+        {
+            "gcushare.io/cards": "2",
+            "enflame.com/gcu-device-id": cards,
+            "enflame.com/gcu-device-assigned": str(assigned).lower(),
+            "enflame.com/gcu-device-assign-time": "7",
+        },
+    )
+    plain = msgspec.to_builtins(bound)
+    made: dict[str, list[object]] = {"initContainers": [], "containers": []}
+    for number, (kind, amount) in enumerate(amounts):
+        container = {"name": f"{kind}{number}", "resources": {"limits": {"enflame.com/gcu-memory": amount}}}
+        restart = {"restartPolicy": "Always"} if kind == "sidecar" else {}
+        made["containers" if kind == "app" else "initContainers"].append(container | restart)
+    plain["spec"] |= {"initContainers": made["initContainers"], "containers": made["containers"]}
+    return msgspec.convert(plain, type=Pod)
+
+
+SHAPES = [
+    pytest.param((("init", 20), ("app", 2)), {"init0": {0: 10, 1: 10}, "app1": {1: 2}}, id="one later container"),
+    pytest.param(
+        (("init", 12), ("app", 2), ("app", 4)),
+        {"init0": {0: 6, 1: 6}, "app1": {0: 2}, "app2": {0: 3, 1: 1}},
+        id="two of unequal parts",
+    ),
+    pytest.param(
+        (("sidecar", 4), ("init", 16), ("app", 6)),
+        {"sidecar0": {0: 2, 1: 2}, "init1": {0: 8, 1: 8}, "app2": {0: 6}},
+        id="with a sidecar",
+    ),
+]
+
+
+def read(store: PodStore, checkpoint: Mapping[str, CardCounts] | None, held: Mapping[str, CardCounts]) -> None:
+    """The plugin reads podresources, and what it asks the checkpoint for if that can be read."""
+    later = {name: counts for name, counts in held.items() if not name.startswith("init")}
+    found = KubeletAllocations("podresources", {"d/p": later})
+    if checkpoint is not None and store.partly_shown_in(found.pods):
+        found.add_missing(KubeletAllocations("checkpoint", {"uid-p": dict(checkpoint)}), ["uid-p"])
+    store.on_kubelet_read(found)
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize(("shape", "held"), SHAPES)
+def test_the_record_keeps_both_cards_and_equal_parts(
+    shape: tuple[tuple[str, int], ...], held: Mapping[str, CardCounts], *, restarts: bool, has_checkpoint: bool
+) -> None:
+    store = store_of(spread("p", *shape))
+    if not restarts:
+        for name, counts in held.items():
+            store.on_allocate("uid-p", name, counts, 0.0)
+    read(store, held if has_checkpoint else None, held)
+    entry = store.entries["uid-p"]
+    assert entry.state is PodState.SERVED
+    half = entry.request.total_units // 2
+    assert (entry.taken_cards, entry.units_by_card()) == ((0, 1), {0: half, 1: half})
+    assert store.held_units() == {0: half, 1: half}
+    (write,) = store.writes(UUIDS, UNITS, 1)
+    assert (write.cards, write.corrected_from, write.assigned) == ((0, 1), (), True)
+    assert "gcushare.io/units-by-card" not in write.annotations
+
+
+@pytest.mark.parametrize(("shape", "held"), SHAPES)
+def test_the_checkpoint_corrects_a_record_of_other_cards(
+    shape: tuple[tuple[str, int], ...], held: Mapping[str, CardCounts]
+) -> None:
+    store = store_of(spread("p", *shape, cards="0,2", assigned=True))
+    read(store, held, held)
+    (write,) = store.writes(UUIDS, UNITS, 1)
+    assert (write.cards, write.corrected_from) == ((0, 1), (0, 2))
+
+
+def test_a_sidecar_that_is_shown_does_not_end_what_a_later_init_container_was_given() -> None:
+    store = store_of(spread("p", ("sidecar", 4), ("init", 16), ("app", 6)))
+    store.on_allocate("uid-p", "sidecar0", {0: 2, 1: 2}, 0.0)
+    store.on_allocate("uid-p", "init1", {0: 8, 1: 8}, 0.0)
+    store.on_kubelet_read(KubeletAllocations("podresources", {"d/p": {"sidecar0": {0: 2, 1: 2}}}))
+    (candidate,) = store.candidates()
+    assert (candidate.next_container, dict(candidate.held)) == ("app2", {0: 10, 1: 10})
+
+
+def test_all_calls_of_two_equal_pods_that_were_taken_for_each_other_change_hands() -> None:
+    first, second = (with_annotations(spread(name, ("init", 4), ("app", 2)), {}) for name in "pq")
+    store = store_of(first, second)
+    store.on_allocate("uid-p", "init0", {0: 4}, 0.0)
+    store.on_allocate("uid-p", "app1", {0: 2}, 0.0)
+    store.on_allocate("uid-q", "init0", {1: 4}, 1.0)
+    store.on_kubelet_read(KubeletAllocations("podresources", {"d/q": {"app1": {0: 2}}}))
+    assert store.entries["uid-q"].state is PodState.SERVED
+    assert (store.entries["uid-p"].state, store.entries["uid-p"].held) == (PodState.PARTLY_SERVED, {"init0": {1: 4}})
+
+
+def candidate(name: str, *amounts: int, cards: tuple[int, ...] = (), per_pod: int = 1, **other: object) -> Candidate:
+    containers = tuple(ContainerRequest(f"c{n}", ContainerKind.APP, units) for n, units in enumerate(amounts))
+    request = PodRequest(containers, CardRequest(sum(amounts) // per_pod, per_pod))
+    return Candidate(ref(name), request, cards, **other)  # type: ignore[arg-type]
+
+
+def ask(size: int, *, must: list[str] | None = None, free: Mapping[int, int] | None = None) -> PreferredRequest:
+    amounts = free or dict.fromkeys(CARDS, 16)
+    ids = [each for index, count in amounts.items() for each in device_ids_of_card(index, 16)[16 - count :]]
+    return PreferredRequest(device_ids(sorted({*ids, *(must or [])})), device_ids(must or []), size)
+
+
+def chosen(request: PreferredRequest, *candidates: Candidate) -> CardCounts:
+    return DeviceIds(b"".join(choose_ids(request, candidates, {}, CARDS).entries)).count_by_card()
+
+
+def test_ids_of_an_init_container_from_one_card_do_not_draw_the_rest_from_it() -> None:
+    going_on = candidate("p", 4, 6, cards=(0, 1), per_pod=2, served=1, held={0: 2, 1: 2})
+    assert chosen(ask(6, must=device_ids_of_card(0, 2)), going_on) == {0: 4, 1: 2}, "the pod then has 4 of each"
+
+
+class TestAnAnswerIsRightForEveryPodThatACallMayBeFor:
+    def test_a_card_that_all_allow_is_chosen_although_another_is_recorded(self) -> None:
+        free = candidate("free", 4, cards=(1,))
+        first = candidate("first", 4, cards=(0,), selection=CardSelection(("0",)))
+        assert chosen(ask(4), free, first) == {0: 4}
+        assert chosen(ask(4), candidate("x", 4, cards=(0,), selection=CardSelection((), ("0",)))) == {1: 4}
+
+    def test_pods_that_exclude_each_others_cards_are_refused_by_name(self) -> None:
+        one = candidate("one", 4, cards=(0,), selection=CardSelection(("0",)))
+        other = candidate("other", 4, cards=(1,), selection=CardSelection(("1",)))
+        with pytest.raises(
+            Refused, match=r"not allowed by the pod's annotations.*which of default/one, default/other it is for"
+        ):
+            chosen(ask(4), one, other)
+
+    def test_pods_over_one_card_and_over_two_are_refused_by_name(self) -> None:
+        with pytest.raises(Refused, match=r"which of default/one, default/two these 4 units are for"):
+            chosen(ask(4), candidate("one", 4, cards=(0,)), candidate("two", 4, cards=(0, 1), per_pod=2))
+
+    def test_a_pod_that_is_being_deleted_decides_nothing_while_another_waits(self) -> None:
+        leaving = candidate("leaving", 4, cards=(0, 1), per_pod=2, is_ending=True)
+        assert chosen(ask(4), leaving, candidate("one", 4, cards=(2,))) == {2: 4}
+        assert chosen(ask(4), leaving) == {0: 2, 1: 2}
+
+
+def test_equal_requests_with_other_rules_do_not_inherit_each_others_cards() -> None:
+    plain, choosy = pod("plain", 4, card=0), pod("choosy", 4, card=1)
+    choosy = with_annotations(choosy, choosy.metadata.annotations | {"gcushare.io/use-cards": "1"})
+    store = store_of(plain, choosy)
+    store.on_kubelet_read(KubeletAllocations("podresources", {"d/plain": {"c0": {1: 4}}}))
+    assert store.entries["uid-choosy"].promise == (1,)
+    assert store_of(plain).entries["uid-plain"].rules == (store.entries["uid-plain"].request.cards, None, 0)
+    assert ENFLAME.multi_card_runtime

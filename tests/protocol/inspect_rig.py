@@ -169,6 +169,10 @@ class Cluster:
         code = await asyncio.to_thread(main, self.names.word, process)
         return Ran(code, out.getvalue(), err.getvalue())
 
+    async def show(self, *argv: str) -> Ran:
+        """Run a command as people do: on a terminal, here a broad one without colours."""
+        return await self.call(*argv, columns=300, environ=self.environ(NO_COLOR="1"))
+
 
 @asynccontextmanager
 async def cluster(

@@ -96,13 +96,13 @@ EXPECTED = {"serves-memory": [("old", 4, False)], "serves-claims": [("new", 4, F
 
 
 async def test_inspect_counts_claims_like_records_without_an_extender(both: Cluster) -> None:
-    table = await both.call("--source=api")
+    table = await both.show("--source=api")
     assert table.code == 0, table.err
     rows = {line.split()[0]: line for line in table.lines if line.startswith("serves-")}
     assert "4/16" in rows["serves-claims"]
     assert "16/16" in rows["serves-claims"]
     assert "4/16" in rows["serves-memory"]
-    details = await both.call("-d", "--source=api")
+    details = await both.show("-d", "--source=api")
     for name in ("old", "new", "big", "huge"):
         assert any(name in line for line in details.lines), details.out
 

@@ -100,7 +100,7 @@ async def test_kubectl_runs_the_plugin_and_completes_it(seen: Cluster, tmp_path:
     assert KUBECTL is not None
     code, out, _ = await run(seen, folder, KUBECTL, "inspect", "gcushare", "node-1", "--source", "api")
     assert code == 0
-    assert out.splitlines()[-1] == "4/16 (25%) "
+    assert out.splitlines()[-1] == "4/16 (25%)  "
     code, out, err = await run(seen, folder, KUBECTL, "__complete", "inspect", "gcushare", "explain", "w")
     assert code == 0, err
     assert out.splitlines()[0].split("\t") == ["wait", "waits"]

@@ -65,10 +65,10 @@ async def test_a_pod_on_a_sick_card_is_warned_of(seen: Cluster) -> None:
 
 async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_same_numbers(seen: Cluster) -> None:
     async with extender_of(seen, waiting=2) as replica:
-        asked = await seen.call("explain", "wait", "--extender-url", replica.url)
-        reported = json.loads((await seen.call("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
-    here = await seen.call("explain", "wait", "--source=api")
-    own = json.loads((await seen.call("explain", "wait", "--source=api", "-o", "json")).out)
+        asked = await seen.show("explain", "wait", "--extender-url", replica.url)
+        reported = json.loads((await seen.show("explain", "wait", "--extender-url", replica.url, "-o", "json")).out)
+    here = await seen.show("explain", "wait", "--source=api")
+    own = json.loads((await seen.show("explain", "wait", "--source=api", "-o", "json")).out)
     assert (asked.code, here.code) == (0, 0)
     assert "source: the scheduler extender at" in asked.err
     assert reported["source"] == "extender"
@@ -83,11 +83,11 @@ async def test_a_pod_that_waits_is_explained_by_the_extender_and_here_with_the_s
 
 async def test_an_extender_that_is_away_is_passed_over_unless_it_was_asked_for(seen: Cluster) -> None:
     seen.front.backends[SERVICE] = "this is no explanation"
-    ran = await seen.call("explain", "huge")
+    ran = await seen.show("explain", "huge")
     assert ran.code == 0
     assert "it can never fit: the largest usable card has 16" in ran.out
     assert "was not used" in ran.err
-    refused = await seen.call("explain", "huge", "--source", "extender")
+    refused = await seen.show("explain", "huge", "--source", "extender")
     assert refused.code == 1
     assert "the extender's explanation cannot be read" in refused.err
 

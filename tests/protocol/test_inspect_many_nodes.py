@@ -22,7 +22,7 @@ async def test_hundreds_of_nodes_are_read_in_pages_and_every_one_is_shown(
             found.put(bound_pod(f"pod-{number}", f"node-{number}", number % CARDS, 3))
         found.api.requests.clear()
         started = time.perf_counter()
-        ran = await found.call("--source=api")
+        ran = await found.show("--source=api")
         record_property("seconds_for_the_table", round(time.perf_counter() - started, 2))
         lists = [asked.attributes.resource for asked in found.api.requests.of("kubernetes-admin")]
         assert sorted(lists) == ["nodes", "nodes", "pods", "pods"], "500 objects a page, each page once"
@@ -31,7 +31,7 @@ async def test_hundreds_of_nodes_are_read_in_pages_and_every_one_is_shown(
         assert ran.lines[-1] == f"{3 * NODES}/{16 * CARDS * NODES} (2%) "
         narrow = await found.call("--source=api", columns=80)
         assert max(map(len, narrow.out.splitlines())) <= 80
-        document = json.loads((await found.call("--source=api", "-o", "json")).out)
+        document = json.loads((await found.show("--source=api", "-o", "json")).out)
         assert document["cluster"] == {
             "nodes": NODES,
             "cards": CARDS * NODES,

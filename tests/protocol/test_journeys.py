@@ -96,6 +96,6 @@ async def test_inspect_passes_the_modules_that_the_document_names(tmp_path: Path
     async with cluster(tmp_path) as found:
         found.put(a_node("n1", 16))
         with followed() as calls:
-            ran = await found.call("-d")
+            ran = await found.show("-d")
     assert ran.code == 0, ran.err
-    check(journey("inspect -d."), calls)
+    check(journey("inspect -d"), calls)

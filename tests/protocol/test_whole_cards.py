@@ -71,8 +71,8 @@ async def seen(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 async def test_the_tables_show_who_holds_a_card_whole_from_either_source(seen: Cluster) -> None:
     async with extender_of(seen, waiting=1) as replica:
-        asked = await seen.call("--extender-url", replica.url)
-    for ran in (asked, await seen.call("--source=api")):
+        asked = await seen.show("--extender-url", replica.url)
+    for ran in (asked, await seen.show("--source=api")):
         assert ran.code == 0, ran.err
         assert ran.lines[1].split() == ["node-1", "10.0.0.1", "4/16", "16/16=", "0/16", "20/48"]
         assert "whole cards: 1 free, 1 held whole, 1 shared" in ran.lines

@@ -1,6 +1,7 @@
 """``kubectl inspect`` without a command: prints the table of nodes and cards once, or follows it with ``--watch``.
 
-Followed, it is a live screen on a terminal; on a pipe it is the table again whenever it changed.
+Followed, it is a live screen on a terminal; on a pipe it is the table again whenever it changed. On a pipe the table is
+upstream gpushare's, unless ``-o`` asks for another.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rich.text import Text
 from gcushare.cli.inspect import table_documents
 from gcushare.cli.inspect.details import detail_page
 from gcushare.cli.inspect.table import Page, table_page
+from gcushare.cli.inspect.upstream_table import details_text, summary_text
 from gcushare.cli.kubectl.flags import Output, TableSettings
 from gcushare.cli.kubectl.session import Session
 from gcushare.cli.kubectl.summary import Summary, summarise
@@ -24,9 +26,10 @@ from gcushare.cli.terminal.screen import Screen, harmless
 from gcushare.cluster.follow import Connection, LiveSnapshot, follow
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.reader import Reader, Scope
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.log_fields import escape
 from gcushare.kube.client import KubeClient
-from gcushare.runtime.exit_codes import DONE
+from gcushare.runtime.exit_codes import DONE, FAILED
 
 
 async def show_table(session: Session, settings: TableSettings) -> int:
@@ -39,15 +42,18 @@ async def show_table(session: Session, settings: TableSettings) -> int:
             return await watch(session.screen, api, connection, request, settings)
     async with session.connect(settings.at) as api, session.screen.progress() as progress:
         snapshot = await gather(Reader(api, progress), request)
-    session.require_cards(snapshot, settings.node)
-    summary = summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
     screen, output = session.screen, settings.show.output
+    session.require_cards(snapshot, settings.node, may_be_empty=_is_upstream(screen, settings))
+    summary = _summary(snapshot, screen, settings)
     if output is Output.CSV:
         screen.print_text(table_documents.cards_csv(summary))
+    elif _is_upstream(screen, settings):
+        screen.print_text(_upstream_text(summary, settings))
     elif not session.print_document(lambda: table_documents.document_of(summary)):
         screen.print_lines(_page_of(summary, screen.width, settings).lines)
     session.say_source(snapshot.source)
-    return session.warn([*snapshot.problems, *snapshot.node_problems()])
+    session.warn(_problems(snapshot))
+    return FAILED if snapshot.problems else DONE
 
 
 Snapshots = AsyncGenerator[LiveSnapshot, None]
@@ -96,7 +102,9 @@ async def print_documents(screen: Screen, snapshots: Snapshots, settings: TableS
     """Print one JSON document per line and change; a Node's heartbeat is none."""
     before = trouble = ""
     async for live in snapshots:
-        line = msgspec.json.encode(table_documents.document_of(_summary(live, settings))).decode() + "\n"
+        line = (
+            msgspec.json.encode(table_documents.document_of(_summary(live.snapshot, screen, settings))).decode() + "\n"
+        )
         if line != before:
             screen.print_text(line)
         before, trouble = line, _say_trouble(screen, live, trouble)
@@ -105,15 +113,20 @@ async def print_documents(screen: Screen, snapshots: Snapshots, settings: TableS
 async def print_tables(screen: Screen, snapshots: Snapshots, settings: TableSettings) -> None:
     """Print the table below the time, and again once it looks different."""
     before: list[Text] = []
+    said: list[str] = []
     trouble = ""
     async for live in snapshots:
-        body, foot = _lines(_summary(live, settings), None, settings)
-        lines = [*body, *foot]
-        if not before:
-            screen.say("source", live.snapshot.source.text)
+        summary, problems = _summary(live.snapshot, screen, settings), _problems(live.snapshot)
+        if _is_upstream(screen, settings):
+            lines = [Text(line) for line in _upstream_text(summary, settings).splitlines()]
+            for problem in problems if problems != said else ():
+                screen.say("warning", problem)
+        else:
+            body, foot = _lines(summary, None, settings)
+            lines = [*body, *foot]
         if lines != before:
             screen.print_lines([Text(_time_now()), *lines])
-        before, trouble = lines, _say_trouble(screen, live, trouble)
+        before, said, trouble = lines, problems, _say_trouble(screen, live, trouble)
 
 
 def _say_trouble(screen: Screen, live: LiveSnapshot, said: str) -> str:
@@ -144,7 +157,7 @@ async def _show_live(screen: Screen, snapshots: Snapshots, settings: TableSettin
 
 def _page(screen: Screen, live: LiveSnapshot, as_of: str, settings: TableSettings) -> Group:
     """As much of the table as there is room for, and the cluster's sum below it."""
-    body, foot = _lines(_summary(live, settings), screen.width, settings)
+    body, foot = _lines(_summary(live.snapshot, screen, settings), screen.width, settings)
     status = Text(f"{live.snapshot.source.text}, as of {as_of}; Ctrl-C ends", "dim")
     if live.trouble:
         status = Text(f"{live.trouble}: trying again; shown as of {as_of}", "bold red")
@@ -170,14 +183,28 @@ def _time_now() -> str:
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
 
-def _summary(live: LiveSnapshot, settings: TableSettings) -> Summary:
-    return summarise(live.snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace)
+def _is_upstream(screen: Screen, settings: TableSettings) -> bool:
+    """Whether a program reads the table: people have a terminal, or ask for ``-o wide``."""
+    return settings.show.output is Output.TABLE and not screen.is_terminal
+
+
+def _upstream_text(summary: Summary, settings: TableSettings) -> str:
+    return details_text(summary) if settings.details else summary_text(summary)
+
+
+def _summary(snapshot: ClusterSnapshot, screen: Screen, settings: TableSettings) -> Summary:
+    is_finest = _is_upstream(screen, settings)
+    return summarise(snapshot, sort_by=settings.sort_by, namespace=settings.pod_namespace, is_finest=is_finest)
+
+
+def _problems(snapshot: ClusterSnapshot) -> list[str]:
+    return [*snapshot.problems, *snapshot.node_problems()]
 
 
 def _lines(summary: Summary, width: int | None, settings: TableSettings) -> tuple[list[Text], list[Text]]:
     """The table, and what stays in sight below it: what could not be read, and the cluster's sum without that."""
     page = _page_of(summary, width, settings)
-    problems = [*summary.snapshot.problems, *summary.snapshot.node_problems()]
+    problems = _problems(summary.snapshot)
     shown = [escape(problem) for problem in problems[:_MAX_PROBLEMS]]
     if len(problems) > _MAX_PROBLEMS:
         shown.append(f"and {len(problems) - _MAX_PROBLEMS} more; -o json lists all")

@@ -60,8 +60,8 @@ class ShowFlags:
         parsers.choice(Output),
         default=Output.TABLE,
         short="-o",
-        help="table for people, wide with what a node is and has left, json and yaml with everything, csv one line per "
-        "card.",
+        help="table for people, on a pipe that of Aliyun's gpushare; wide with what a node is and has left, json and "
+        "yaml with everything, csv one line per card.",
     )
     color: bool | None = color_flag()
 
@@ -75,7 +75,7 @@ class TableSettings:
         parsers.boolean(),
         default=False,
         short="-d",
-        help="Every node's pods: on which card, how much, in which namespace and state.",
+        help="Every node's pods: on which card, how much, in which namespace; on a terminal also their states.",
     )
     watch: bool = setting(
         parsers.boolean(),

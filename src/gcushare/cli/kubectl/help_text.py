@@ -70,7 +70,7 @@ def _table(names: Names) -> Program[TableSettings]:
         settings=TableSettings,
         examples=(
             (word, "every node, every card, the cluster's sum"),
-            (f"{word} -d node-1", "one node with its pods, their namespaces and states"),
+            (f"{word} -d node-1", "one node with its pods and their namespaces"),
             (f"{word} -o wide --sort-by free", "models, states and the largest free card, the emptiest node first"),
             (f"{word} --watch", "a live screen; on a pipe the table whenever it changes"),
             (f"{word} -d -n team-a -l pool=a100", "one namespace's pods on some nodes"),
@@ -82,9 +82,11 @@ def _table(names: Names) -> Program[TableSettings]:
         notes=(
             "Each mark is explained below the table where it is used. A command, where there is one, is the first "
             f"word; a node that is called like one is shown by '{word} -d NODE'.\n\n"
-            "Standard output holds the table or document alone; what it was read from (the scheduler extender, or the "
-            "API server alone), hints and warnings go to standard error. Exit status 1 also means that a part, such as "
-            "a node whose cards cannot be read, is missing from the output.\n\n"
+            "On a terminal the table has these marks, and below it what is wrong and which pods wait; on a pipe it is, "
+            "byte for byte, the one of Aliyun's gpushare, for programs. '-o wide' has the marks on a pipe too.\n\n"
+            "Standard error holds warnings and, on a terminal, what was read (the scheduler extender, or the API "
+            "server alone). A node whose cards cannot be read is a warning. Exit status 1 also means that pods or "
+            "claims, which every figure needs, could not be read.\n\n"
             "Rights: get and list nodes and pods; get services/proxy in the extender's namespace for its figures; get "
             f"pods/proxy for top. Other settings files than kubectl's are not needed; {names.executable} is the same "
             "command without kubectl."

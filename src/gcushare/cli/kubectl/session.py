@@ -64,7 +64,9 @@ class Session:
         return write is not None
 
     def say_source(self, source: Source) -> None:
-        """Say whose figures were shown."""
+        """Say on a terminal whose figures were shown. Programs that read both streams would take it for a row."""
+        if not self.screen.is_terminal:
+            return
         if source.passed_over:
             self.screen.say("note", source.passed_over)
         self.screen.say("source", source.text)
@@ -77,15 +79,17 @@ class Session:
             self.screen.say("warning", f"and {len(problems) - MAX_WARNINGS} more; -o json lists all")
         return FAILED if problems else DONE
 
-    def require_cards(self, snapshot: ClusterSnapshot, name: str | None) -> None:
+    def require_cards(self, snapshot: ClusterSnapshot, name: str | None, *, may_be_empty: bool = False) -> None:
         """Say after a table that no node has cards; refuse a node that was asked for and has none.
+
+        ``may_be_empty``: a table without rows is an answer, as in upstream gpushare; a warning says what is missing.
 
         Raises:
             Refused: says why, as far as the node does.
         """
         vendor = self.vendor
         if name is None:
-            if not snapshot.nodes_with_cards() and self.output in (Output.TABLE, Output.WIDE):
+            if not may_be_empty and not snapshot.nodes_with_cards() and self.output in (Output.TABLE, Output.WIDE):
                 scope = "of these nodes has" if snapshot.is_partial else "of the cluster's nodes has"
                 self.screen.say(
                     "note",
@@ -98,11 +102,14 @@ class Session:
             return
         if facts is not None and facts.problem:
             raise Refused(f"the cards of node {name!r} cannot be read: {facts.problem}")
-        raise Refused(
+        missing = (
             f"node {name!r} has no {vendor.device_word} cards: no annotation {vendor.inventory_annotation} and no "
             f"capacity {vendor.memory_resource}; label it with {vendor.node_label} and look whether the device plugin "
             "runs there"
         )
+        if not may_be_empty:
+            raise Refused(missing)
+        self.screen.say("warning", missing)
 
 
 def run(

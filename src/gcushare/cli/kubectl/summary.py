@@ -97,10 +97,16 @@ class Summary:
         return self.namespace in (None, pod.namespace)
 
 
-def summarise(snapshot: ClusterSnapshot, *, sort_by: SortKey = SortKey.NAME, namespace: str | None = None) -> Summary:
-    """Reduce a snapshot."""
+def summarise(
+    snapshot: ClusterSnapshot,
+    *,
+    sort_by: SortKey = SortKey.NAME,
+    namespace: str | None = None,
+    is_finest: bool = False,
+) -> Summary:
+    """Reduce a snapshot. ``is_finest``: amounts are in the finest unit of a node, so that all are whole numbers."""
     states = snapshot.nodes_with_cards()
-    scale = choose_scale(state.unit for state in states)
+    scale = choose_scale((state.unit for state in states), is_finest=is_finest)
     pending, unplaced = snapshot.without_card(), snapshot.unplaced()
     nodes = [
         _summarise_node(snapshot, state, scale, pending.get(state.name, ()), unplaced.get(state.name, ()))
@@ -210,13 +216,13 @@ class Scale:
         return (unit.per_gib if unit is not None else None) == self.per_gib
 
 
-def choose_scale(units: Iterable[MemoryUnit | None]) -> Scale:
-    """Choose the unit of a table: the nodes' own if they agree, else GB or GiB."""
+def choose_scale(units: Iterable[MemoryUnit | None], *, is_finest: bool = False) -> Scale:
+    """Choose the unit of a table: the nodes' own if they agree, else the finest, or GB or GiB."""
     known = {unit for unit in units if unit is not None}
     if not known:
         return Scale(UNKNOWN_UNIT, None)
-    if len({unit.per_gib for unit in known}) == 1:
-        unit = min(known, key=lambda each: each.name)
+    if is_finest or len({unit.per_gib for unit in known}) == 1:
+        unit = min(known, key=lambda each: (-each.per_gib, each.name))
         return Scale(unit.label, unit.per_gib)
     return Scale("GiB" if any(unit.label.endswith("iB") for unit in known) else "GB", 1)
 

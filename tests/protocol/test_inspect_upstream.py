@@ -1,0 +1,134 @@
+"""``kubectl inspect gpushare`` on a pipe prints what upstream gpushare's command prints for the same cluster.
+
+Each file of ``upstream_inspect`` describes a cluster, then has what upstream's program printed for it, byte for byte.
+Upstream lists nodes and cards in any order; the files have them in order. ``node NAME ADDRESS UNIT CARDS...``: memory
+per card; ``pod NAMESPACE/NAME NODE CARD:UNITS,... [PHASE]``: what it holds, without ``CARD:`` what it asks for, with
+``!`` beside a record that is damaged; ``-`` is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gcushare.cli.inspect.command_line import NAMES
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.annotations import PodRecord
+from tests.builders import card
+from tests.extender_objects import Document, inventory_text, pod_document
+from tests.protocol.inspect_rig import Cluster, a_node, cluster, extender_of, in_namespace
+
+FILES = sorted((Path(__file__).parent / "upstream_inspect").glob("*.txt"))
+COMMAND = "$ kubectl inspect gpushare"
+
+
+def outputs_of(path: Path) -> dict[tuple[str, ...], str]:
+    """What upstream printed, by the arguments."""
+    parts = re.split(rf"^{re.escape(COMMAND)}(.*)\n", path.read_text(), flags=re.MULTILINE)
+    return {tuple(argv.split()): output for argv, output in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def cluster_of(path: Path, vendor: Vendor = ALIYUN) -> list[Document]:
+    """The namespaces, Nodes and Pods that a file describes."""
+    lines = [line.split() for line in path.read_text().partition(COMMAND)[0].splitlines()]
+    pods = [pod_of(vendor, *rest) for word, *rest in lines if word == "pod"]
+    names = {pod["metadata"]["namespace"] for pod in pods} - {"default"}
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    return [*namespaces, *(node_of(vendor, *rest) for word, *rest in lines if word == "node"), *pods]
+
+
+def node_of(vendor: Vendor, name: str, address: str, unit: str, *sizes: str) -> Document:
+    offered = [card(index, int(size)) for index, size in enumerate(sizes)]
+    inventory = inventory_text(offered, "1" if (vendor, unit) == (ENFLAME, "GiB") else unit)
+    document = a_node(
+        name, vendor=vendor, address=address, offered=offered, annotations={vendor.inventory_annotation: inventory}
+    )
+    if not offered:
+        document["metadata"]["annotations"] = {}
+        document["status"] |= {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}
+    if address == "-":
+        document["status"]["addresses"] = [{"type": "Hostname", "address": name}]
+    return document
+
+
+def pod_of(vendor: Vendor, name: str, node: str, amounts: str, phase: str = "Running") -> Document:
+    namespace, _, name = name.partition("/")
+    held = {int(card): int(units) for card, units in re.findall(r"(\d+):(\d+)", amounts)}
+    total = sum(held.values()) or int(amounts.rstrip("!"))
+    damaged = {vendor.record.card_index: "one"} if amounts.endswith("!") else {}
+    record = PodRecord(
+        card_indexes=tuple(held), card_units=16, pod_units=total, assigned=True, card_shares=tuple(held.values())
+    )
+    document = pod_document(
+        name,
+        total,
+        vendor=vendor,
+        node="" if node == "-" else node,
+        record=record if held else None,
+        annotations=damaged,
+        phase=phase,
+    )
+    return in_namespace(document, namespace)
+
+
+async def printed(found: Cluster, path: Path, *options: str) -> dict[tuple[str, ...], str]:
+    """What ours prints for a file's commands; each succeeds, and stderr has nothing but what is missing."""
+    shown = {}
+    for argv in outputs_of(path):
+        ran = await found.call(*argv, *options)
+        assert ran.code == 0, ran.err
+        assert all("has no G" in line for line in ran.err.splitlines()), ran.err
+        shown[argv] = ran.out
+    return shown
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+async def test_the_output_on_a_pipe_is_upstreams_byte_for_byte(path: Path, tmp_path: Path) -> None:
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
+        found.put(*cluster_of(path))
+        assert await printed(found, path) == outputs_of(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+async def test_enflames_table_is_the_same_with_its_own_words(path: Path, tmp_path: Path) -> None:
+    async with cluster(tmp_path) as found:
+        found.put(*cluster_of(path, ENFLAME))
+        assert await printed(found, path) == {
+            argv: text.replace("GPU", "GCU").replace("(GiB)", "(GB)") for argv, text in outputs_of(path).items()
+        }
+
+
+async def test_the_extenders_figures_are_printed_alike(tmp_path: Path) -> None:
+    path = next(path for path in FILES if path.stem == "waiting")
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
+        found.put(*cluster_of(path))
+        async with extender_of(found):
+            assert await printed(found, path, "--source=extender") == outputs_of(path)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words", "expected"),
+    [
+        ((), ("awk", "$NF ~ /^[0-9]+\\/[0-9]+$/ {print $1, $NF}"), "gpu-1 13/30\ngpu-2 2/30\n"),
+        ((), ("sed", "-nE", "s/.*\\(([0-9]+)%\\).*/\\1/p"), "25\n"),
+        ((), ("cut", "-d", " ", "-f", "1"), "NAME\ngpu-1\ngpu-2\n" + "-" * 53 + "\nAllocated/Total\n15/60\n"),
+        (("-d",), ("awk", '$1 == "NAME:" {node = $2} $1 == "Total" {print node, $3}'), "gpu-1 30\ngpu-2 30\n"),
+        (("-d",), ("awk", 'NF == 4 && $2 != ":" && $3 ~ /^[0-9]+$/ {print $2 "/" $1, $3 + $4}'), "team-b/fine 2\n"),
+        (("-d", "gpu-1"), ("grep", "-cE", "^[a-z-]+ +[a-z-]+( +[0-9]+){3} +$"), "3\n"),
+        (("-d",), ("sed", "-n", "$s/.*Cluster: *\\([0-9]*\\).*/\\1/p"), "15\n"),
+    ],
+)
+async def test_tools_that_read_both_streams_find_the_figures(
+    argv: tuple[str, ...], words: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    path = next(path for path in FILES if path.stem == "waiting")
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
+        found.put(*cluster_of(path))
+        ran = await found.call(*argv)
+    read = await asyncio.to_thread(subprocess.run, words, input=ran.err + ran.out, capture_output=True, text=True)
+    assert (read.returncode, read.stderr) == (0, "")
+    assert re.sub(" +$", "", read.stdout, flags=re.MULTILINE) == expected

@@ -44,6 +44,7 @@ def run_here(*words: str) -> subprocess.CompletedProcess[str]:
 FURTHER_NAMES = {
     "gpushare-device-plugin-v2": "gcushare-device-plugin",
     "gpushare-sche-extender": "gcushare-scheduler-extender",
+    "kubectl-inspect-gpushare-v2": "kubectl-inspect-gpushare",
 }
 """Names under which others start our programs, which go on under their own."""
 

@@ -11,10 +11,14 @@ from gcushare.cli.kubectl.flags import CompletionSettings
 from gcushare.cli.kubectl.help_text import COMMANDS, Names, program_of
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
+from gcushare.runtime.settings.old_flags import GLOG_FLAGS, without_notes
 from gcushare.runtime.start import load
 from gcushare.vendors import VENDORS
 
 NAMES = {vendor.kubectl_plugin: Names(vendor) for vendor in VENDORS}
+
+LOG_FLAGS = without_notes(GLOG_FLAGS)
+"""The flags that Go's log package adds to upstream's command."""
 
 _WORK = {
     "": "gcushare.cli.inspect.table_command:show_table",
@@ -43,7 +47,7 @@ def main(word: str, process: ProcessContext | None = None) -> int:
         return load("gcushare.cli.kubectl.session", "run")(names, act, settings, process, hints)
 
     argv = process.argv[1:] if command else process.argv
-    code = run_program(program, run, process=replace(process, argv=tuple(argv)))
+    code = run_program(program, run, process=replace(process, argv=tuple(argv)), old_flags=LOG_FLAGS)
     meant = next((each for each in process.argv if each in COMMANDS), "")
     if code == MISUSED and meant and not command:
         hints.append(f"a command is the first word: '{names.command} {meant} ...'")

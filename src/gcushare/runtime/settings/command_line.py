@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.declare import Spec
 
 _ACTIONS = {"-h": "help", "--help": "help", "--version": "version", "--print-config": "config"}
 _CONFIG_FILE = "--config-file"
-COMMON_FLAGS = frozenset(word.lstrip("-") for word in (*_ACTIONS, _CONFIG_FILE))
+_OWN = (*_ACTIONS, _CONFIG_FILE)
+COMMON_FLAGS = frozenset(word.lstrip("-") for word in _OWN)
 """Flags of every program, without dashes."""
+_LIKENESS = 0.8
+"""How like a known name a word with one dash is, from 0 to 1, to be that name misspelt."""
+
+
+def nearest(written: str, flags: Iterable[str]) -> str | None:
+    """The long flag that a word with one dash misspells, if it does."""
+    names = {flag.lstrip("-"): flag for flag in flags if len(flag.lstrip("-")) > 1}
+    return next((names[near] for near in difflib.get_close_matches(written[1:], names, n=1, cutoff=_LIKENESS)), None)
+
+
+def _spellings(written: str) -> tuple[str, ...]:
+    """A flag as it is written, and with the number of dashes that its name has here."""
+    name = written.removeprefix("-").removeprefix("-")
+    return written, f"-{name}" if len(name) == 1 else f"--{name}"
 
 
 class CommandLine:
     """Parses the arguments after the program's name, in the forms of GNU and of Go's programs.
 
-    ``--name VALUE``, ``--name=VALUE``, ``-n VALUE``, ``-nVALUE``. Switches have no value, or ``=false``, or the form
-    ``--no-name``; short ones may be combined. ``--`` ends the flags. If a flag is given twice, the last one counts.
+    ``--name VALUE``, ``--name=VALUE``, ``-n VALUE``, ``-n=VALUE``, ``-nVALUE``; a name may have one dash or two.
+    Switches have no value, or ``=false``, or the form ``--no-name``; short ones may be combined. ``--`` ends the flags.
+    If a flag is given twice, the last one counts.
 
     Raises (constructor):
         ConfigError: an unknown flag (with the nearest known one), a missing value, or an extra argument.
@@ -41,45 +57,57 @@ class CommandLine:
             if word == "--":
                 positional += reversed(self._rest)
                 break
-            if word.startswith("--"):
-                name, equals, value = word.partition("=")
-                self._read_flag(name, value if equals else None)
-            elif word.startswith("-") and word != "-":
-                letters = word[1:]  # short flags, up to the first one that takes a value
-                while letters and not self._read_flag(f"-{letters[0]}", letters[1:].removeprefix("=") or None):
-                    letters = letters[1:]
-            else:
+            if not word.startswith("-") or word == "-":
                 positional.append(word)
+                continue
+            written, equals, value = word.partition("=")
+            flag = next((each for each in _spellings(written) if each in self._flags or each in _OWN), None)
+            if flag is not None or written.startswith("--"):
+                self._read_flag(flag or written, value if equals else None)
+            else:
+                self._read_letters(word)
         extra = positional[len(arguments) :]
         if extra:
             raise self._refusal(f"Got unexpected extra argument ({' '.join(map(repr, extra))}).")
         self.values.update(zip(arguments, positional, strict=False))
 
-    def _read_flag(self, flag: str, joined: str | None) -> bool:
-        """Parse one flag and its value; returns whether ``joined``, the rest of the argument, was the value."""
+    def _read_letters(self, word: str) -> None:
+        """Parse short flags in one argument, up to the first one that takes a value: the rest is its value.
+
+        A long name with one dash, but misspelt, is refused: its letters would mean something else.
+        """
+        if near := nearest(word.partition("=")[0], (*self._flags, *_OWN)):
+            raise self._refusal(f"No such option {word!r}. Did you mean {near!r}?")
+        letters = word[1:]
+        while letters:
+            flag, letters = f"-{letters[0]}", letters[1:]
+            spec = self._flags.get(flag)
+            if letters.startswith("=") or (spec is not None and not spec.parser.is_switch and letters):
+                self._read_flag(flag, letters.removeprefix("="))
+                return
+            self._read_flag(flag, None)
+
+    def _read_flag(self, flag: str, joined: str | None) -> None:
+        """Parse one flag and its value; ``joined`` is the value that the same argument has."""
         spec = self._flags.get(flag)
-        is_bare = flag in _ACTIONS or (spec is not None and spec.parser.is_switch and flag.startswith("--no-"))
-        if is_bare and joined is not None and flag.startswith("--"):
+        is_switch = spec is not None and spec.parser.is_switch
+        if joined is not None and (flag in _ACTIONS or (is_switch and flag.startswith("--no-"))):
             raise self._refusal(f"Option {flag!r} takes no value, not {joined!r}.")
-        if spec is not None and spec.parser.is_switch:
-            is_value = joined is not None and flag.startswith("--")
-            value = "false" if flag.startswith("--no-") else (joined or "") if is_value else "true"
-            self.values[spec.name] = value
-            return is_value
         if flag in _ACTIONS:
             self.actions.add(_ACTIONS[flag])
-            return False
+            return
         if spec is None and flag != _CONFIG_FILE:
-            near = difflib.get_close_matches(flag, [*self._flags, *_ACTIONS, _CONFIG_FILE], n=1)
+            near = difflib.get_close_matches(flag, [*self._flags, *_OWN], n=1)
             raise self._refusal(f"No such option {flag!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
-        if joined is None and not self._rest:
+        if is_switch:
+            joined = joined if joined is not None else str(not flag.startswith("--no-")).lower()
+        elif joined is None and not self._rest:
             raise self._refusal(f"Option {flag!r} requires an argument.")
         value = self._rest.pop() if joined is None else joined
         if spec is None:
             self.config_file = value
         else:
             self.values[spec.name] = value
-        return True
 
     def _refusal(self, reason: str) -> ConfigError:
         return ConfigError(f"{reason} Run '{self._program} --help' to see every setting.")

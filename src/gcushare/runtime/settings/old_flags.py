@@ -6,13 +6,16 @@ glog and klog add their own flags to every program. A flag with the name of one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from gcushare.core.errors import ConfigError
+from gcushare.runtime.settings.command_line import nearest
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 Understood: TypeAlias = tuple[tuple[str, ...], str]
@@ -27,9 +30,20 @@ class OldFlag:
     is_switch: bool = False
 
 
-def left_out(why: str, *, is_switch: bool = False) -> OldFlag:
-    """A flag that is ignored because it needs no equivalent. Its value is not shown, because it may be a secret."""
-    return OldFlag(lambda _value: ((), f"is left out: {why}"), is_switch)
+def left_out(why: str, *, is_switch: bool = False, form: str = "", accepted: str = "") -> OldFlag:
+    """A flag that is ignored because it needs no equivalent. Its value is not shown, because it may be a secret.
+
+    A value that does not match ``form`` is refused: it may be the next argument.
+    """
+
+    def read(value: str) -> Understood:
+        if is_switch and value not in _TRUE | _FALSE:
+            raise ValueError("its value is true or false")
+        if form and not re.fullmatch(form, value):
+            raise ValueError(f"its value is {accepted}")
+        return (), f"is left out: {why}"
+
+    return OldFlag(read, is_switch)
 
 
 def refused_switch(why: str) -> OldFlag:
@@ -63,12 +77,31 @@ _ON_STDERR = "the log goes to stderr always, and to --log-dir"
 GLOG_FLAGS: Mapping[str, OldFlag] = {
     "logtostderr": left_out(_ON_STDERR, is_switch=True),
     "alsologtostderr": left_out(_ON_STDERR, is_switch=True),
-    "stderrthreshold": left_out("--log-level holds for stderr and the file alike"),
+    "stderrthreshold": left_out(
+        "--log-level holds for stderr and the file alike",
+        form="(?i)info|warning|error|fatal|[0-9]+",
+        accepted="INFO, WARNING, ERROR or FATAL",
+    ),
     "v": OldFlag(_verbosity),
-    "vmodule": left_out("--log-level holds for all modules"),
+    "vmodule": left_out("--log-level holds for all modules", form="([^=,]+=[0-9]+,?)*", accepted="such as cache=2"),
     "log_dir": OldFlag(lambda value: ((f"--log-dir={value}",), "is taken as --log-dir")),
-    "log_backtrace_at": left_out("unexpected errors are logged with their stack always"),
+    "log_backtrace_at": left_out(
+        "unexpected errors are logged with their stack always", form="([^:]+:[0-9]+)?", accepted="such as main.go:42"
+    ),
 }
+
+
+def without_notes(flags: Mapping[str, OldFlag]) -> Mapping[str, OldFlag]:
+    """The same flags for a command that has no log: their values are checked, and nothing is said of them."""
+
+    def quiet(flag: OldFlag) -> OldFlag:
+        def read(value: str) -> Understood:
+            flag.read(value)
+            return (), ""
+
+        return OldFlag(read, flag.is_switch)
+
+    return {name: quiet(flag) for name, flag in flags.items()}
 
 
 def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, OldFlag]) -> tuple[list[str], list[str]]:
@@ -92,7 +125,8 @@ def translate(argv: Sequence[str], known: Collection[str], old: Mapping[str, Old
             problems.append(f"flag {given[0].partition('=')[0]} is not accepted: {error}")
             continue
         words.extend(translated)
-        notes.append(f"{given[0].partition('=')[0]} {note}")
+        if note:
+            notes.append(f"{given[0].partition('=')[0]} {note}")
     if problems:
         raise ConfigError(*problems)
     return words, notes
@@ -115,6 +149,8 @@ def _split(
         elif name in known or name.removeprefix("no-") in known:
             yield None, "", (word if len(name) == 1 else f"--{word.lstrip('-')}",)
         elif name not in old:
+            if dashes == 1 and (near := nearest(word.partition("=")[0], old)):
+                raise ConfigError(f"No such option {word!r}. Did you mean '-{near}'?")
             yield None, "", (word,)
         elif has_value or old[name].is_switch:
             yield name, value if has_value else "true", (word,)

@@ -107,7 +107,9 @@ def integer(low: int, high: int, metavar: str = "N") -> Parser[int]:
 
 def boolean() -> Parser[bool]:
     """Read true or false. On the command line, such a setting is a switch with a ``--no-`` form."""
-    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    words = dict.fromkeys(("true", "t", "yes", "on", "1"), True) | dict.fromkeys(
+        ("false", "f", "no", "off", "0"), False
+    )
 
     def parse(raw: str) -> bool:
         if raw.lower() not in words:

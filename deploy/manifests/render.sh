@@ -52,7 +52,8 @@ for vendor in "${VENDORS[@]}"; do
     render "$vendor" v1.29.0 --show-only $device/cleanup.yaml >"$target/$vendor/after-delete.yaml"
 done
 
-# What `kubectl get pod | grep gpushare` finds has upstream's names. The Service keeps ours: the commands look for it.
+# What `kubectl get pod | grep gpushare` finds has upstream's names, and what `-l app=gpushare` finds its labels. The
+# Service keeps our name: the commands look for it.
 part() { # part CHART FILE... OPTION...: these templates of one chart
     local chart=$1 show=()
     shift
@@ -81,14 +82,17 @@ mkdir -p "$target/gpushare/config"
 plugin=(--set deployName=gpushare-device-plugin-ds)
 part gcushare-device-plugin serviceaccount.yaml clusterrole.yaml clusterrolebinding.yaml "${plugin[@]}" \
     >"$target/gpushare/device-plugin-rbac.yaml"
-part gcushare-device-plugin daemonset.yaml "${plugin[@]}" |
+part gcushare-device-plugin daemonset.yaml "${plugin[@]}" --set podLabels.app=gpushare \
+    --set podLabels.component=gpushare-device-plugin --set podLabels.name=gpushare-device-plugin-ds |
     sed 's/gpushare-device-plugin-ds-aliyun/gpushare-device-plugin-ds/' >"$target/plugin.yaml"
 before gcushare-device-plugin "$target/plugin.yaml" >"$target/gpushare/device-plugin-ds.yaml"
 extender=(--set nameOverride=gpushare-schd-extender --set scheduler.mode=none --set service.type=NodePort)
 {
     part gcushare-scheduler-extender serviceaccount.yaml clusterrole.yaml clusterrolebinding.yaml role.yaml rolebinding.yaml \
-        deployment.yaml "${extender[@]}" --set deployName=gpushare-schd-extender
-    part gcushare-scheduler-extender service.yaml "${extender[@]}"
+        deployment.yaml "${extender[@]}" --set deployName=gpushare-schd-extender --set podLabels.app=gpushare \
+        --set podLabels.component=gpushare-schd-extender
+    part gcushare-scheduler-extender service.yaml "${extender[@]}" |
+        sed 's/^  labels:$/&\n    app: gpushare\n    component: gpushare-schd-extender/'
 } >"$target/extender.yaml"
 before gcushare-scheduler-extender "$target/extender.yaml" >"$target/gpushare/config/gpushare-schd-extender.yaml"
 rm "$target/plugin.yaml" "$target/extender.yaml"

@@ -61,6 +61,20 @@ def test_pods_of_the_names_that_people_look_for_come_of_it() -> None:
     assert not [name for name in names if name.startswith("gcushare-config-manager")]
 
 
+def test_what_upstreams_labels_select_is_found() -> None:
+    extender = objects("config/gpushare-schd-extender.yaml")
+    plugin = objects("device-plugin-ds.yaml")["DaemonSet", "gpushare-device-plugin-ds"]
+    (service,) = (each for (kind, _), each in extender.items() if kind == "Service")
+    of_plugin = {"app": "gpushare", "component": "gpushare-device-plugin", "name": "gpushare-device-plugin-ds"}
+    of_extender = {"app": "gpushare", "component": "gpushare-schd-extender"}
+    for found, expected in (
+        (plugin["spec"]["template"], of_plugin),
+        (extender["Deployment", "gpushare-schd-extender"]["spec"]["template"], of_extender),
+        (service, of_extender),
+    ):
+        assert expected.items() <= found["metadata"]["labels"].items()
+
+
 def test_the_extender_is_reached_at_every_nodes_address_on_the_published_port() -> None:
     found = objects("config/gpushare-schd-extender.yaml")
     (service,) = (each for (kind, _), each in found.items() if kind == "Service")

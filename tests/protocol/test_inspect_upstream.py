@@ -1,7 +1,8 @@
 """``kubectl inspect gpushare`` on a pipe prints what upstream gpushare's command prints for the same cluster.
 
 Each file of ``upstream_inspect`` describes a cluster, then has what upstream's program printed for it, byte for byte.
-Upstream lists nodes and cards in any order; the files have them in order. ``node NAME ADDRESS UNIT CARDS...``: memory
+Upstream lists nodes and cards in any order; the files have them in order. A ``.documents`` file has, for the same
+cluster, what upstream's extender answers at each path. ``node NAME ADDRESS UNIT CARDS...``: memory
 per card; ``pod NAMESPACE/NAME NODE CARD:UNITS,... [PHASE]``: what it holds, without ``CARD:`` what it asks for, with
 ``!`` beside a record that is damaged; ``-`` is none.
 """
@@ -13,6 +14,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from gcushare.cli.inspect.command_line import NAMES
@@ -22,7 +24,8 @@ from tests.builders import card
 from tests.extender_objects import Document, inventory_text, pod_document
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, extender_of, in_namespace
 
-FILES = sorted((Path(__file__).parent / "upstream_inspect").glob("*.txt"))
+FOLDER = Path(__file__).parent / "upstream_inspect"
+FILES = sorted(FOLDER.glob("*.txt"))
 COMMAND = "$ kubectl inspect gpushare"
 
 
@@ -132,3 +135,15 @@ async def test_tools_that_read_both_streams_find_the_figures(
     read = await asyncio.to_thread(subprocess.run, words, input=ran.err + ran.out, capture_output=True, text=True)
     assert (read.returncode, read.stderr) == (0, "")
     assert re.sub(" +$", "", read.stdout, flags=re.MULTILINE) == expected
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.documents")), ids=lambda path: path.stem)
+async def test_the_extenders_document_is_upstreams_byte_for_byte(path: Path, tmp_path: Path) -> None:
+    expected = dict(line.split(" ", 1) for line in path.read_text().splitlines())
+    async with cluster(tmp_path, names=NAMES["gpushare"]) as found, aiohttp.ClientSession() as http:
+        found.put(*cluster_of(path.with_suffix(".txt")))
+        async with extender_of(found) as replica:
+            for url in expected:
+                async with http.get(replica.url + url) as answer:
+                    assert (answer.status, answer.content_type) == (200, "application/json")
+                    assert await answer.text() == expected[url] + "\n"

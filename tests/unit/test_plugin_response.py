@@ -45,6 +45,24 @@ def test_nvidias_container_sees_its_card_by_uuid_if_there_is_one(uuid: str, visi
     assert variables["GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM"] == str(2 * GIB)
 
 
+@pytest.mark.parametrize(
+    ("index", "size", "units", "pod_units", "unit", "expected"),
+    [
+        (0, 14, 5, 5, "GiB", "IDX=0 POD=5 CONTAINER=5 DEV=14"),
+        (3, 15109, 2048, 2048, "MiB", "IDX=3 POD=2048 CONTAINER=2048 DEV=15109"),
+        pytest.param(1, 31, 2, 9, "GiB", "IDX=1 POD=9 CONTAINER=2 DEV=31", id="one of several containers"),
+    ],
+)
+def test_nvidias_container_has_upstreams_variables_and_no_other_of_these_names(
+    index: int, size: int, units: int, pod_units: int, unit: str, expected: str
+) -> None:
+    offered = InventoryCard(index=index, uuid="GPU-8f4e", memory_bytes=size * GIB, units=size)
+    grant = Grant((offered,), units, pod_units=pod_units)
+    variables = delivery(ALIYUN, Strategy.ENV).environment(grant, parse_memory_unit(unit))
+    shown = {name: value for name, value in variables.items() if "ALIYUN" in name}
+    assert shown == {f"ALIYUN_COM_GPU_MEM_{name}": value for name, value in (w.split("=") for w in expected.split())}
+
+
 def test_an_unknown_pods_limit_is_its_containers_own() -> None:
     variables = delivery(ENFLAME, Strategy.ENV).environment(Grant((card(0),), 4), parse_memory_unit("1"))
     assert variables["ENFLAME_COM_GCU_MEM_POD"] == variables["ENFLAME_COM_GCU_MEM_CONTAINER"] == "4"

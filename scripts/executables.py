@@ -33,6 +33,7 @@ COMMANDS = (
     "kubectl_complete-inspect-gcushare",
     "kubectl_complete-inspect-gpushare",
     "gcushare-config-manager",
+    "kubectl-inspect-gpushare-v2",
 )
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 """What ``uname -m`` prints, by the name that images give the machine."""

@@ -97,7 +97,7 @@ def _card_count(node: NodeSummary) -> int:
 
 
 def _pending(node: NodeSummary) -> list[PodFacts]:
-    """The pods that are bound to the node and of which no card is known."""
+    """The pods that are bound to the node and whose cards are not known."""
     found = (*(facts for facts in node.pending_pods if facts.node), *node.unplaced_pods)
     return sorted(found, key=lambda facts: (facts.ref.namespace, facts.ref.name))
 

@@ -106,8 +106,8 @@ async def test_the_manuals_four_pods_end_as_the_manual_says(side: ClaimsSide) ->
         "  what would help: ask for at most 16, or annotate the pod with "
         'gcushare.io/cards: "2": 10 in each of 2 cards of one node, or add a node with a card of 20 or more',
     ]
-    shown = [" ".join(line.split()) for line in (await run_inspect(side)).splitlines()]
-    assert shown[1].split()[2:] == ["12/16", "12/16", *["0/16"] * 6, "24/128"]
+    shown = [" ".join(line.split()) for line in (await run_inspect(side, "-o", "wide")).splitlines()]
+    assert shown[1].split()[2:11] == ["12/16", "12/16", *["0/16"] * 6, "24/128"]
     assert "pending: 1 pod waits for 20 GB: default/pod-4 (20)" in shown
     assert shown[-2:] == ["Allocated/Total GCU Memory In Cluster:", "24/128 (18%)"]
 

@@ -2,9 +2,10 @@
 
 Each file of ``upstream_inspect`` describes a cluster, then has what upstream's program printed for it, byte for byte.
 Upstream lists nodes and cards in any order; the files have them in order. A ``.documents`` file has, for the same
-cluster, what upstream's extender answers at each path. ``node NAME ADDRESS UNIT CARDS...``: memory
-per card; ``pod NAMESPACE/NAME NODE CARD:UNITS,... [PHASE]``: what it holds, without ``CARD:`` what it asks for, with
-``!`` and with a record that is damaged; ``-`` is none.
+cluster, what upstream's extender answers at each path.
+
+``node NAME ADDRESS UNIT CARDS...``: the memory of each card. ``pod NAMESPACE/NAME NODE CARD:UNITS,... [PHASE]``: what
+it holds; without ``CARD:`` what it asks for, and with ``!`` its record is damaged. ``-`` is none.
 """
 
 from __future__ import annotations

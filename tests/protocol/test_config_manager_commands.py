@@ -190,6 +190,25 @@ async def test_wrong_command_lines_end_with_2_and_say_why(argv: tuple[str, ...],
     assert message in errors
 
 
+async def test_a_scheduler_of_another_products_image_is_shown_and_recovered_and_its_version_asked(
+    node: ProcessNode, tmp_path: Path
+) -> None:
+    text = node.manifest.read_text()
+    image = next(line.split()[-1] for line in text.splitlines() if "image:" in line)
+    node.manifest.write_text(text.replace(image, "registry.local/plugins/kube-scheduler:v0.32.7"))
+    code, _, errors = await call("plan", *place(node), f"--extender-url={URL}")
+    assert code != 0
+    assert "image 'registry.local/plugins/kube-scheduler:v0.32.7' does not name it" in errors
+    assert "give it with --scheduler-version" in errors
+    assert (await call("status", *place(node)))[1][0].split(", ")[1] == "version unknown"
+    assert (await call("recover", *place(node)))[0] == 0
+    async with ApiServer(ApiServerConfig(runs_controllers=False)) as server:
+        kubeconfig = f"--kubeconfig={server.kubeconfig(tmp_path / 'kubeconfig')}"
+        code, shown, errors = await call("plan", *place(node), f"--extender-url={URL}", kubeconfig)
+    assert (code, errors) == (0, "")
+    assert shown[0].startswith("kube-scheduler v1.")
+
+
 async def test_without_an_address_and_an_api_server_the_error_names_both_ways(node: ProcessNode) -> None:
     code, _, errors = await call("apply", *place(node))
     assert code == 2

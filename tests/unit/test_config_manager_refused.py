@@ -104,16 +104,22 @@ async def test_a_linked_manifest_is_refused_with_what_to_do(tmp_path: Path) -> N
         await host.apply()
 
 
-async def test_an_unknown_version_is_refused_with_the_accepted_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("image", ["kube-scheduler:v1.17.4", "kube-scheduler:stable", "plugins/kube-scheduler:v0.32.7"])
+async def test_a_version_that_the_image_does_not_name_is_asked_for_and_stops_only_a_change(
+    tmp_path: Path, image: str
+) -> None:
     host = Host(tmp_path)
-    host.put(MANIFEST, corpus_text("kubeadm-1.29.yaml").replace(b":v1.29.14", b":v1.17.4"))
-    with pytest.raises(ConfigError, match=r"1\.17\.4.*accepted are 1\.19 to 1\.36 and later"):
+    text = corpus_text("kubeadm-1.29.yaml").replace(b"kube-scheduler:v1.29.14", image.encode())
+    host.put(MANIFEST, text)
+    with pytest.raises(ConfigError, match=r"--scheduler-version \(accepted are 1\.19 to 1\.36 and later"):
         await host.apply()
-    host.put(MANIFEST, corpus_text("kubeadm-1.29.yaml").replace(b":v1.29.14", b":stable"))
-    with pytest.raises(ConfigError, match="--scheduler-version"):
-        await host.apply()
+    assert "check current k8s cluster version is unknown" in await host.recover()
     host.version = "v1.29.14"
     assert "check current k8s cluster version is v1.29.14" in await host.apply()
+    host.version = None
+    (tmp_path / "etc/kubernetes/gcushare-config-manager.json").unlink()
+    assert "check current k8s cluster version is unknown" in await host.recover()
+    assert host.get(MANIFEST) == text
 
 
 async def test_another_systems_change_under_our_file_name_is_not_overwritten(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from gcushare.config_manager.node_reports import ClusterState, read_reports, wri
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Reconciler, State, hold_lease
+from gcushare.config_manager.scheduler_config.versions import accepted_versions
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
@@ -112,7 +113,7 @@ async def _show_status(manager: Manager, say: Say) -> int:
     own = observed.layout.own_configs
     flag = own_flag(observed.target.flags, own) if observed.target.has_trace(own) else None
     health = result.problem or "healthy"
-    say(f"scheduler: {observed.layout.target}, {prepared.version}, {health}")
+    say(f"scheduler: {observed.layout.target}, {prepared.version or 'version unknown'}, {health}")
     say("extender: not configured" if flag is None else f"extender: configured by --{flag.name}={flag.value}")
     if observed.record is not None:
         say(f"proven: {'yes' if observed.record.is_proven else 'no, the last change was not seen to the end'}")
@@ -197,14 +198,25 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
 
 
 async def _find_version(client: KubeClient | ConfigError, target: SchedulerFile) -> str | None:
-    """Ask the scheduler's own program, which a unit names, else the API server; None if neither can be asked."""
+    """Ask the scheduler's own program, which a unit names, else the API server.
+
+    Raises:
+        GcushareError: neither can be asked. The message names the setting to give instead.
+    """
+    instead = f"give it with --scheduler-version (accepted are {accepted_versions()})"
     if not isinstance(target, UnitFile):
-        return await client.version() if isinstance(client, KubeClient) else None
+        unknown = f"kube-scheduler's version is not known: its image {target.image!r} does not name it"
+        if isinstance(client, ConfigError):
+            raise ConfigError(f"{unknown}, and the API server cannot be asked: {client}; {instead}")
+        try:
+            return await client.version()
+        except GcushareError as error:
+            raise GcushareError(f"{unknown}, and the API server does not: {error}; {instead}") from error
     try:
         process = await asyncio.create_subprocess_exec(
             target.program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
     except OSError as error:
-        raise GcushareError(f"{target.program!r} --version cannot be run: {error}; use --scheduler-version") from error
+        raise GcushareError(f"{target.program!r} --version cannot be run: {error}; {instead}") from error
     answer, _ = await process.communicate()
     return answer.decode(errors="replace").strip() or None

@@ -40,7 +40,8 @@ class Prepared:
     """A decision with the observation that it is based on; ``undo`` removes all of our change."""
 
     observed: Observed
-    version: Version
+    version: Version | None
+    """The scheduler's; None if it is not known, which only stops a change."""
     plan: Plan
     undo: Plan
     extender: ExtenderEntry | None = None
@@ -132,18 +133,19 @@ class Manager:
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""
         observed = observe(self.executor.files, self.layout(), with_base=False)
-        version = (
-            parse_version(observed.record.scheduler_version)
-            if observed.record is not None
-            else await self._version(observed.target)
-        )
+        record = observed.record
+        try:
+            version = parse_version(record.scheduler_version) if record else await self._version(observed.target)
+        except GcushareError as error:
+            logger.debug("kube-scheduler's version is not known %s", fields(reason=error))
+            version = None
         plan = plan_recover(observed, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=plan)
 
     async def carry_out(self, prepared: Prepared, tenure: Tenure | None = None) -> None:
         """Carry out what ``prepare_apply`` or ``prepare_recover`` decided. Raises as the ``Executor`` does."""
         observed, plan = prepared.observed, prepared.plan
-        done = fields(target=observed.layout.target, version=prepared.version, steps=len(plan.steps))
+        done = fields(target=observed.layout.target, version=prepared.version or "unknown", steps=len(plan.steps))
         if prepared.extender is None:
             await self.executor.recover(observed, plan, tenure)
             logger.info("scheduler recovered %s", done)
@@ -163,6 +165,7 @@ class Manager:
         found = await self.find_version(target)
         if found is None:
             raise ConfigError(
-                f"the version of kube-scheduler is unknown: give it with --scheduler-version ({accepted_versions()})"
+                "the version of kube-scheduler is unknown: give it with --scheduler-version (accepted are "
+                f"{accepted_versions()})"
             )
         return parse_version(found)

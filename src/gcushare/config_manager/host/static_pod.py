@@ -64,7 +64,11 @@ class PodManifest:
     @property
     def version(self) -> Version | None:
         """The version that the file names, None if it names none."""
-        return parse_image_version(_text(self._container.get("image")))
+        return parse_image_version(self.image)
+
+    @property
+    def image(self) -> str:
+        return _text(self._container.get("image"))
 
     @property
     def pod_name(self) -> tuple[str, str]:

@@ -73,7 +73,7 @@ def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *,
     return Plan(opening=manual_lines.opening_lines("modify", version), steps=steps, notes=tuple(notes))
 
 
-def plan_recover(observed: Observed, version: Version, *, restart: bool) -> Plan:
+def plan_recover(observed: Observed, version: Version | None, *, restart: bool) -> Plan:
     """Plan to restore the scheduler's file and to remove all of our files."""
     layout = observed.layout
     notes = list(observed.notes)

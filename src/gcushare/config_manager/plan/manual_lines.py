@@ -17,9 +17,9 @@ from gcushare.config_manager.scheduler_config.versions import Version
 _MANUAL_DIRECTORY = "/etc/kubernetes"
 
 
-def opening_lines(action: str, version: Version) -> tuple[str, ...]:
+def opening_lines(action: str, version: Version | None) -> tuple[str, ...]:
     """The lines before the first step; ``action`` is modify or recover."""
-    return (f"start {action} scheduler config...", f"check current k8s cluster version is {version}")
+    return (f"start {action} scheduler config...", f"check current k8s cluster version is {version or 'unknown'}")
 
 
 def copied_lines(layout: Layout, config: str) -> tuple[str, ...]:

@@ -12,6 +12,10 @@ from gcushare.wire.kubernetes_versions import NEWEST_KUBERNETES, OLDEST_KUBERNET
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?((?:[-+_.][0-9A-Za-z.+_-]*)?)\Z")
 
 
+_IMAGES = ("kube-scheduler", "hyperkube", "kubernetes")
+"""Parts of the names of images whose tags are Kubernetes' versions, such as ``rancher/hardened-kubernetes``."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Version:
     """A Kubernetes version; ``suffix`` is what a vendor or a pre-release added, and has no effect."""
@@ -90,14 +94,18 @@ def parse_version(text: str) -> Version:
 
 
 def parse_image_version(image: str) -> Version | None:
-    """Read the version from an image's tag (a digest behind it is ignored); None if the tag is not a version.
+    """Read the version from an image's tag (a digest behind it is ignored).
 
-    Raises:
-        ConfigError: the tag is a version, but not a supported one.
+    None if another program's image holds the scheduler, or the tag is none of the supported versions: builds with
+    plugins have versions of their own (``scheduler-plugins/kube-scheduler:v0.32.7``).
     """
-    name = image.partition("@")[0].rpartition("/")[2]
-    tag = name.partition(":")[2]
-    return parse_version(tag) if _VERSION.match(tag) else None
+    name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
+    if _VERSION.match(tag) is None or not any(part in name for part in _IMAGES):
+        return None
+    try:
+        return parse_version(tag)
+    except ConfigError:
+        return None
 
 
 def newest_format(version: Version) -> ConfigFormat:

@@ -125,6 +125,9 @@ class BreakingFiles:
     def read(self, path: str) -> FileState | None:
         return self.inner.read(path)
 
+    def link(self, path: str) -> str | None:
+        return self.inner.link(path)
+
     def names(self, directory: str) -> tuple[str, ...]:
         return self.inner.names(directory)
 

@@ -51,6 +51,9 @@ class Files(Protocol):
     def read(self, path: str) -> FileState | None:
         """Read a file; None if it does not exist. Raises ``Refused`` if it is a link or not a regular file."""
 
+    def link(self, path: str) -> str | None:
+        """Return where a symbolic link leads, as it is written; None if there is no link."""
+
     def names(self, directory: str) -> tuple[str, ...]:
         """List a directory, sorted; empty if it does not exist."""
 
@@ -79,6 +82,16 @@ class HostFiles:
             try:
                 with open_directory(directory, root=self._root, is_checked=False) as folder:
                     return _read_in(folder, name, path)
+            except FileNotFoundError:
+                return None
+
+    def link(self, path: str) -> str | None:
+        directory, name = _split(path)
+        with _reported("read", path):
+            try:
+                with open_directory(directory, root=self._root, is_checked=False) as folder:
+                    status = folder.status(name)
+                    return folder.read_link(name) if status is not None and stat.S_ISLNK(status.st_mode) else None
             except FileNotFoundError:
                 return None
 

@@ -18,19 +18,11 @@ from gcushare.config_manager.host.paths_and_record import (
     sha256,
 )
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
+from gcushare.config_manager.plan.base_config import BaseConfig, read_base
 from gcushare.config_manager.plan.steps import Snapshot
-from gcushare.config_manager.scheduler_config.document import existing_config
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
 from gcushare.wire.flags import effective
-
-
-@dataclass(frozen=True, slots=True)
-class BaseConfig:
-    """An existing configuration from which ours is made."""
-
-    path: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +61,7 @@ class Observed:
         if self.is_unproven:
             return False
         edited = self.own_edited
-        return edited is None or self.record is None or sha256(edited.text.encode()) in self.record.config_sha256
+        return edited is None or self.record is None or sha256(edited.state.content) in self.record.config_sha256
 
     @property
     def target_state(self) -> FileState:
@@ -157,7 +149,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     edited = None
     own = snapshot[record.config] if record is not None and record.config in layout.own_configs else None
     if record is not None and own and (record.is_adopted or sha256(own.content) not in record.config_sha256):
-        edited = BaseConfig(record.config, _text(own, record.config))
+        edited = BaseConfig(record.config, own)
     temporary = {temporary_path(path) for path in (*layout.own_files, layout.target)}
     folders = {posixpath.dirname(path) for path in temporary}
     present = {posixpath.join(folder, name) for folder in folders for name in files.names(folder)}
@@ -169,7 +161,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         has_trace=has_trace,
         edited_since=edited_since,
         record=record,
-        base=_read_base(files, layout, pristine) if with_base else None,
+        base=read_base(files, layout, pristine) if with_base else None,
         own_edited=edited,
         aside_path=None if edited is None else _find_aside(files, edited),
         leftovers=tuple(sorted(temporary & present)),
@@ -235,7 +227,7 @@ def _read_record(state: FileState | None, layout: Layout) -> tuple[Record | None
 def _find_aside(files: Files, edited: BaseConfig) -> str:
     """Choose the name of the copy; it contains a checksum if another edit already has the usual name."""
     usual = f"{edited.path}.edited"
-    content = edited.text.encode()
+    content = edited.state.content
     try:
         kept = files.read(usual)
     except Refused:
@@ -243,29 +235,3 @@ def _find_aside(files: Files, edited: BaseConfig) -> str:
     else:
         is_free = kept is None or kept.content == content
     return usual if is_free else f"{usual}-{sha256(content)[:8]}"
-
-
-def _read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
-    flag = existing_config(pristine.flags)
-    if flag is None:
-        return None
-    path = pristine.host_path(flag.value)
-    if path is None:
-        raise Refused(
-            f"{layout.target}: --{flag.name}={flag.value} is not a file of the host, so it cannot be merged: put it "
-            "into a hostPath volume"
-        )
-    state = files.read(path)
-    if state is None:
-        raise ConfigError(
-            f"{path!r}, which kube-scheduler reads by --{flag.name}, does not exist here; a pod needs it mounted (the "
-            "chart's configManager.readOnlyPaths)"
-        )
-    return BaseConfig(path, _text(state, path))
-
-
-def _text(state: FileState, path: str) -> str:
-    try:
-        return state.content.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text: {error}") from error

@@ -1,0 +1,85 @@
+"""The admin's own configuration of a scheduler: find it on the host as the scheduler does, through links and mounts."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from gcushare.config_manager.host.files import Files, FileState
+from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
+from gcushare.config_manager.scheduler_config.document import existing_config
+from gcushare.core.errors import ConfigError, Refused
+
+_MAX_LINKS = 40
+"""The kernel's own limit on symbolic links in a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseConfig:
+    """An existing configuration from which ours is made."""
+
+    path: str
+    state: FileState
+
+    @property
+    def text(self) -> str:
+        """The contents. Raises ``ConfigError`` if they are not text."""
+        try:
+            return self.state.content.decode()
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{self.path}: not UTF-8 text: {error}") from error
+
+
+def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConfig | None:
+    """Read the configuration that the scheduler's flags name; None if they name none.
+
+    Raises:
+        ConfigError: it does not exist.
+        Refused: it is not a file of the host.
+    """
+    flag = existing_config(pristine.flags)
+    if flag is None:
+        return None
+    seen = _without_links(files, pristine, flag.value)
+    path = pristine.host_path(seen)
+    via = f" through a symbolic link to {seen!r}" if seen != flag.value else ""
+    if path is None:
+        raise Refused(
+            f"{layout.target}: --{flag.name}={flag.value}{via} is not a file of the host, so it cannot be merged: put "
+            "it into a hostPath volume"
+        )
+    # A mount's source is a path of the host, and the kubelet follows its links there.
+    for _ in range(_MAX_LINKS):
+        link = files.link(path)
+        if link is None:
+            break
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    state = files.read(path)
+    if state is None:
+        raise ConfigError(
+            f"{path!r}, which kube-scheduler reads by --{flag.name}{via}, does not exist here; a pod needs it mounted "
+            "(the chart's configManager.readOnlyPaths)"
+        )
+    return BaseConfig(path, state)
+
+
+def _without_links(files: Files, scheduler: SchedulerFile, path: str) -> str:
+    """Follow the links in a path of the scheduler. One in a volume leads to a path of its pod, not of the host.
+
+    Raises:
+        ConfigError: the links lead nowhere, as in a circle.
+    """
+    here, todo, links = "/", path.split("/"), 0
+    while todo:
+        step = posixpath.normpath(posixpath.join(here, todo.pop(0)))
+        place = None if scheduler.is_mount_point(step) else scheduler.host_path(step)
+        link = None if place in (None, "/") else files.link(place)
+        if link is None:
+            here = step
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise ConfigError(f"{path!r} has more than {_MAX_LINKS} symbolic links, or they lead in a circle")
+        here = "/" if link.startswith("/") else here
+        todo = [*link.split("/"), *todo]
+    return here

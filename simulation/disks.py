@@ -74,6 +74,9 @@ class Disk:
         self._require()
         return self.files.get(path)
 
+    def link(self, path: str) -> str | None:
+        return None
+
     def names(self, directory: str) -> tuple[str, ...]:
         """List a directory."""
         self._require()

@@ -153,7 +153,8 @@ def test_no_container_can_gain_rights_or_write_to_its_root(mode: str) -> None:
             where = f"{name}/{container['name']}"
             assert context["readOnlyRootFilesystem"] is True, where
             assert context["allowPrivilegeEscalation"] is False, where
-            given = {"add": ["CHOWN"]} if container["name"] == "log-directory" else {}
+            gives_files = container["name"] in ("log-directory", "gcushare-config-manager")
+            given = {"add": ["CHOWN"]} if gives_files else {}
             assert context["capabilities"] == {"drop": ["ALL"], **given}, where
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}, where
             assert "privileged" not in context, where

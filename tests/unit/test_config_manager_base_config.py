@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import ConfigError, Refused
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
     CONFIG,
     EXTENDER,
     MANIFEST,
+    MOVED_EXTENDER,
+    TLS_EXTENDER,
     Host,
     corpus_text,
     host_with,
@@ -133,3 +137,124 @@ async def test_a_link_that_leads_nowhere_is_refused_with_where_it_leads(
     with pytest.raises(error, match=message):
         await host.manager.prepare_apply(EXTENDER)
     assert host.tree() == before
+
+
+PASSWD = "root:x:0:0::/root:/bin/sh\nkube:x:998:997:Kubernetes:/:/sbin/nologin\n"
+GROUP = "root:x:0:\nkube:x:997:\nkube-cert:x:996:etcd,kube\nsecrets:x:995:\n"
+
+
+def can_read(path: Path, uid: int, gids: set[int]) -> bool:
+    status = path.stat()
+    shift = 6 if status.st_uid == uid else 3 if status.st_gid in gids else 0
+    return bool(status.st_mode >> shift & 4)
+
+
+def rootless(container: str = "", pod: str = "") -> str:
+    """A manifest with these security contexts."""
+    text = corpus_text("kubeadm-1.29.yaml").decode()
+    text = text.replace("    name: kube-scheduler\n    res", f"    name: kube-scheduler\n{container}    res", 1)
+    return text.replace("\n  securityContext:\n", f"\n  securityContext:\n{pod}", 1)
+
+
+def own(*lines: str) -> str:
+    return "".join(["    securityContext:\n", *(f"      {line}\n" for line in lines)])
+
+
+NONROOT = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user: run as root")
+
+
+@NONROOT
+@pytest.mark.parametrize(
+    ("text", "uid", "gids"),
+    [
+        pytest.param(rootless(pod="    runAsUser: 999\n"), 999, {0}, id="pod's user"),
+        pytest.param(
+            rootless(own("runAsUser: 1001"), "    runAsUser: 999\n"), 1001, set(), id="container's user first"
+        ),
+        pytest.param(rootless(own("runAsUser: 0"), "    runAsUser: 999\n"), 0, set(), id="container is root again"),
+        pytest.param(rootless(own("runAsUser: 65532", "runAsGroup: 65532")), 65532, {65532}, id="user and group"),
+        pytest.param(rootless(pod="    runAsNonRoot: true\n    fsGroup: 7000\n"), 4321, {7000}, id="group alone"),
+        pytest.param(
+            rootless(own("runAsNonRoot: true"), "    supplementalGroups: [7001]\n"), 4321, {7001}, id="one more group"
+        ),
+    ],
+)
+async def test_a_scheduler_in_a_pod_that_is_not_root_can_read_its_client_key(
+    tmp_path: Path, text: str, uid: int, gids: set[int]
+) -> None:
+    host = Host(tmp_path)
+    host.put(MANIFEST, text)
+    before = host.tree()
+    await host.apply(TLS_EXTENDER)
+    config = tmp_path / CONFIG[1:]
+    assert can_read(config, uid, gids)
+    assert not can_read(config, 5555, {5555})
+    assert can_read(config, 0, {0}), "root without capabilities"
+    assert (await host.manager.prepare_apply(TLS_EXTENDER)).plan.changes_nothing
+    await host.recover()
+    assert host.tree() == before
+
+
+@NONROOT
+@pytest.mark.parametrize(
+    ("lines", "uid", "gids"),
+    [
+        pytest.param("User=kube", 998, {997, 996}, id="name"),
+        pytest.param("User=998\nGroup=secrets", 998, {995}, id="number"),
+        pytest.param("User=other\nUser=kube\nGroup=kube", 998, {997}, id="the last one counts"),
+        pytest.param("User=kube\nUser=", 0, {0}, id="root again"),
+        pytest.param("DynamicUser=yes\nSupplementaryGroups=secrets", 61234, {995}, id="a made-up user with a group"),
+    ],
+)
+async def test_a_unit_that_is_not_root_can_read_its_client_key(
+    tmp_path: Path, lines: str, uid: int, gids: set[int]
+) -> None:
+    host = systemd_host(tmp_path)
+    host.put("/etc/passwd", PASSWD)
+    host.put("/etc/group", GROUP)
+    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    await host.apply(TLS_EXTENDER)
+    config = tmp_path / CONFIG[1:]
+    assert can_read(config, uid, gids)
+    assert not can_read(config, 5555, {5555})
+
+
+@pytest.mark.parametrize("lines", ["User=from-ldap", "User=%i", "DynamicUser=yes"])
+async def test_a_key_for_a_user_that_the_host_does_not_know_is_refused_before_any_change(
+    tmp_path: Path, lines: str
+) -> None:
+    host = systemd_host(tmp_path)
+    host.put("/etc/passwd", PASSWD)
+    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    before = host.tree()
+    with pytest.raises(Refused, match=r"holds a private key, and this host does not know the user .*runAsUser"):
+        await host.manager.prepare_apply(TLS_EXTENDER)
+    assert host.tree() == before
+    await host.apply(EXTENDER)
+    assert host.tree()[CONFIG[1:]][1] == 0o644, "without a key everyone may read it"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440, 0o644, 0o444, 0o666, 0o700, 0o4755])
+@pytest.mark.parametrize("extender", [EXTENDER, TLS_EXTENDER], ids=["without a key", "with a key"])
+async def test_a_copy_is_no_wider_than_its_original(tmp_path: Path, mode: int, extender: ExtenderEntry) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    (tmp_path / SEEN[1:]).chmod(mode)
+    await host.apply(extender)
+    written = host.tree()[CONFIG[1:]][1]
+    assert written & ~mode == 0
+    assert written & 0o400
+    assert extender is EXTENDER or not written & 0o077
+    # An edit by hand closes it further.
+    host.put(CONFIG, host.get(CONFIG).replace(b"batch", b"bulk"), mode=0o400)
+    await host.apply(MOVED_EXTENDER)
+    assert host.tree()[CONFIG[1:]][1] == 0o400
+
+
+@NONROOT
+async def test_a_copy_belongs_to_its_originals_owner_and_group(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    (tmp_path / SEEN[1:]).chmod(0o640)
+    os.chown(tmp_path / SEEN[1:], 0, 997)
+    await host.apply()
+    status = (tmp_path / CONFIG[1:]).stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (0, 997, 0o640)

@@ -163,7 +163,7 @@ class ExtenderOptions:
     tls_key: Path | None = setting(
         optional_file("none is shown"),
         default=None,
-        help="Its private key in PEM; the configuration is then readable by its owner alone.",
+        help="Its private key in PEM; the configuration is then readable by root and the scheduler alone.",
     )
     tls_server_name: str | None = setting(
         optional_text("NAME", "the Service's name"),

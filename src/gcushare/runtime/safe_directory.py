@@ -108,9 +108,10 @@ class SafeDirectory:
         try:
             with os.fdopen(os.open(_bare(temporary), flags, 0o600, dir_fd=self._descriptor), "wb") as file:
                 status = os.fstat(file.fileno())
+                # The mode first: after the change of owner, only a capability could change it.
+                os.fchmod(file.fileno(), attributes.mode)
                 if attributes.owner not in (None, (status.st_uid, status.st_gid)):
                     os.fchown(file.fileno(), *attributes.owner)
-                os.fchmod(file.fileno(), attributes.mode)
                 if attributes.label is not None:
                     _write_label(file.fileno(), attributes.label)
                 file.write(content)

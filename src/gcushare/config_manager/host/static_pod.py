@@ -31,6 +31,14 @@ class _HttpGet(msgspec.Struct, frozen=True):
     path: str = ""
 
 
+class _SecurityContext(msgspec.Struct, frozen=True, rename="camel"):
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool = False
+    fs_group: int | None = None
+    supplemental_groups: tuple[int, ...] = ()
+
+
 class _Container(msgspec.Struct, frozen=True):
     name: str = ""
     image: str = ""
@@ -92,6 +100,17 @@ class PodManifest:
         return launch.HealthEndpoint(
             probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path
         )
+
+    @property
+    def runs_as(self) -> launch.RunsAs:
+        """The user of the container, else of the pod; without one, that of the image counts as root if it may be."""
+        pod = _read_as(plain_value(self.yaml.at("spec", "securityContext")), _SecurityContext)
+        own = _read_as(plain_value(self._container.get("securityContext")), _SecurityContext)
+        user = pod.run_as_user if own.run_as_user is None else own.run_as_user
+        group = pod.run_as_group if own.run_as_group is None else own.run_as_group
+        is_root = user is None and not (own.run_as_non_root or pod.run_as_non_root)
+        groups = [str(each) for each in (group, pod.fs_group, *pod.supplemental_groups) if each is not None]
+        return launch.RunsAs("0" if is_root else "the image's" if user is None else str(user), tuple(groups))
 
     def host_path(self, path: str) -> str | None:
         """Translate a path of the scheduler to one of the host; None if the file is not on the host.

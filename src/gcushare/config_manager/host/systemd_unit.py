@@ -48,6 +48,26 @@ class UnitFile:
         return None
 
     @property
+    def runs_as(self) -> launch.RunsAs:
+        """The user and groups of ``User=`` and the like; one that systemd makes up is known by no host file."""
+        user = self._assigned("User")[-1:]
+        is_made_up = self._assigned("DynamicUser")[-1:] in (["yes"], ["true"], ["on"], ["1"])
+        named = user or [posixpath.basename(self.name).partition(".")[0] if is_made_up else ""]
+        groups = " ".join((*self._assigned("Group")[-1:], *self._assigned("SupplementaryGroups")))
+        return launch.RunsAs(named[0] or "0", tuple(groups.split()))
+
+    def _assigned(self, key: str) -> list[str]:
+        """List what [Service] assigns to ``key``, in order."""
+        section, found = "", []
+        for line in map(str.strip, self.text.splitlines()):
+            name, equals, value = line.partition("=")
+            if line.startswith("["):
+                section = line
+            elif section == "[Service]" and equals and name.rstrip() == key:
+                found.append(value.strip())
+        return found
+
+    @property
     def health(self) -> launch.HealthEndpoint:
         return launch.default_health(self.flags)
 

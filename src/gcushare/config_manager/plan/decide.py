@@ -14,6 +14,7 @@ from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
 from gcushare.config_manager.host.paths_and_record import Layout, Record, sha256
 from gcushare.config_manager.plan import manual_lines
+from gcushare.config_manager.plan.config_access import readable_config
 from gcushare.config_manager.plan.observe import Observed
 from gcushare.config_manager.plan.steps import AwaitScheduler, Plan, RemoveFile, Restart, Step, Switch, WriteFile
 from gcushare.config_manager.scheduler_config.document import ConfigDocument, merged_config, new_config
@@ -22,9 +23,7 @@ from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Vers
 from gcushare.core.errors import ConfigError
 from gcushare.wire.flags import effective
 
-_CONFIG_MODE = 0o644
-"""As kubeadm's configurations: a scheduler that does not run as root must be able to read the file."""
-_SECRET_MODE = 0o600
+_RECORD_MODE = 0o600
 
 
 def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *, restart: bool) -> Plan:
@@ -132,8 +131,10 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
     content = document.text.encode()
     target = ConfigTarget(document.flag, path, sha256(content)[:TAG_LENGTH])
     state = observed.target_state
-    mode = _SECRET_MODE if extender.is_secret else _CONFIG_MODE
-    config = replace(state, content=content, mode=mode)
+    original = observed.own_edited if is_adopted else observed.base
+    config = readable_config(
+        content, state, original.state if original else None, observed.reader, is_secret=extender.is_secret
+    )
     present = observed.snapshot[path]
     # If an admin's edit left our change complete, the scheduler needs no second restart.
     is_switched = not observed.target.points_at(target)
@@ -158,7 +159,7 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
         config=config,
         scheduler_file=scheduler_file,
         record=record,
-        is_config_new=present is None or (present.content, present.mode) != (content, mode),
+        is_config_new=present is None or replace(present, label=config.label) != config,
         is_switched=is_switched,
     )
 
@@ -205,7 +206,7 @@ def _changes(observed: Observed, goal: _Goal, aside: list[Step]) -> tuple[Step, 
 
 
 def _record_step(observed: Observed, record: Record) -> WriteFile:
-    state = replace(observed.target_state, content=record.encoded(), mode=_SECRET_MODE)
+    state = replace(observed.target_state, content=record.encoded(), mode=_RECORD_MODE)
     return WriteFile(path=observed.layout.record, state=state)
 
 

@@ -19,6 +19,7 @@ from gcushare.config_manager.host.paths_and_record import (
 )
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.plan.base_config import BaseConfig, read_base
+from gcushare.config_manager.plan.config_access import Reader, find_reader
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
@@ -40,6 +41,8 @@ class Observed:
     edited_since: bool
     """Whether the target was edited after our change."""
     record: Record | None
+    reader: Reader
+    """The user that runs the scheduler, and so must be able to read its configuration."""
     base: BaseConfig | None
     """The configuration that the admin gave the scheduler."""
     own_edited: BaseConfig | None
@@ -161,6 +164,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
         has_trace=has_trace,
         edited_since=edited_since,
         record=record,
+        reader=find_reader(files, pristine.runs_as),
         base=read_base(files, layout, pristine) if with_base else None,
         own_edited=edited,
         aside_path=None if edited is None else _find_aside(files, edited),

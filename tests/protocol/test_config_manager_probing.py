@@ -61,6 +61,18 @@ async def test_what_is_wrong_with_a_scheduler_is_reported_in_words() -> None:
     assert "does not answer" in await ask_health(f"{url}/healthz")
 
 
+async def test_a_probes_headers_are_sent_and_every_answer_below_400_is_good_as_for_the_kubelet() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        known = request.headers.get("Authorization") == "Bearer x" and request.host == "sched.local"
+        return web.Response(status=302 if known else 403, headers={"Location": "http://127.0.0.1:1/"})
+
+    async with kube_server.serving(answer, None) as url:
+        headers = (("Authorization", "Bearer x"), ("Host", "sched.local"))
+        assert await ask_health(f"{url}/healthz", headers) == ""
+        assert "answers 403" in await ask_health(f"{url}/healthz", headers[:1])
+        assert "does not answer" in await ask_health(f"{url}/healthz", (("X", "a\r\nb"),))
+
+
 def proc(root: Path, **processes: tuple[str, ...]) -> FindScheduler:
     """Make a /proc with these processes, by ``p<pid>``."""
     for name, arguments in processes.items():
@@ -91,6 +103,30 @@ async def test_of_two_schedulers_the_one_on_the_asked_port_is_chosen(tmp_path: P
     first, second = (HealthEndpoint("https", "127.0.0.1", port, "/healthz") for port in (10259, 20259))
     found = [await processes(endpoint) for endpoint in (first, second)]
     assert [one.instance.partition("@")[0] for one in found if one is not None] == ["6", "5"]
+
+
+async def test_a_scheduler_that_serves_http_alone_is_known_by_that_port(tmp_path: Path) -> None:
+    processes = proc(
+        tmp_path,
+        p5=("kube-scheduler", "--secure-port=20259", "--port=0"),
+        p6=("kube-scheduler", "--secure-port=0", "--port=20251"),
+    )
+    found = await processes(HealthEndpoint("http", "127.0.0.1", 20251, "/healthz"))
+    assert found is not None
+    assert found.instance.startswith("6@")
+
+
+@pytest.mark.parametrize("others", [{}, {"p9": ("kube-scheduler", "--config=/mine")}], ids=["alone", "beside ours"])
+async def test_a_scheduler_in_a_network_of_its_own_is_not_the_nodes(
+    tmp_path: Path, others: dict[str, tuple[str, ...]]
+) -> None:
+    processes = proc(tmp_path, p1=("/sbin/init",), p7=("kube-scheduler", "--config=/kind"), **others)
+    for pid, network in {1: 4026531840, 7: 4026532600, 9: 4026531840}.items():
+        if (tmp_path / str(pid)).is_dir():
+            (tmp_path / str(pid) / "ns").mkdir()
+            (tmp_path / str(pid) / "ns" / "net").symlink_to(f"net:[{network}]")
+    found = await processes(ENDPOINT)
+    assert (found.arguments if found is not None else ()) == (others.get("p9", ()))
 
 
 async def test_no_scheduler_is_reported_as_none(tmp_path: Path) -> None:

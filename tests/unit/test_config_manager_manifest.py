@@ -104,6 +104,44 @@ def test_the_health_address_is_the_kubelets_own(name: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "probe", "url"),
+    [
+        ("--v=2", "{path: healthz, port: 10259, scheme: HTTPS}", "https://127.0.0.1:10259/healthz"),
+        ("--v=2", "{path: 'livez?exclude=x', port: '10259', scheme: HTTPS}", "https://127.0.0.1:10259/livez?exclude=x"),
+        ("--v=2", "{port: 10259, scheme: HTTPS}", "https://127.0.0.1:10259/"),
+        ("--bind-address=10.0.0.7", "{path: /healthz, port: 10259, scheme: HTTPS}", "https://10.0.0.7:10259/healthz"),
+        ("--bind-address=fd00::7", "{path: /livez, port: 10259, scheme: HTTPS}", "https://[fd00::7]:10259/livez"),
+        ("--bind-address=::", "{path: /livez, port: 10259, scheme: HTTPS}", "https://[::1]:10259/livez"),
+        (
+            "--bind-address=10.0.0.7",
+            "{host: 127.0.0.1, path: /healthz, port: 10259, scheme: HTTPS}",
+            "https://127.0.0.1:10259/healthz",
+        ),
+        ("--bind-address=10.0.0.7", "{path: /healthz, port: 10251}", "http://127.0.0.1:10251/healthz"),
+        ("--address=10.0.0.8", "{path: /healthz, port: 10251}", "http://10.0.0.8:10251/healthz"),
+        ("--v=2", "{path: /healthz, port: health, scheme: HTTPS}", "https://127.0.0.1:10260/healthz"),
+        ("--secure-port=10300", "{path: /healthz, port: absent}", "https://127.0.0.1:10300/healthz"),
+        ("--secure-port=0 --port=10252 --address=10.0.0.8", None, "http://10.0.0.8:10252/healthz"),
+        ("--secure-port=0", None, "http://127.0.0.1:10251/healthz"),
+        ("--secure-port=10300 --secure-port=10301", None, "https://127.0.0.1:10301/healthz"),
+    ],
+)
+def test_health_is_asked_where_the_kubelet_asks(flags: str, probe: str | None, url: str) -> None:
+    command = ", ".join(["kube-scheduler", *flags.split()])
+    ports = "    ports: [{name: health, containerPort: 10260, hostPort: 9}]\n"
+    text = f"{HEAD}  containers:\n  - command: [{command}]\n{ports}"
+    liveness = "" if probe is None else f"    livenessProbe: {{httpGet: {probe}}}\n"
+    assert parse_manifest(text + liveness, "m").health.url == url
+
+
+def test_other_probes_count_without_a_liveness_probe_and_headers_are_the_probes() -> None:
+    probe = "{path: /readyz, port: 10259, scheme: HTTPS, httpHeaders: [{name: Authorization, value: Bearer x}]}"
+    text = f"{HEAD}  containers:\n  - command: [kube-scheduler]\n    readinessProbe: {{httpGet: {probe}}}\n"
+    health = parse_manifest(text, "m").health
+    assert (health.url, health.headers) == ("https://127.0.0.1:10259/readyz", (("Authorization", "Bearer x"),))
+
+
+@pytest.mark.parametrize(
     ("name", "path", "host"),
     [
         ("existing-config-1.28.yaml", "/etc/kubernetes/admin/scheduler.yaml", "/srv/scheduler/scheduler.yaml"),

@@ -80,6 +80,7 @@ class HealthEndpoint:
     host: str
     port: int
     path: str
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def url(self) -> str:
@@ -93,12 +94,29 @@ def own_flag(flags: tuple[Flag, ...], own_paths: frozenset[str]) -> Flag | None:
     return named[-1] if named else None
 
 
-def default_health(flags: tuple[Flag, ...]) -> HealthEndpoint:
-    """Read the address from ``--secure-port`` and ``--bind-address``: every version of 1.18 and later serves it."""
-    values = {flag.name: flag.value for flag in flags}
-    port = values.get("secure-port", "")
-    host = values.get("bind-address", "127.0.0.1")
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
-    return HealthEndpoint(
-        "https", everywhere.get(host, host), int(port) if port.isdecimal() and port != "0" else 10259, "/healthz"
-    )
+def default_health(flags: Sequence[Flag]) -> HealthEndpoint:
+    """Read the address from the flags: HTTPS, or with ``--secure-port=0`` the HTTP that versions up to 1.22 serve."""
+    is_secure = _value(flags, "secure-port") != "0"
+    scheme, port = ("https", _port(flags, "secure-port")) if is_secure else ("http", _port(flags, "port"))
+    return HealthEndpoint(scheme, listening_host(flags, scheme), port, "/healthz")
+
+
+def listening_host(flags: Sequence[Flag], scheme: str) -> str:
+    """Find an address on which the scheduler listens for HTTPS (``--bind-address``) or HTTP (``--address``)."""
+    host = _value(flags, "bind-address" if scheme == "https" else "address")
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+
+
+def serves(flags: Sequence[Flag], port: int) -> bool:
+    """Whether a scheduler with these flags listens on ``port``."""
+    return port in (_port(flags, "secure-port"), _port(flags, "port"))
+
+
+def _port(flags: Sequence[Flag], name: str) -> int:
+    value = _value(flags, name)
+    return int(value) if value.isdecimal() and value != "0" else {"secure-port": 10259, "port": 10251}[name]
+
+
+def _value(flags: Sequence[Flag], name: str) -> str:
+    flag = effective(flags, name)
+    return "" if flag is None else flag.value

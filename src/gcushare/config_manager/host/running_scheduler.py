@@ -11,9 +11,10 @@ from typing import TypeAlias
 import aiohttp
 import msgspec
 from msgspec import field
+from multidict import CIMultiDict
 
 from gcushare.cluster.programs import SeenSpec
-from gcushare.config_manager.host.launch import HealthEndpoint, default_health, is_scheduler, scheduler_flags
+from gcushare.config_manager.host.launch import HealthEndpoint, is_scheduler, scheduler_flags, serves
 from gcushare.config_manager.plan.steps import AwaitScheduler
 from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
 from gcushare.kube.client import KubeClient
@@ -126,12 +127,15 @@ async def poll_host(sources: Sequence[FindScheduler], endpoint: HealthEndpoint) 
     for find in sources:
         running = await find(endpoint)
         if running is not None:
-            return PollResult(running, await ask_health(endpoint.url))
+            return PollResult(running, await ask_health(endpoint.url, endpoint.headers))
     return PollResult(None, "no kube-scheduler process was found")
 
 
 async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
-    """Find the scheduler in /proc; a ``FindScheduler`` for the host, or for a pod with ``hostPID: true``."""
+    """Find the scheduler in /proc; a ``FindScheduler`` for the host, or for a pod with ``hostPID: true``.
+
+    One in a network of its own, such as that of a cluster in containers, is not this node's.
+    """
 
     def read(pid: int) -> Running | None:
         try:
@@ -142,7 +146,8 @@ async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
             # It ended since the listing, or may not be read.
             return None
         arguments = tuple(part.decode(errors="replace") for part in raw.split(b"\0") if part)
-        return Running(f"{pid}@{started}", arguments) if is_scheduler(arguments) else None
+        is_here = is_scheduler(arguments) and len({_network(proc, 1), _network(proc, pid)} - {""}) < 2
+        return Running(f"{pid}@{started}", arguments) if is_here else None
 
     def read_all() -> list[Running]:
         if not proc.is_dir():
@@ -152,8 +157,16 @@ async def find_process(proc: Path, endpoint: HealthEndpoint) -> Running | None:
         return [running for pid in pids if (running := read(pid)) is not None]
 
     found = await asyncio.to_thread(read_all)
-    serving = [one for one in found if default_health(scheduler_flags(one.arguments)).port == endpoint.port]
+    serving = [one for one in found if serves(scheduler_flags(one.arguments), endpoint.port)]
     return next(iter(serving or found), None)
+
+
+def _network(proc: Path, pid: int) -> str:
+    """Name a process's network namespace; empty if it may not be read."""
+    try:
+        return str((proc / str(pid) / "ns" / "net").readlink())
+    except OSError:
+        return ""
 
 
 class _ContainerStatus(msgspec.Struct, frozen=True):
@@ -195,18 +208,18 @@ async def find_mirror_pod(client: KubeClient, node: str, _endpoint: HealthEndpoi
     return Running(f"{pod.metadata.annotations.get(_HASH, '')}/{running[0].container_id}", command)
 
 
-async def ask_health(url: str) -> str:
+async def ask_health(url: str, headers: Sequence[tuple[str, str]] = ()) -> str:
     """Ask a scheduler for its health and return the problem, empty if healthy.
 
-    Nothing secret is sent, so its certificate is not verified.
+    As the kubelet does it: the certificate is not verified, and any answer below 400 is a good one.
     """
     timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(url, ssl=False, allow_redirects=False) as answer,
+            session.get(url, ssl=False, allow_redirects=False, headers=CIMultiDict(headers)) as answer,
         ):
             text = (await answer.content.read(200)).decode(errors="replace").strip()
-            return "" if answer.status == 200 else f"{url} answers {answer.status} {text!r}"
-    except (aiohttp.ClientError, TimeoutError) as error:
+            return "" if 200 <= answer.status < 400 else f"{url} answers {answer.status} {text!r}"
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         return f"{url} does not answer: {str(error) or type(error).__name__}"

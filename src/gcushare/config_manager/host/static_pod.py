@@ -24,11 +24,17 @@ T = TypeVar("T")
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "busybox"})
 
 
-class _HttpGet(msgspec.Struct, frozen=True):
+class _Header(msgspec.Struct, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class _HttpGet(msgspec.Struct, frozen=True, rename="camel"):
     scheme: str = "HTTP"
     host: str = ""
     port: str = ""
     path: str = ""
+    http_headers: tuple[_Header, ...] = ()
 
 
 class _SecurityContext(msgspec.Struct, frozen=True, rename="camel"):
@@ -86,19 +92,26 @@ class PodManifest:
 
     @property
     def health(self) -> launch.HealthEndpoint:
-        """The liveness probe's address, as the kubelet uses it; without a probe that of the flags."""
+        """The address of a probe, liveness first, as the kubelet asks it; without a probe that of the flags.
+
+        The kubelet asks the node's address if the probe names no host. Of the scheduler's addresses this is the one in
+        its flags, or any if it listens on all. Source: kubelet, pkg/probe/http/request.go.
+        """
         default = launch.default_health(self.flags)
-        probe = _read_as(
-            plain_value(self.yaml.at("spec", "containers", self.index, "livenessProbe", "httpGet")), _HttpGet
-        )
-        port = probe.port
-        if not port.isdecimal():
-            named = (each for each in _items(self._container.get("ports"), Port) if port and each.name == port)
-            port = next((str(each.host_port or each.container_port or "") for each in named), "")
-        if not port:
+        kinds = ("livenessProbe", "readinessProbe", "startupProbe")
+        probes = [plain_value(self.yaml.at("spec", "containers", self.index, kind, "httpGet")) for kind in kinds]
+        probe = _read_as(next((each for each in probes if isinstance(each, dict)), None), _HttpGet)
+        named = (each.container_port for each in _items(self._container.get("ports"), Port) if each.name == probe.port)
+        port = next(named, int(probe.port) if probe.port.isdecimal() else 0)
+        if not 0 < port < 65536:
             return default
+        scheme = probe.scheme.lower()
         return launch.HealthEndpoint(
-            probe.scheme.lower(), probe.host or "127.0.0.1", int(port), probe.path or default.path
+            scheme,
+            probe.host or launch.listening_host(self.flags, scheme),
+            port,
+            f"/{probe.path.removeprefix('/')}",
+            tuple((header.name, header.value) for header in probe.http_headers),
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -130,6 +131,12 @@ class BreakingFiles:
 
     def names(self, directory: str) -> tuple[str, ...]:
         return self.inner.names(directory)
+
+    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
+        return self.inner.parents(path)
+
+    def check(self, path: str) -> None:
+        self.inner.check(path)
 
     def write(self, path: str, state: FileState) -> None:
         self._count(path)

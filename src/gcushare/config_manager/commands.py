@@ -89,6 +89,8 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
             await manager.carry_out(await manager.prepare_recover())
             return DONE
         prepared = await manager.prepare_apply(await find_extender(client, settings.extender))
+        if command != "render":
+            manager.check(prepared)
         if command == "apply":
             await manager.carry_out(prepared)
             return DONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
+import stat
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,7 @@ from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
-from gcushare.config_manager.plan.steps import Plan, outcome
+from gcushare.config_manager.plan.steps import Plan, RemoveFile, Switch, WriteFile, outcome
 from gcushare.config_manager.scheduler_config.document import calls_of
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
@@ -129,6 +130,28 @@ class Manager:
         undo = plan_recover(observed, version, restart=self.restart)
         plan = plan_apply(observed, extender, version, restart=self.restart)
         return Prepared(observed=observed, version=version, plan=plan, undo=undo, extender=extender)
+
+    def check(self, prepared: Prepared) -> None:
+        """Check that what ``prepare_apply`` decided can be written, and read by the scheduler; changes nothing.
+
+        Raises:
+            HostFileError, UnsafePathError: a directory takes no files, or others can write to it.
+            Refused: the scheduler's user cannot enter a directory.
+        """
+        files, steps = self.executor.files, prepared.plan.steps
+        written = [step.path for step in steps if isinstance(step, WriteFile | RemoveFile)]
+        written += [step.target for step in steps if isinstance(step, Switch)]
+        for path in {posixpath.dirname(path): path for path in reversed(written)}.values():
+            files.check(path)
+        layout, reader = prepared.observed.layout, prepared.observed.reader
+        # Into a pod the file is mounted alone.
+        for directory, status in files.parents(layout.config) if layout.is_unit and steps else ():
+            if not reader.may(1, status.st_mode, status.st_uid, status.st_gid):
+                raise Refused(
+                    f"kube-scheduler runs as {reader.shown!r}, which cannot enter directory {directory!r} (mode "
+                    f"{stat.S_IMODE(status.st_mode):04o}), where its configuration goes: open it (chmod o+x), or name "
+                    "another one with --files-dir"
+                )
 
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""

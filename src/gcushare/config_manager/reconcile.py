@@ -136,6 +136,7 @@ class Reconciler:
         ):
             return State.FAILED, self._failed[2]
         if prepared.extender is not None:
+            self.manager.check(prepared)
             await self.check_extender(prepared.extender)
         checked = prepared.extender
         async with self.hold_lease() as tenure:

@@ -122,6 +122,22 @@ class SafeDirectory:
             self.remove(temporary)
             raise
 
+    def check_writable(self) -> None:
+        """Check that a file can be created here, by one without a name. Raises ``OSError`` as creating one does."""
+        flags = os.O_WRONLY | os.O_CLOEXEC | getattr(os, "O_TMPFILE", 0)
+        try:
+            os.close(os.open(".", flags, 0o600, dir_fd=self._descriptor))
+        except OSError as error:
+            # Not every filesystem has files without a name.
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+                raise
+            if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor, effective_ids=True):
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES)) from error
+
+    @property
+    def own_status(self) -> os.stat_result:
+        return os.fstat(self._descriptor)
+
     def rename(self, name: str, target: SafeDirectory, new_name: str, *, is_lasting: bool = True) -> None:
         """Rename a file over ``new_name``. With ``is_lasting`` the rename survives a power failure."""
         os.rename(_bare(name), _bare(new_name), src_dir_fd=self._descriptor, dst_dir_fd=target._descriptor)

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from gcushare.core.errors import ConfigError, Refused
@@ -20,7 +20,8 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 _ADVICE: dict[int | None, str] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and run it again"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root (to root it is closed too if it is immutable: lsattr)"),
+    errno.ENOENT: "; create its directory first",
     errno.EROFS: "; the filesystem is mounted read-only (in a pod: its volume)",
     errno.EXDEV: "; both must be on one mount: mount their common directory as one volume",
 }
@@ -56,6 +57,12 @@ class Files(Protocol):
 
     def names(self, directory: str) -> tuple[str, ...]:
         """List a directory, sorted; empty if it does not exist."""
+
+    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
+        """List the directories below the root that lead to a file, with their modes and owners."""
+
+    def check(self, path: str) -> None:
+        """Check that a file can be written at ``path``. Raises as ``write`` does, and changes nothing."""
 
     def write(self, path: str, state: FileState) -> None:
         """Put ``state`` at ``path`` in one step: temporary file next to it, fsync, rename, fsync of the directory."""
@@ -102,6 +109,18 @@ class HostFiles:
                     return folder.names()
             except FileNotFoundError:
                 return ()
+
+    def parents(self, path: str) -> list[tuple[str, os.stat_result]]:
+        found = []
+        for directory in map(str, reversed(PurePosixPath(path).parents[:-1])):
+            with _reported("read", directory), open_directory(directory, root=self._root, is_checked=False) as folder:
+                found.append((directory, folder.own_status))
+        return found
+
+    def check(self, path: str) -> None:
+        directory, _ = _split(path)
+        with _reported("write", path), open_directory(directory, root=self._root) as folder:
+            folder.check_writable()
 
     def write(self, path: str, state: FileState) -> None:
         directory, name = _split(path)

@@ -116,7 +116,7 @@ async def test_a_scheduler_that_serves_http_alone_is_known_by_that_port(tmp_path
     assert found.instance.startswith("6@")
 
 
-@pytest.mark.parametrize("others", [{}, {"p9": ("kube-scheduler", "--config=/mine")}], ids=["alone", "beside ours"])
+@pytest.mark.parametrize("others", [{}, {"p9": ("kube-scheduler", "--config=/mine")}], ids=["alone", "next to ours"])
 async def test_a_scheduler_in_a_network_of_its_own_is_not_the_nodes(
     tmp_path: Path, others: dict[str, tuple[str, ...]]
 ) -> None:

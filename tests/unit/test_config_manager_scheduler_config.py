@@ -227,14 +227,14 @@ def test_the_configuration_that_counts_is_found(given: tuple[str, ...], value: s
     ("entry", "expected"),
     [
         ({"urlPrefix": "https://host:1/gcushare-scheduler/"}, True),
-        ({"urlPrefix": "http://h/x", "managedResources": [{"name": "enflame.com/gcu-memory"}]}, True),
+        ({"urlPrefix": "http://h/x", "managedResources": [{"name": "enflame.com/gcu-memory"}]}, False),
         ({"urlPrefix": "http://h/gpushare-scheduler"}, False),
         ({"urlPrefix": "http://h/x", "managedResources": [{"name": "enflame.com/gcu"}]}, False),
         ({"urlPrefix": "http://h/x", "managedResources": "enflame.com/gcu-memory"}, False),
         ({}, False),
     ],
 )
-def test_our_entry_is_known_by_its_path_or_its_resource(entry: dict[str, object], expected: bool) -> None:
+def test_our_entry_is_known_by_its_path_alone(entry: dict[str, object], expected: bool) -> None:
     found = read_extender(entry)
     assert is_ours(found, EXTENDER) is expected
     assert is_ours(found, with_options(EXTENDER, whole_cards=True)) is expected

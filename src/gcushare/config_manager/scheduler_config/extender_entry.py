@@ -89,10 +89,8 @@ def extender_entry(settings: ExtenderEntry, written: ConfigFormat) -> dict[str, 
 
 
 def is_ours(found: ConfiguredExtender, settings: ExtenderEntry) -> bool:
-    """Recognise our entry in an existing configuration: by its URL's path, or by a memory resource that it manages.
+    """Recognise our entry in an existing configuration by its URL's path.
 
-    Whole cards do not count: another extender may manage them.
+    Not by the resources that it manages: the extender of another product may manage ours among others.
     """
-    vendors = settings.options.vendors
-    is_called = found.path in {vendor.url_prefix for vendor in vendors}
-    return is_called or not {vendor.memory_resource for vendor in vendors}.isdisjoint(found.resources)
+    return found.path in {vendor.url_prefix for vendor in settings.options.vendors}

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, read_extender
 from gcushare.config_manager.host.launch import CONFIG
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, extender_entry, is_ours
-from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE, policy_flag, render_policy
+from gcushare.config_manager.scheduler_config.old_schedulers import (
+    POLICY_FILE,
+    POLICY_FLAGS,
+    policy_flag,
+    render_policy,
+)
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, newest_format, parse_format
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping, flow_text
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, parse_tree, plain_value
@@ -39,6 +44,10 @@ _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
 Source: ``cmd/kube-scheduler/app/options``."""
 
 
+READ_FLAGS = frozenset({CONFIG, *POLICY_FLAGS, *(name for name, _, _ in _IGNORED_WITH_CONFIG)})
+"""Flags that decide which configuration is written, and what is in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
     """A finished configuration."""
@@ -52,8 +61,13 @@ class ConfigDocument:
 
 
 def existing_config(flags: SequenceType[Flag]) -> Flag | None:
-    """Find the flag that names the admin's own configuration. Raises as ``policy_flag``, whose policy outranks it."""
-    return policy_flag(flags) or effective(flags, CONFIG)
+    """Find the flag that names the admin's own configuration; an empty value names none.
+
+    Raises:
+        Refused: as ``policy_flag``, whose policy outranks it.
+    """
+    config = effective(flags, CONFIG)
+    return policy_flag(flags) or (config if config is not None and config.value else None)
 
 
 def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Flag]) -> ConfigDocument:
@@ -61,7 +75,7 @@ def new_config(settings: ExtenderEntry, version: Version, flags: SequenceType[Fl
     written = newest_format(version)
     entry = extender_entry(settings, written)
     if written is ConfigFormat.POLICY:
-        return ConfigDocument(render_policy(entry), written)
+        return ConfigDocument(render_policy(entry, flags), written)
     document: dict[str, Value] = {"apiVersion": written.value, "kind": written.kind}
     for name, path, kind in _IGNORED_WITH_CONFIG:
         flag = effective(flags, name)

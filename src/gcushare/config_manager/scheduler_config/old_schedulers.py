@@ -17,6 +17,24 @@ if TYPE_CHECKING:  # the settings need no YAML
 
 POLICY_FILE = "policy-config-file"
 _POLICY_CONFIGMAP = "policy-configmap"
+_LEGACY = "use-legacy-policy-config"
+_PROVIDER = "algorithm-provider"
+_AFFINITY_WEIGHT = "hard-pod-affinity-symmetric-weight"
+POLICY_FLAGS = frozenset({POLICY_FILE, _POLICY_CONFIGMAP, _LEGACY, _PROVIDER, _AFFINITY_WEIGHT})
+
+_AUTOSCALER_PRIORITIES = {
+    "MostRequestedPriority": 1,
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodePreferAvoidPodsPriority": 10000,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+    "EvenPodsSpreadPriority": 2,
+}
+"""A policy's default priorities, with the one difference that ClusterAutoscalerProvider makes.
+Source: ``pkg/scheduler/framework/plugins/legacy_registry.go``."""
 
 
 def policy_flag(flags: Sequence[Flag]) -> Flag | None:
@@ -27,7 +45,7 @@ def policy_flag(flags: Sequence[Flag]) -> Flag | None:
     """
     policy = effective(flags, POLICY_FILE)
     configmap = effective(flags, _POLICY_CONFIGMAP)
-    legacy = effective(flags, "use-legacy-policy-config")
+    legacy = effective(flags, _LEGACY)
     if configmap is not None and configmap.value and not (policy and legacy and legacy.value == "true"):
         raise Refused(
             f"kube-scheduler reads its policy from ConfigMap {configmap.value!r} (--{_POLICY_CONFIGMAP}): add the "
@@ -36,9 +54,32 @@ def policy_flag(flags: Sequence[Flag]) -> Flag | None:
     return policy if policy is not None and policy.value else None
 
 
-def render_policy(entry: Mapping[str, Value]) -> str:
-    """Write a policy file that holds the extender's entry and nothing else."""
-    return json.dumps({"apiVersion": "v1", "kind": "Policy", "extenders": [entry]}, indent=2) + "\n"
+def render_policy(entry: Mapping[str, Value], flags: Sequence[Flag]) -> str:
+    """Write a policy file that holds the extender's entry, and what a policy would displace of the flags.
+
+    Raises:
+        Refused: a flag whose effect cannot be written into a policy.
+    """
+    policy: dict[str, Value] = {"apiVersion": "v1", "kind": "Policy"}
+    provider = effective(flags, _PROVIDER)
+    if provider is not None and provider.value == "ClusterAutoscalerProvider":
+        policy["priorities"] = [{"name": name, "weight": weight} for name, weight in _AUTOSCALER_PRIORITIES.items()]
+    elif provider is not None and provider.value not in ("", "DefaultProvider"):
+        raise _displaced(provider, "ClusterAutoscalerProvider and DefaultProvider can")
+    weight = effective(flags, _AFFINITY_WEIGHT)
+    if weight is not None:
+        if not weight.value.isdecimal() or int(weight.value) == 0:
+            raise _displaced(weight, "1 to 100 can")
+        policy["hardPodAffinitySymmetricWeight"] = int(weight.value)
+    policy["extenders"] = [dict(entry)]
+    return json.dumps(policy, indent=2) + "\n"
+
+
+def _displaced(flag: Flag, possible: str) -> Refused:
+    return Refused(
+        f"--{flag.name}={flag.value} has no effect beside a policy, and cannot be written into one ({possible}): write "
+        f"a configuration with what it stands for, name it by --config or --{POLICY_FILE}, and run this again"
+    )
 
 
 def in_old_spelling(entry: Mapping[str, Value], timeout_s: float) -> dict[str, Value]:

@@ -95,7 +95,7 @@ class HostManager:
             limits=WaitLimits(timeout_s=180.0, settle_s=5.0),
         )
 
-        async def no_version(_: SchedulerFile) -> str | None:
+        async def no_version(_: SchedulerFile | None) -> str | None:
             return None
 
         async def extender_answers(_: ExtenderEntry) -> None:

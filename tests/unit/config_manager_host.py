@@ -239,7 +239,11 @@ class SchedulerDouble:
 
     def _configs(self) -> list[bytes]:
         file = self.parsed()
-        paths = [file.host_path(flag.value) for flag in file.flags if flag.name in ("config", "policy-config-file")]
+        paths = [
+            file.host_path(posixpath.normpath(posixpath.join(file.directory, flag.value)))
+            for flag in file.flags
+            if flag.name in ("config", "policy-config-file")
+        ]
         files = [self.root / path[1:] for path in paths if path is not None]
         return [path.read_bytes() for path in files if path.is_file()]
 
@@ -258,7 +262,7 @@ class SchedulerDouble:
                 return problem
         for flag in file.flags:
             if flag.name in ("config", "policy-config-file"):
-                host = file.host_path(flag.value)
+                host = file.host_path(posixpath.normpath(posixpath.join(file.directory, flag.value)))
                 if host is None or not (self.root / host[1:]).is_file():
                     return f"--{flag.name}={flag.value} does not exist"
                 problem = self._find_config_problem((self.root / host[1:]).read_text())
@@ -323,7 +327,7 @@ class Host:
 
     @property
     def manager(self) -> Manager:
-        async def no_version(_target: SchedulerFile) -> str | None:
+        async def no_version(_target: SchedulerFile | None) -> str | None:
             return self.version
 
         is_unit = self.target.endswith(".service")

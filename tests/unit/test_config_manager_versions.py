@@ -88,7 +88,6 @@ def test_flags_are_read_as_pflag_reads_them() -> None:
         ("leader-elect", "true", 4, 4),
         ("v", "2", 5, 6),
         ("a", "3", 7, 7),
-        ("d", "true", 10, 10),
     ]
     found = effective(flags, "a")
     assert found is not None

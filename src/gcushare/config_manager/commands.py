@@ -88,9 +88,12 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
         if command == "recover":
             await manager.carry_out(await manager.prepare_recover())
             return DONE
-        prepared = await manager.prepare_apply(await find_extender(client, settings.extender))
-        if command != "render":
-            manager.check(prepared)
+        extender = await find_extender(client, settings.extender)
+        if command == "render":
+            say((await manager.render(extender)).rstrip("\n"))
+            return DONE
+        prepared = await manager.prepare_apply(extender)
+        manager.check(prepared)
         if command == "apply":
             await manager.carry_out(prepared)
             return DONE
@@ -100,9 +103,7 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
             say(f"{number}. {describe(step)}")
         for note in prepared.plan.notes:
             say(f"note: {note}")
-    is_render = command == "render"
-    diff = render_diff(prepared.observed.snapshot, prepared.plan)
-    for line in prepared.config.decode().splitlines() if is_render else diff:
+    for line in render_diff(prepared.observed.snapshot, prepared.plan):
         say(line)
     return DONE
 
@@ -199,7 +200,7 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
             await clock.sleep(min(pause_s, left_s))
 
 
-async def _find_version(client: KubeClient | ConfigError, target: SchedulerFile) -> str | None:
+async def _find_version(client: KubeClient | ConfigError, target: SchedulerFile | None) -> str | None:
     """Ask the scheduler's own program, which a unit names, else the API server.
 
     Raises:
@@ -207,7 +208,8 @@ async def _find_version(client: KubeClient | ConfigError, target: SchedulerFile)
     """
     instead = f"give it with --scheduler-version (accepted are {accepted_versions()})"
     if not isinstance(target, UnitFile):
-        unknown = f"kube-scheduler's version is not known: its image {target.image!r} does not name it"
+        image = f": its image {target.image!r} does not name it" if target is not None else ""
+        unknown = f"kube-scheduler's version is not known{image}"
         if isinstance(client, ConfigError):
             raise ConfigError(f"{unknown}, and the API server cannot be asked: {client}; {instead}")
         try:

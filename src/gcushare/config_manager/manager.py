@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import posixpath
 import stat
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from gcushare.config_manager.host.launch import own_flag
+from gcushare.config_manager.host.files import HostFileError
+from gcushare.config_manager.host.launch import known_flags, own_flag
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
     POLICY_NAME,
     Layout,
     SchedulerFile,
+    parse_record,
     sha256,
 )
+from gcushare.config_manager.host.unit_files import Surroundings, find_unit
 from gcushare.config_manager.manager_settings import PlaceSettings
 from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, RemoveFile, Switch, WriteFile, outcome
-from gcushare.config_manager.scheduler_config.document import calls_of
+from gcushare.config_manager.scheduler_config.document import calls_of, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
-from gcushare.config_manager.scheduler_config.versions import Version, accepted_versions, parse_version
+from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
 from gcushare.core.log_fields import fields
 from gcushare.kube.election import Tenure
@@ -32,8 +36,8 @@ from gcushare.wire.documents.node_report import Calls
 
 logger = logging.getLogger(__name__)
 
-VersionSource = Callable[[SchedulerFile], Awaitable[str | None]]
-"""Finds the scheduler's version if its file does not name one; None if it is unknown."""
+VersionSource = Callable[[SchedulerFile | None], Awaitable[str | None]]
+"""Finds the scheduler's version if its file does not name one, or cannot be read; None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +76,33 @@ class Manager:
     restart: bool = True
 
     def layout(self) -> Layout:
-        """Find the scheduler's file and the directory of our files. Raises as ``find_manifest`` and ``read_target``."""
+        """Find the scheduler's file and the directory of our files.
+
+        Raises:
+            As ``find_manifest``, ``find_unit`` and ``read_target``.
+        """
         place, files = self.place, self.executor.files
-        target = place.unit or place.manifest or find_manifest(files, f"{place.kubernetes_dir}/manifests")
-        layout = Layout(place.files_dir or place.kubernetes_dir, target, is_unit=place.unit is not None)
+        target, around = place.manifest, Surroundings()
+        if place.unit is not None:
+            target, around = find_unit(files, place.unit)
+        target = target or find_manifest(files, f"{place.kubernetes_dir}/manifests")
+        directory = place.files_dir or place.kubernetes_dir
+        layout = Layout(directory, target, is_unit=place.unit is not None, around=around)
         if place.files_dir is not None:
             return layout
         _, scheduler = read_target(files, layout)
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
+
+    def _layout_of_change(self) -> Layout:
+        """Find the files to recover: those of the last change, if another drop-in has the command line since."""
+        layout = self.layout()
+        state = self.executor.files.read(layout.record) if layout.is_unit else None
+        if state is not None:
+            with contextlib.suppress(ConfigError):  # a broken record, which recovering reports
+                target = parse_record(state.content, layout.record).target
+                if target != layout.target and target in layout.around.paths:
+                    return replace(layout, target=target, around=Surroundings(unit=layout.unit))
+        return layout
 
     def calls(self) -> Calls:
         """Determine how the scheduler calls the extender, by its present files.
@@ -153,9 +176,34 @@ class Manager:
                     "another one with --files-dir"
                 )
 
+    async def render(self, extender: ExtenderEntry) -> str:
+        """Write the configuration that the scheduler would read.
+
+        If this program cannot read how the scheduler is started, it is one to configure the scheduler with by hand.
+        """
+        target: SchedulerFile | None = None
+        try:
+            layout = self.layout()
+            _, target = read_target(self.executor.files, layout)
+            observe(self.executor.files, layout)
+        except HostFileError:
+            raise
+        except (ConfigError, NotFoundError, Refused) as error:
+            document = new_config(
+                extender, await self._version(target), () if target is None else known_flags(target.words)
+            )
+            if document.format is ConfigFormat.POLICY:
+                return document.text
+            return (
+                f"# gcushare does not know this scheduler's own configuration: {str(error).replace(chr(10), ' ')}\n"
+                "# If it has one, add the entry of extenders there. If it has none, add clientConnection.kubeconfig:\n"
+                "# with --config, --kubeconfig has no effect.\n"
+            ) + document.text
+        return (await self.prepare_apply(extender)).config.decode()
+
     async def prepare_recover(self) -> Prepared:
         """Decide what to do to recover, without any change."""
-        observed = observe(self.executor.files, self.layout(), with_base=False)
+        observed = observe(self.executor.files, self._layout_of_change(), with_base=False)
         record = observed.record
         try:
             version = parse_version(record.scheduler_version) if record else await self._version(observed.target)
@@ -176,13 +224,13 @@ class Manager:
             await self.executor.apply(observed, plan, prepared.undo, tenure)
             logger.info("scheduler configured %s", done)
 
-    async def _version(self, target: SchedulerFile) -> Version:
+    async def _version(self, target: SchedulerFile | None) -> Version:
         """Take the version from the settings, else from the file, else find it.
 
         Raises:
             ConfigError: it is unknown or not supported.
         """
-        known = self.place.scheduler_version or target.version
+        known = self.place.scheduler_version or (target.version if target is not None else None)
         if known is not None:
             return known
         found = await self.find_version(target)

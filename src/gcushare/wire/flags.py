@@ -24,21 +24,24 @@ def parse_flags(arguments: Sequence[str], switches: Collection[str] | None = Non
     """Read ``--name=value``, ``--name value`` and ``--name`` (the value ``true``), in order.
 
     Underscores in names count as dashes, as in Kubernetes' programs. ``switches`` are the flags that take a value only
-    after ``=``; pass them if they are known. Then every other flag takes the next argument, as with pflag, and flags
-    have two dashes. Without ``switches``, an argument that begins with a dash is never a value, and flags may have one
-    dash, as with Go's ``flag`` package.
+    after ``=``; pass them if they are known. Then flags have two dashes, and nothing behind ``--`` is a flag, as with
+    pflag. Without ``switches`` flags may have one dash, as with Go's ``flag`` package. What looks like a flag is never
+    another flag's value, so that a switch that is not known hides nothing.
     """
     flags: list[Flag] = []
+    dash = "-" if switches is None else "--"
     skipped = -1
     for index, argument in enumerate(arguments):
-        is_flag = argument.startswith("-" if switches is None else "--") and argument.strip("-") != ""
-        if index == skipped or not is_flag:
+        if index == skipped or not argument.startswith(dash):
+            continue
+        if argument.strip("-") == "":
+            if switches is not None and argument == "--":
+                break
             continue
         written, equals, value = argument.lstrip("-").partition("=")
         name = written.replace("_", "-")
         following = arguments[index + 1] if index + 1 < len(arguments) else None
-        is_switch = following is None or (following.startswith("-") if switches is None else name in switches)
-        if equals or is_switch or following is None:
+        if equals or following is None or following.startswith(dash) or name in (switches or ()):
             flags.append(Flag(name, value if equals else "true", index, index))
         else:
             flags.append(Flag(name, following, index, index + 1))

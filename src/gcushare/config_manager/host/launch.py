@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
@@ -12,14 +13,36 @@ from gcushare.wire.flags import Flag, effective, parse_flags
 
 CONFIG = "config"
 
+BY_HAND = (
+    "configure it by hand with what `gcushare-config-manager render --scheduler-version VERSION` prints, or install "
+    "the chart with scheduler.mode=second-scheduler"
+)
+"""What to do about a scheduler whose command line this program does not change."""
+
+_NAME = re.compile(r"[a-z0-9-]+")
+
 _SWITCHES = frozenset(
-    {"leader-elect", "profiling", "contention-profiling", "use-legacy-policy-config", "logtostderr", "alsologtostderr",
-     "version", "show-hidden-metrics", "one-output", "add-dir-header", "skip-headers", "skip-log-headers"}
+    {"add-dir-header", "alsologtostderr", "authentication-skip-lookup", "authentication-tolerate-lookup-failure",
+     "contention-profiling", "disable-http2-serving", "emulation-forward-compatible", "help", "leader-elect",
+     "experimental-logging-sanitization", "legacy-stderr-threshold-behavior", "log-json-split-stream",
+     "log-text-split-stream", "logtostderr", "one-output", "permit-address-sharing", "permit-port-sharing", "profiling",
+     "skip-headers", "skip-log-headers", "use-legacy-policy-config", "version"}
 )  # fmt: skip
-"""kube-scheduler's flags that take a value only after ``=``; every other flag takes the next argument."""
+"""kube-scheduler's flags, from 1.19 to 1.37, that take a value only after ``=``; others take the next argument too."""
 
 TAG_LENGTH = 10
 """Hex digits of the configuration's sha256 that name it in a manifest: enough to distinguish two contents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One argument as kube-scheduler gets it: its variables are replaced."""
+
+    value: str
+    written: int | None
+    """Number of the file's argument that is exactly this one; None if it comes from variables."""
+    problem: str = ""
+    """Why the value is not known; ``value`` is then as written."""
 
 
 def is_scheduler(arguments: Sequence[str]) -> bool:
@@ -33,22 +56,52 @@ def scheduler_flags(arguments: Sequence[str]) -> tuple[Flag, ...]:
     return parse_flags(arguments, _SWITCHES)
 
 
-def check_added(flags: Sequence[Flag], name: str, file: str) -> None:
-    """Check that a flag added at the end of a command line is read as a flag.
+def flags_of(words: Sequence[Word]) -> tuple[Flag, ...]:
+    return scheduler_flags([word.value for word in words])
+
+
+def known_flags(words: Sequence[Word]) -> tuple[Flag, ...]:
+    """List the flags whose values are known."""
+    return tuple(flag for flag in flags_of(words) if not (words[flag.index].problem or words[flag.value_index].problem))
+
+
+def written_flag(words: Sequence[Word], name: str) -> Flag | None:
+    """Find the flag that takes effect if it stands in the file as it is read; ours can then replace its value."""
+    flag = effective(flags_of(words), name)
+    is_written = flag is not None and None not in (words[flag.index].written, words[flag.value_index].written)
+    return flag if is_written else None
+
+
+def check_certain(words: Sequence[Word], names: Collection[str], file: str) -> None:
+    """Check that what the command line has of the flags ``names`` is known for certain.
 
     Raises:
-        Refused: the last argument takes it as its value, or may do so: the flags of other versions that need a value
-            are not known.
+        Refused: a value is not known; or a flag without a value stands before one of these flags, and may take it as
+            its value, because kube-scheduler's switches of other versions are not known.
     """
-    if not flags:
-        raise Refused(
-            f"{file}: --{name} added at the end of the command line would not be read as a flag: end it with a flag"
-        )
-    if effective(flags, name) is None:
-        raise Refused(
-            f"{file}: --{flags[-1].name} is at the end without a value, and could take --{name} as its value: "
-            "write the value with '='"
-        )
+    flags = flags_of(words)
+    values = {index for flag in flags for index in (flag.index, flag.value_index)}
+    for index, word in enumerate(words):
+        if word.problem and index not in values:
+            raise Refused(f"{file}: {word.value!r} may hold flags that matter, and {word.problem}")
+    for flag, following in zip(flags, (*flags[1:], None), strict=True):
+        problem = words[flag.index].problem or words[flag.value_index].problem
+        if problem and (flag.name in names or not _NAME.fullmatch(flag.name)):
+            raise Refused(f"{file}: the value of --{flag.name}, {flag.value!r}, is not known: {problem}")
+        is_bare = flag.value_index == flag.index and "=" not in words[flag.index].value
+        if following and following.name in names and is_bare and flag.name not in _SWITCHES:
+            raise Refused(
+                f"{file}: --{flag.name} has no value, and kube-scheduler may take --{following.name} behind it as one: "
+                f"write --{flag.name}=true if it is a switch, else write its value behind '='"
+            )
+
+
+def check_added(words: Sequence[Word], name: str, file: str) -> None:
+    """Check that kube-scheduler reads a flag that was added at the end. Raises ``Refused`` if it does not."""
+    flag = effective(flags_of(words), name)
+    if flag is None or flag.index != len(words) - 1:
+        raise Refused(f"{file}: --{name} at the end would not be read as a flag: take out the '--' before it")
+    check_certain(words, {name}, file)
 
 
 @dataclass(frozen=True, slots=True)

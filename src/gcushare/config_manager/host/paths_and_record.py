@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from gcushare.config_manager.host.static_pod import PodManifest, parse_manifest
 from gcushare.config_manager.host.systemd_unit import UnitFile, parse_unit
+from gcushare.config_manager.host.unit_files import Surroundings
 from gcushare.core.errors import ConfigError, RemoteContractError
 from gcushare.wire.untrusted_json import BoundedJsonDecoder
 
@@ -35,6 +36,8 @@ class Layout:
     """Where this program's files go: /etc/kubernetes, or a directory of their own."""
     target: str
     is_unit: bool = False
+    around: Surroundings = field(default_factory=Surroundings)
+    """What a unit's command line depends on beside ``target``, which is one of its drop-ins if that holds it."""
 
     def __post_init__(self) -> None:
         for what, path in (("directory", self.directory), ("manifest or unit", self.target)):
@@ -45,6 +48,11 @@ class Layout:
                 f"{self.directory!r} is the directory of the static pods: the kubelet would start the backup kept in "
                 "it as a second scheduler; name another one for gcushare's files"
             )
+
+    @property
+    def unit(self) -> str:
+        """The unit that is restarted, by the path of its own file."""
+        return self.around.unit or self.target
 
     @property
     def backup(self) -> str:
@@ -89,7 +97,7 @@ class Layout:
             text = content.decode()
         except UnicodeDecodeError as error:
             raise ConfigError(f"{self.target}: not UTF-8 text: {error}") from error
-        return parse_unit(text, self.target) if self.is_unit else parse_manifest(text, self.target)
+        return parse_unit(text, self.target, self.around) if self.is_unit else parse_manifest(text, self.target)
 
 
 def sha256(content: bytes) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from gcushare.cluster.programs import HostPath, Mount, Port, Volume
 from gcushare.config_manager.host import launch
+from gcushare.config_manager.host.pod_environment import container_variables, expanded
 from gcushare.config_manager.scheduler_config.versions import Version, parse_image_version
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, plain_value, resolved
@@ -67,13 +68,19 @@ class PodManifest:
         return self.yaml.text
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        return tuple(scalar.value for scalar in self._argument_nodes())
+    def words(self) -> tuple[launch.Word, ...]:
+        """The command line as kube-scheduler gets it."""
+        variables = container_variables(plain_value(self._container.get("env")))
+        words = []
+        for index, scalar in enumerate(self._argument_nodes()):
+            value, problem = expanded(scalar.value, variables)
+            words.append(launch.Word(value, index if value == scalar.value and not problem else None, problem))
+        return tuple(words)
 
     @property
     def flags(self) -> tuple[Flag, ...]:
         """Every flag of the scheduler's command line, in order."""
-        return launch.scheduler_flags(self.arguments)
+        return launch.flags_of(self.words)
 
     @property
     def version(self) -> Version | None:
@@ -124,6 +131,11 @@ class PodManifest:
         is_root = user is None and not (own.run_as_non_root or pod.run_as_non_root)
         groups = [str(each) for each in (group, pod.fs_group, *pod.supplemental_groups) if each is not None]
         return launch.RunsAs("0" if is_root else "the image's" if user is None else str(user), tuple(groups))
+
+    @property
+    def directory(self) -> str:
+        """Where the scheduler's relative paths begin; empty if only the image says."""
+        return _text(self._container.get("workingDir"))
 
     def host_path(self, path: str) -> str | None:
         """Translate a path of the scheduler to one of the host; None if the file is not on the host.
@@ -223,7 +235,7 @@ class PodManifest:
         return type(self)(yaml, self.index)
 
     def _with_flag(self, name: str, path: str) -> Self:
-        present = effective(self.flags, name)
+        present = launch.written_flag(self.words, name)
         if present is not None:
             return self._with_flag_value(present, path)
         for node in ("args", "command"):
@@ -232,7 +244,7 @@ class PodManifest:
                 if not isinstance(listed, Sequence):
                     raise Refused(f"{self.yaml.name}: the container's {node!r} is not a list written where it is used")
                 edited = self._edited(self.yaml.appended(listed, f"--{name}={path}"))
-                launch.check_added(edited.flags, name, self.yaml.name)
+                launch.check_added(edited.words, name, self.yaml.name)
                 return edited
         raise Refused(f"{self.yaml.name}: the container has no command and no args to add --{name} to")
 
@@ -293,11 +305,12 @@ def parse_manifest(text: str, name: str) -> PodManifest:
     if not _items(yaml.at("spec", "containers"), _Container):
         raise ConfigError(f"{name}: the pod has no containers")
     manifest = PodManifest(yaml, _scheduler_index(yaml))
-    arguments = manifest.arguments
-    program = posixpath.basename(arguments[0]) if arguments else ""
+    words = manifest.words
+    program = posixpath.basename(words[0].value) if words else ""
     if program in _SHELLS:
         raise Refused(
-            f"{name}: kube-scheduler is started by a shell ({program!r}); start it directly, one flag per list item"
+            f"{name}: kube-scheduler is started by a shell ({program!r}): start it directly, one flag per list item; "
+            f"where that is not possible, {launch.BY_HAND}"
         )
     return manifest
 

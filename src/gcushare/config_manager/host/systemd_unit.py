@@ -9,39 +9,56 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from gcushare.config_manager.host import launch
+from gcushare.config_manager.host.unit_files import Surroundings
+from gcushare.config_manager.host.unit_text import (
+    Argument,
+    Setting,
+    settings_of,
+    with_specifiers,
+    with_variables,
+    words_of,
+)
 from gcushare.config_manager.scheduler_config.versions import Version
 from gcushare.core.errors import ConfigError, GcushareError, Refused
 from gcushare.wire.flags import Flag, effective
 
-_ARGUMENT = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""")
 _PREFIXES = "@-:+!|"
 """Characters that systemd allows before a program's path. Source: systemd.service(5), COMMAND LINES."""
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of the command line with its position in the text, quotes included."""
-
-    start: int
-    end: int
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A unit with one ``ExecStart``, which runs kube-scheduler."""
+    """The file of a unit that holds its one ``ExecStart``, which runs kube-scheduler: the unit's own, or a drop-in."""
 
     text: str
     name: str
+    around: Surroundings
     arguments: tuple[Argument, ...]
 
     @property
     def program(self) -> str:
-        return self.arguments[0].value.lstrip(_PREFIXES)
+        return with_specifiers(self.arguments[0].value.lstrip(_PREFIXES), self.around.specifiers)[0]
+
+    @property
+    def words(self) -> tuple[launch.Word, ...]:
+        written = self.arguments[0].value
+        has_variables = ":" not in written[: len(written) - len(written.lstrip(_PREFIXES))]
+        variables, unreadable = self.around.variables(self.text)
+        words = []
+        for number, argument in enumerate(self.arguments):
+            text, problem = with_specifiers(argument.value, self.around.specifiers)
+            found = [text]
+            if number and has_variables and not problem:
+                found, problem = with_variables(text, variables)
+                if unreadable and found != [text]:
+                    found, problem = [text], unreadable
+            is_written = found == [argument.value] and not problem
+            words += [launch.Word(each, number if is_written else None, problem) for each in found]
+        return tuple(words)
 
     @property
     def flags(self) -> tuple[Flag, ...]:
-        return launch.scheduler_flags([argument.value for argument in self.arguments])
+        return launch.flags_of(self.words)
 
     @property
     def version(self) -> Version | None:
@@ -50,26 +67,29 @@ class UnitFile:
     @property
     def runs_as(self) -> launch.RunsAs:
         """The user and groups of ``User=`` and the like; one that systemd makes up is known by no host file."""
-        user = self._assigned("User")[-1:]
-        is_made_up = self._assigned("DynamicUser")[-1:] in (["yes"], ["true"], ["on"], ["1"])
-        named = user or [posixpath.basename(self.name).partition(".")[0] if is_made_up else ""]
-        groups = " ".join((*self._assigned("Group")[-1:], *self._assigned("SupplementaryGroups")))
-        return launch.RunsAs(named[0] or "0", tuple(groups.split()))
+        is_made_up = self._last("DynamicUser") in ("yes", "true", "on", "1")
+        name = self._last("User") or (
+            posixpath.basename(self.around.unit or self.name)[: -len(".service")] * is_made_up
+        )
+        groups = [each.value for each in self._settings if each.key == "SupplementaryGroups"]
+        return launch.RunsAs(name or "0", tuple(" ".join((self._last("Group"), *groups)).split()))
 
-    def _assigned(self, key: str) -> list[str]:
-        """List what [Service] assigns to ``key``, in order."""
-        section, found = "", []
-        for line in map(str.strip, self.text.splitlines()):
-            name, equals, value = line.partition("=")
-            if line.startswith("["):
-                section = line
-            elif section == "[Service]" and equals and name.rstrip() == key:
-                found.append(value.strip())
-        return found
+    @property
+    def _settings(self) -> tuple[Setting, ...]:
+        return self.around.settings(self.text)
+
+    def _last(self, key: str) -> str:
+        """Find the last value of a setting in all of the unit's files; empty if it has none."""
+        values = [setting.value.strip() for setting in self._settings if setting.key == key]
+        return with_specifiers(values[-1], self.around.specifiers)[0] if values else ""
 
     @property
     def health(self) -> launch.HealthEndpoint:
         return launch.default_health(self.flags)
+
+    @property
+    def directory(self) -> str:
+        return self._last("WorkingDirectory").removeprefix("-") or "/"
 
     def host_path(self, path: str) -> str | None:
         return path
@@ -85,37 +105,42 @@ class UnitFile:
         return flag is not None and flag.value == target.path
 
     def pointed_at(self, target: launch.ConfigTarget) -> Self:
-        present = effective(self.flags, target.flag)
+        for key in ("RootDirectory", "RootImage"):
+            if self._last(key):
+                raise Refused(f"{self.name}: kube-scheduler has other files than the host ({key}=): {launch.BY_HAND}")
+        present = launch.written_flag(self.words, target.flag)
         if present is not None:
             return self._with_value(present, target.path)
-        expanded = [argument.value for argument in self.arguments if argument.value.startswith("$")]
-        if expanded:
-            raise Refused(
-                f"{self.name}: kube-scheduler gets flags from {', '.join(expanded)}, which may contain "
-                f"--{target.flag} already: add --{target.flag}={target.path} there, and write that file with what "
-                "`render` prints"
-            )
-        # Added at the end, on a line of its own if the last argument has one.
+        # Added at the end, on a line of its own if the last argument has one. There it outranks what variables hold.
         last = self.arguments[-1]
         indent = self.text[self.text.rfind("\n", 0, last.start) + 1 : last.start]
         newline = "\r\n" if "\r\n" in self.text else "\n"
         separator = f" \\{newline}{indent}" if indent.strip() == "" and indent else " "
         edited = self._replaced(last.end, last.end, f"{separator}--{target.flag}={target.path}")
-        launch.check_added(edited.flags, target.flag, self.name)
+        launch.check_added(edited.words, target.flag, self.name)
         return edited
 
     def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:
+        words = self.words
         flag = launch.own_flag(self.flags, own_paths)
-        if flag is None:
+        written = None if flag is None else launch.written_flag(words, flag.name)
+        if written is None:
             return self
         if flag_was is not None:
-            return self._with_value(flag, flag_was)
+            return self._with_value(written, flag_was)
         # The space and the line continuation before the flag's arguments go too.
-        return self._replaced(self.arguments[flag.index - 1].end, self.arguments[flag.value_index].end, "")
+        first, last = self._numbers(written)
+        return self._replaced(self.arguments[first - 1].end, self.arguments[last].end, "")
+
+    def _numbers(self, flag: Flag) -> tuple[int, int]:
+        """Return the numbers of the arguments that hold a flag and its value, which are as written."""
+        words = self.words
+        return words[flag.index].written or 0, words[flag.value_index].written or 0
 
     def _with_value(self, flag: Flag, value: str) -> Self:
-        argument = self.arguments[flag.value_index]
-        written = self.arguments[flag.index].value.partition("=")[0]
+        first, last = self._numbers(flag)
+        argument = self.arguments[last]
+        written = self.arguments[first].value.partition("=")[0]
         raw = self.text[argument.start : argument.end]
         new = flag.rewritten(value, written_name=written)
         quote = raw[0] if raw[0] in "\"'" and raw[-1] == raw[0] else '"' if re.search(r"\s", new) else ""
@@ -123,58 +148,43 @@ class UnitFile:
 
     def _replaced(self, start: int, end: int, text: str) -> Self:
         edited = self.text[:start] + text + self.text[end:]
-        return type(self)(edited, self.name, _scheduler_arguments(edited, self.name))
+        return type(self)(edited, self.name, self.around, _scheduler_arguments(edited, self.name, self.around))
 
 
-def parse_unit(text: str, name: str) -> UnitFile:
-    """Parse a unit and find its scheduler's command line.
+def parse_unit(text: str, name: str, around: Surroundings | None = None) -> UnitFile:
+    """Parse a unit's file and find its scheduler's command line.
 
     Raises:
         ConfigError: not a service unit, or it does not run kube-scheduler.
         Refused: it has several command lines.
     """
-    return UnitFile(text, name, _scheduler_arguments(text, name))
+    around = around or Surroundings()
+    return UnitFile(text, name, around, _scheduler_arguments(text, name, around))
 
 
-def _scheduler_arguments(text: str, name: str) -> tuple[Argument, ...]:
-    """Read the one ``ExecStart`` of [Service]; an empty assignment removes those before it, as in systemd.
-
-    Comment lines inside a continued line belong to it and are left out.
-    """
-    commands: list[list[Argument]] = []
-    section, end, continues, is_command = "", 0, False, False
-    for line in text.splitlines(keepends=True):
-        start, end = end, end + len(line)
-        content = line.rstrip("\r\n")
-        if content.lstrip()[:1] in ("#", ";"):
-            continue
-        if not continues:
-            if content.strip().startswith("[") and content.strip().endswith("]"):
-                section = content.strip()[1:-1]
-            match = re.match(r"\s*ExecStart\s*=", content)
-            is_command = match is not None and section == "Service"
-            if match is not None and is_command:
-                commands.append([])
-                start += match.end()
-        continues = content.endswith("\\")
-        if is_command:
-            stop = end - len(line) + len(content) - continues
-            commands[-1] += (
-                Argument(m.start(), m.end(), re.sub(r"""\\(.)|["']""", r"\1", m.group()))
-                for m in _ARGUMENT.finditer(text, start, stop)
-            )
-    while [] in commands:
-        del commands[: commands.index([]) + 1]
+def _scheduler_arguments(text: str, name: str, around: Surroundings) -> tuple[Argument, ...]:
+    """Read the one ``ExecStart`` of [Service]; an empty assignment removes those before it, as in systemd."""
+    commands: list[tuple[str, tuple[Argument, ...]]] = []
+    for file, content in (*around.before, (name, text), *around.after):
+        for setting in settings_of(content):
+            if setting.key == "ExecStart":
+                words = words_of(setting)
+                commands = [*commands, (file, words)] if words else []
     if not commands:
         raise ConfigError(f"{name}: no [Service] section with an ExecStart= that runs kube-scheduler")
-    if len(commands) > 1:
-        raise Refused(f"{name}: {len(commands)} ExecStart= lines; leave the one that runs kube-scheduler")
-    program, *rest = (argument.value for argument in commands[0])
-    if not launch.is_scheduler((program.lstrip(_PREFIXES), *rest)):
+    if len(commands) > 1 or any(word.value == ";" for word in commands[0][1]):
+        raise Refused(f"{name}: ExecStart= has several commands: leave the one that runs kube-scheduler")
+    file, words = commands[0]
+    if file != name:
+        raise Refused(f"{name}: the ExecStart= of {file!r} is in force instead: name that file with --unit")
+    program, *rest = (argument.value for argument in words)
+    program = program.lstrip(_PREFIXES)
+    if not launch.is_scheduler((program, *rest)):
         raise ConfigError(
-            f"{name}: ExecStart runs {posixpath.basename(program.lstrip(_PREFIXES))!r}, not 'kube-scheduler'"
+            f"{name}: ExecStart runs {posixpath.basename(program)!r}, not 'kube-scheduler': start kube-scheduler "
+            f"directly, with its flags as arguments; where that is not possible, {launch.BY_HAND}"
         )
-    return tuple(commands[0])
+    return words
 
 
 class SystemdError(GcushareError):

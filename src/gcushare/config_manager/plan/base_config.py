@@ -6,8 +6,9 @@ import posixpath
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState
+from gcushare.config_manager.host.launch import check_certain
 from gcushare.config_manager.host.paths_and_record import Layout, SchedulerFile
-from gcushare.config_manager.scheduler_config.document import existing_config
+from gcushare.config_manager.scheduler_config.document import READ_FLAGS, existing_config
 from gcushare.core.errors import ConfigError, Refused
 
 _MAX_LINKS = 40
@@ -35,18 +36,19 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
 
     Raises:
         ConfigError: it does not exist.
-        Refused: it is not a file of the host.
+        Refused: it is not a file of the host, or the flags are not known for certain.
     """
+    check_certain(pristine.words, READ_FLAGS, layout.target)
     flag = existing_config(pristine.flags)
     if flag is None:
         return None
-    seen = _without_links(files, pristine, flag.value)
+    seen = _without_links(files, pristine, posixpath.join(pristine.directory, flag.value))
     path = pristine.host_path(seen)
-    via = f" through a symbolic link to {seen!r}" if seen != flag.value else ""
+    via = f" through {seen!r}" if seen != flag.value else ""
     if path is None:
         raise Refused(
             f"{layout.target}: --{flag.name}={flag.value}{via} is not a file of the host, so it cannot be merged: put "
-            "it into a hostPath volume"
+            "it into a hostPath volume, and name it by its absolute path"
         )
     # A mount's source is a path of the host, and the kubelet follows its links there.
     for _ in range(_MAX_LINKS):

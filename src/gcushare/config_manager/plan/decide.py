@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from gcushare.config_manager.host.files import FileState
-from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget
+from gcushare.config_manager.host.launch import TAG_LENGTH, ConfigTarget, written_flag
 from gcushare.config_manager.host.paths_and_record import Layout, Record, sha256
 from gcushare.config_manager.plan import manual_lines
 from gcushare.config_manager.plan.config_access import readable_config
@@ -50,7 +50,7 @@ def plan_apply(observed: Observed, extender: ExtenderEntry, version: Version, *,
     if restart and (changes or observed.record is None or not observed.record.is_proven):
         # Wait for the scheduler, then record that it was healthy. After a crash in between the next run waits again.
         if observed.layout.is_unit and is_restarted:
-            steps += (Restart(unit=observed.layout.target),)
+            steps += (Restart(unit=observed.layout.unit),)
         target = goal.target
         awaited = AwaitScheduler(flag=target.flag, value=target.path, restarted=is_restarted, required=True)
         steps += (awaited, _record_step(observed, msgspec.structs.replace(goal.record, is_proven=True)))
@@ -89,7 +89,7 @@ def plan_recover(observed: Observed, version: Version | None, *, restart: bool) 
         flag = observed.record.flag if observed.record is not None else "config"
         was = effective(observed.pristine.flags, flag)
         if layout.is_unit:
-            steps.append(Restart(unit=layout.target))
+            steps.append(Restart(unit=layout.unit))
         value = was.value if was is not None else None
         is_restarted = observed.has_trace or layout.is_unit
         steps.append(AwaitScheduler(flag=flag, value=value, restarted=is_restarted, required=False))
@@ -140,7 +140,7 @@ def _goal(observed: Observed, extender: ExtenderEntry, version: Version, *, is_p
     is_switched = not observed.target.points_at(target)
     scheduler_file = observed.pristine.pointed_at(target).text.encode() if is_switched else state.content
     before = observed.record
-    was = effective(observed.pristine.flags, target.flag)
+    was = written_flag(observed.pristine.words, target.flag)
     written = _with_newest(before.after_sha256 if before else (), state, sha256(scheduler_file))
     record = Record(
         target=observed.layout.target,
@@ -238,7 +238,7 @@ def _kept_aside(observed: Observed, notes: list[str]) -> list[Step]:
 
 def _restart_note(layout: Layout) -> str:
     """What an admin who asked for no restart must do; only a unit can be left without one."""
-    name = posixpath.basename(layout.target)
+    name = posixpath.basename(layout.unit)
     return (
         "systemd keeps a unit as it loaded it, and the scheduler its configuration as it read it: run now "
         f"`systemctl daemon-reload && systemctl restart {name}`"

@@ -6,7 +6,7 @@ import posixpath
 from dataclasses import dataclass
 
 from gcushare.config_manager.host.files import Files, FileState, temporary_path
-from gcushare.config_manager.host.launch import CONFIG, own_flag
+from gcushare.config_manager.host.launch import CONFIG, own_flag, written_flag
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
@@ -23,7 +23,6 @@ from gcushare.config_manager.plan.config_access import Reader, find_reader
 from gcushare.config_manager.plan.steps import Snapshot
 from gcushare.config_manager.scheduler_config.old_schedulers import POLICY_FILE
 from gcushare.core.errors import ConfigError, NotFoundError, Refused
-from gcushare.wire.flags import effective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ def observe(files: Files, layout: Layout, *, with_base: bool = True) -> Observed
     target_state, target = read_target(files, layout)
     _check_directory(layout, target)
     snapshot = {path: files.read(path) for path in layout.own_files} | {layout.target: target_state}
-    record, notes = _read_record(snapshot[layout.record], layout)
+    record, notes = _read_record(files, snapshot[layout.record], layout)
     pristine, has_trace, edited_since = _without_us(layout, target, snapshot, record)
     foreign = own_flag(pristine.flags, layout.own_configs)
     if foreign is not None:
@@ -208,18 +207,20 @@ def _without_us(
         was = record.flag_was
     else:
         # Without a record, only the backup shows the flag's earlier value.
-        earlier = effective(layout.parse(backup.content).flags, ours.name) if backup and ours else None
+        earlier = written_flag(layout.parse(backup.content).words, ours.name) if backup and ours else None
         was = None if earlier is None else earlier.value
     return target.without_trace(layout.own_configs, was), True, True
 
 
-def _read_record(state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:
+def _read_record(files: Files, state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:
     if state is None:
         return None, ()
     try:
         record = parse_record(state.content, layout.record)
     except ConfigError as error:
         return None, (f"the record of the last change is not used: {error}",)
+    if record.target != layout.target and files.read(record.target) is None:
+        return None, (f"the record of the last change is not used: {record.target} is gone",)
     if record.target != layout.target:
         raise Refused(
             f"{layout.record}: the scheduler of this node was changed through {record.target!r}, not through "

@@ -1,0 +1,221 @@
+"""Which of a unit's files hold its command line, and what else systemd reads beside that file."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gcushare.config_manager.host.files import Files
+from gcushare.config_manager.host.unit_text import (
+    Setting,
+    parse_environment_file,
+    settings_of,
+    with_specifiers,
+    words_of,
+)
+from gcushare.core.errors import ConfigError, Refused
+
+_MAX_LINKS = 40
+"""The kernel's own limit on symbolic links in a path."""
+_DIRECTORIES = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+)
+"""Where systemd reads units and their drop-ins, the first one wins. Source: systemd.unit(5)."""
+
+_OF_SYSTEMD = (
+    "PATH", "LANG", "USER", "LOGNAME", "HOME", "SHELL", "TERM", "INVOCATION_ID", "MAINPID", "SYSTEMD_EXEC_PID",
+    "RUNTIME_DIRECTORY", "STATE_DIRECTORY", "CACHE_DIRECTORY", "LOGS_DIRECTORY", "CONFIGURATION_DIRECTORY",
+    "CREDENTIALS_DIRECTORY", "XDG_RUNTIME_DIR", "NOTIFY_SOCKET", "JOURNAL_STREAM",
+)  # fmt: skip
+"""Variables that systemd itself sets for a service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a unit's command line depends on beside the file that holds it."""
+
+    unit: str = ""
+    """Path of the unit's own file, whose name systemd knows; empty if it holds the command line."""
+    before: tuple[tuple[str, str], ...] = ()
+    """Path and text of the unit's files that systemd reads before that file."""
+    after: tuple[tuple[str, str], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Text of every environment file that can be read, by its path."""
+    specifiers: Mapping[str, str] = field(default_factory=dict)
+    """What systemd's specifiers stand for, by their letter."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The unit's other files."""
+        return tuple(path for path, _ in (*self.before, *self.after))
+
+    def settings(self, text: str) -> tuple[Setting, ...]:
+        """List the settings of all files in systemd's order; ``text`` is that of the file between them."""
+        texts = (*(each for _, each in self.before), text, *(each for _, each in self.after))
+        return tuple(setting for each in texts for setting in settings_of(each))
+
+    def variables(self, text: str) -> tuple[dict[str, str | None], str]:
+        """Compute the service's environment; None stands for a value that the files do not show.
+
+        Returns it, and why it is not known, empty if it is.
+        """
+        variables: dict[str, str | None] = dict.fromkeys(_OF_SYSTEMD)
+        settings = self.settings(text)
+        variables.update((name, None) for name in _assigned(settings, "PassEnvironment"))
+        for word in _assigned(settings, "Environment"):
+            expanded, problem = with_specifiers(word, self.specifiers)
+            name, _, value = expanded.partition("=")
+            variables[name] = None if problem else value
+        for path, is_optional in environment_files(settings, self.specifiers):
+            if path in self.environment:
+                variables.update(parse_environment_file(self.environment[path]))
+            elif not is_optional:
+                return variables, f"the unit's EnvironmentFile {path!r} cannot be read"
+        for name in _assigned(settings, "UnsetEnvironment"):
+            variables.pop(name.partition("=")[0], None)
+        return variables, ""
+
+
+def _assigned(settings: Sequence[Setting], key: str) -> list[str]:
+    """List the words of all assignments of ``key``; an empty one removes those before it."""
+    words: list[str] = []
+    for setting in settings:
+        if setting.key == key:
+            found = [word.value for word in words_of(setting)]
+            words = [*words, *found] if found else []
+    return words
+
+
+def environment_files(settings: Sequence[Setting], specifiers: Mapping[str, str]) -> list[tuple[str, bool]]:
+    """List the environment files in order, as written, with whether each may be missing."""
+    paths: list[tuple[str, bool]] = []
+    for setting in settings:
+        if setting.key == "EnvironmentFile":
+            value = with_specifiers(setting.value.strip(), specifiers)[0]
+            paths = [*paths, (value.removeprefix("-"), value.startswith("-"))] if value else []
+    return paths
+
+
+def find_unit(files: Files, path: str) -> tuple[str, Surroundings]:
+    """Find the file of a unit that holds its command line: ``path``, or one of its drop-ins.
+
+    ``path`` may also be a drop-in. Which command line counts is decided as systemd does.
+
+    Raises:
+        ConfigError: one of the files is not text.
+        Refused: systemd reads another file of this name.
+    """
+    folder, name = posixpath.split(path)
+    if folder.endswith(".service.d"):
+        name = posixpath.basename(folder).removesuffix(".d")
+        found = (f"{each}/{name}" for each in _DIRECTORIES if name in files.names(each))
+        path = next(found, f"{posixpath.dirname(folder)}/{name}")
+        folder = posixpath.dirname(path)
+    _check_first(files, folder, name)
+    own = files.read(path)
+    if own is None:
+        return path, Surroundings()
+    paths = (path, *_drop_ins(files, name))
+    texts = [(each, _read(files, each) or "") for each in paths]
+    holders = [
+        number for number, (_, text) in enumerate(texts) for setting in settings_of(text) if setting.key == "ExecStart"
+    ]
+    at = holders[-1] if holders else 0
+    around = Surroundings(
+        unit=path if at else "",
+        before=tuple(texts[:at]),
+        after=tuple(texts[at + 1 :]),
+        specifiers=_specifiers(files, name),
+    )
+    listed = environment_files(around.settings(texts[at][1]), around.specifiers)
+    return texts[at][0], replace(around, environment=dict(_environment(files, [each for each, _ in listed])))
+
+
+def _check_first(files: Files, folder: str, name: str) -> None:
+    place = folder.replace("/lib/", "/usr/lib/", 1) if folder.startswith("/lib/") else folder
+    for other in _DIRECTORIES[: _DIRECTORIES.index(place)] if place in _DIRECTORIES else ():
+        try:
+            is_file = files.read(f"{other}/{name}") is not None
+        except Refused:
+            continue  # a link, which may lead to this one
+        if is_file:
+            raise Refused(f"systemd reads {f'{other}/{name}'!r} and not {f'{folder}/{name}'!r}: name that with --unit")
+
+
+def _drop_ins(files: Files, name: str) -> list[str]:
+    """List the unit's drop-ins in systemd's order: by their names, of one name the first directory's."""
+    stem = name.removesuffix(".service")
+    parts = stem.split("-")
+    names = [name, *("-".join(parts[:count]) + "-.service" for count in range(len(parts) - 1, 0, -1))]
+    folders = [f"{each}/{one}.d" for each in _DIRECTORIES for one in names]
+    folders += [f"{each}/service.d" for each in _DIRECTORIES]
+    found: dict[str, str] = {}
+    for folder in folders:
+        for each in files.names(folder):
+            if each.endswith(".conf") and not each.startswith("."):
+                found.setdefault(each, f"{folder}/{each}")
+    return [found[each] for each in sorted(found)]
+
+
+def _read(files: Files, path: str) -> str | None:
+    """Read a file, also behind links; one to /dev/null hides others of its name. None if it does not exist."""
+    for _ in range(_MAX_LINKS):
+        link = files.link(path)
+        if link is None:
+            break
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    if path == "/dev/null":
+        return ""
+    state = files.read(path)
+    try:
+        return None if state is None else state.content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text: {error}") from error
+
+
+def _environment(files: Files, paths: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Read environment files; a pattern's files are read one after another. What cannot be read is left out."""
+    for path in paths:
+        folder, pattern = posixpath.split(path)
+        if not folder.startswith("/"):
+            continue
+        is_pattern = any(character in pattern for character in "*?[")
+        names = fnmatch.filter(files.names(folder), pattern) if is_pattern else [pattern]
+        try:
+            texts = [text for name in names if (text := _read(files, f"{folder}/{name}")) is not None]
+        except (Refused, ConfigError):
+            continue
+        if texts:
+            yield path, "\n".join(texts)
+
+
+def _specifiers(files: Files, name: str) -> dict[str, str]:
+    stem = name.removesuffix(".service")
+    prefix, at, instance = stem.partition("@")
+    values = {"n": name, "N": stem, "p": prefix, "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log"}
+    values |= {"E": "/etc", "T": "/tmp", "V": "/var/tmp", "u": "root", "U": "0", "g": "root", "G": "0", "h": "/root"}
+    if at:
+        values["i"] = instance
+    for letter, path in (
+        ("H", "/proc/sys/kernel/hostname"),
+        ("v", "/proc/sys/kernel/osrelease"),
+        ("m", "/etc/machine-id"),
+    ):
+        try:
+            text = (_read(files, path) or "").strip()
+        except (Refused, ConfigError):
+            continue
+        if text:
+            values[letter] = text
+    if "H" in values:
+        values["l"] = values["H"].partition(".")[0]
+    return values

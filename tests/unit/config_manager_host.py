@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import posixpath
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from gcushare.config_manager.host.paths_and_record import SchedulerFile
 from gcushare.config_manager.host.running_scheduler import PollResult, Running, WaitLimits
 from gcushare.config_manager.host.static_pod import parse_manifest
 from gcushare.config_manager.host.systemd_unit import SystemdError, parse_unit
+from gcushare.config_manager.host.unit_files import find_unit
 from gcushare.config_manager.manager import Manager
 from gcushare.config_manager.manager_settings import ExtenderOptions, PlaceSettings
 from gcushare.config_manager.plan.execute import Executor
@@ -210,6 +212,13 @@ class SchedulerDouble:
             return PollResult(None, self.problem)
         return PollResult(Running(f"scheduler-{self.starts}", self.arguments), "")
 
+    def start(self) -> None:
+        """Start it as the files are, before anything of ours is done."""
+        if self.is_unit:
+            self._start()
+        else:
+            self._sync()
+
     async def reload(self) -> None:
         self.parsed()
 
@@ -238,12 +247,10 @@ class SchedulerDouble:
         self.on_start()
 
     def _configs(self) -> list[bytes]:
+        """What it reads: of a flag that is given twice, what the last one names."""
         file = self.parsed()
-        paths = [
-            file.host_path(posixpath.normpath(posixpath.join(file.directory, flag.value)))
-            for flag in file.flags
-            if flag.name in ("config", "policy-config-file")
-        ]
+        flags = {flag.name: flag for flag in file.flags if flag.name in ("config", "policy-config-file")}
+        paths = [_host_path(file, flag.value) for flag in flags.values()]
         files = [self.root / path[1:] for path in paths if path is not None]
         return [path.read_bytes() for path in files if path.is_file()]
 
@@ -251,7 +258,10 @@ class SchedulerDouble:
         return (self.root / self.target[1:]).read_bytes().decode("utf-8-sig")
 
     def parsed(self) -> SchedulerFile:
-        return parse_unit(self.text(), "unit") if self.is_unit else parse_manifest(self.text(), "manifest")
+        if not self.is_unit:
+            return parse_manifest(self.text(), "manifest")
+        path, around = find_unit(HostFiles(self.root), self.target)
+        return parse_unit((self.root / path[1:]).read_bytes().decode(), path, around)
 
     def find_start_problem(self) -> str:
         """Say why a scheduler started by the file, as it is now, would not come up; empty when it would."""
@@ -261,8 +271,8 @@ class SchedulerDouble:
             if problem:
                 return problem
         for flag in file.flags:
-            if flag.name in ("config", "policy-config-file"):
-                host = file.host_path(posixpath.normpath(posixpath.join(file.directory, flag.value)))
+            if flag.name in ("config", "policy-config-file") and flag.value:
+                host = _host_path(file, flag.value)
                 if host is None or not (self.root / host[1:]).is_file():
                     return f"--{flag.name}={flag.value} does not exist"
                 problem = self._find_config_problem((self.root / host[1:]).read_text())
@@ -277,7 +287,7 @@ class SchedulerDouble:
         if len(set(names)) != len(names) or not {mount["name"] for mount in mounts} <= set(names):
             return "volumes and mounts do not fit"
         for volume in pod["spec"].get("volumes") or []:
-            source = volume["hostPath"]
+            source = volume.get("hostPath") or {}
             if source.get("type") == "File" and not (self.root / source["path"][1:]).is_file():
                 return f"hostPath {source['path']} is not a file"
         return ""
@@ -288,6 +298,10 @@ class SchedulerDouble:
         if len(binders) > 1:
             return "only one extender can implement bind"
         return f"kube-scheduler ended: bad {self.refuses}" if self.refuses and self.refuses in text else ""
+
+
+def _host_path(file: SchedulerFile, path: str) -> str | None:
+    return file.host_path(posixpath.normpath(posixpath.join(file.directory, path)))
 
 
 @dataclass

@@ -49,7 +49,7 @@ def policy_flag(flags: Sequence[Flag]) -> Flag | None:
     if configmap is not None and configmap.value and not (policy and legacy and legacy.value == "true"):
         raise Refused(
             f"kube-scheduler reads its policy from ConfigMap {configmap.value!r} (--{_POLICY_CONFIGMAP}): add the "
-            "extender that `render` prints to the policy there"
+            "extender that `gcushare-config-manager render` prints to the policy there"
         )
     return policy if policy is not None and policy.value else None
 

@@ -200,11 +200,10 @@ def _environment(files: Files, paths: Sequence[str]) -> Iterator[tuple[str, str]
 
 def _specifiers(files: Files, name: str) -> dict[str, str]:
     stem = name.removesuffix(".service")
-    prefix, at, instance = stem.partition("@")
+    prefix, _, instance = stem.partition("@")
     values = {"n": name, "N": stem, "p": prefix, "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log"}
     values |= {"E": "/etc", "T": "/tmp", "V": "/var/tmp", "u": "root", "U": "0", "g": "root", "G": "0", "h": "/root"}
-    if at:
-        values["i"] = instance
+    values["i"] = instance
     for letter, path in (
         ("H", "/proc/sys/kernel/hostname"),
         ("v", "/proc/sys/kernel/osrelease"),

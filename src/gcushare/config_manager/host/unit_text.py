@@ -41,9 +41,9 @@ def settings_of(text: str, section: str = "Service") -> Iterator[Setting]:
     here, end = "", 0
     value: list[str] = []
     offsets: list[int] = []
-    for line in text.splitlines(keepends=True):
-        start, end = end, end + len(line)
-        content = line.rstrip("\r\n")
+    for line in text.split("\n"):
+        start, end = end, end + len(line) + 1
+        content = line.rstrip("\r")
         if content.lstrip()[:1] in ("#", ";"):
             continue
         value += content
@@ -110,7 +110,7 @@ def _unescape(text: str) -> tuple[str, int]:
         number = int(digits, 8 if code[4] else 16)
         if 0 < number <= 0x10FFFF:
             return chr(number), len(code[0])
-    return ("" if text[0] == ";" else "\\") + text[0], 1
+    return "\\" + text[0], 1
 
 
 def with_specifiers(text: str, values: Mapping[str, str]) -> tuple[str, str]:

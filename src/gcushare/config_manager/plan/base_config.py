@@ -38,7 +38,9 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
         ConfigError: it does not exist.
         Refused: it is not a file of the host, or the flags are not known for certain.
     """
-    check_certain(pristine.words, READ_FLAGS, layout.target)
+    # The kubelet's probe says where a pod tells its health; a unit's flags do.
+    health = {"secure-port", "bind-address"} if layout.is_unit else set()
+    check_certain(pristine.words, READ_FLAGS | health, layout.target)
     flag = existing_config(pristine.flags)
     if flag is None:
         return None

@@ -1,0 +1,179 @@
+"""Units as systemd reads them. What is expected was written down from a systemd 252 that started such units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gcushare.config_manager.host.files import HostFiles
+from gcushare.config_manager.host.pod_environment import container_variables, expanded
+from gcushare.config_manager.host.systemd_unit import parse_unit
+from gcushare.config_manager.host.unit_files import Surroundings, find_unit
+from gcushare.config_manager.host.unit_text import parse_environment_file
+from gcushare.core.errors import ConfigError, Refused
+
+UNIT = r"""[Unit]
+Description=x
+[Service]
+Type=oneshot
+Environment=ONE='one' "TWO='two two' too" THREE= "ESC=a\tb\x41" P=%p
+EnvironmentFile=/etc/variables
+ExecStart=/bin/kube-scheduler ${ONE} ${TWO} ${THREE} x${ONE}y $ONE $TWO $THREE a$ONE $$ONE %% %p%i "%n" 'q "x"' \
+  \x41\s\q $UNSET ${UNSET} $FROM $FROM2 ${FROM3} $ESC ${ESC} ${P} $FROM4 $FROM5 a"b c"d $FROM6 \
+  # comment
+  ; other comment
+  last
+ExecStop=/bin/true
+"""
+VARIABLES = r"""# comment \
+FROM=--ignored
+FROM="--v=2 \
+--leader-elect \
+--config='/a b'"
+  FROM2 = --x=1 --y="2 3"
+; c
+FROM3='single $X \n' tail
+export NOPE=1
+FROM4=a\ b \
+ c
+FROM5="q\"uo\te" 'x'y
+FROM6=--a=\"q\"
+"""
+STARTED = [
+    "one", "'two two' too", "", "xoney", "one", "two two", "too", "a$ONE", "$ONE", "%", "x", "x.service", 'q "x"',
+    "A \\q", "", "--v=2", "--leader-elect", "--config=/a b", "--x=1", "--y=2 3", "single $X \\ntail", "a", "bA",
+    "a\tbA", "x", "a", "b", "c", "quotexy", "ab cd", "--a=q", "last",
+]  # fmt: skip
+
+
+def put(root: Path, path: str, *lines: str) -> None:
+    place = root / path[1:]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("\n".join(("[Service]", *lines, "")))
+
+
+def words(text: str, around: Surroundings) -> list[str]:
+    return [word.value for word in parse_unit(text, "x.service", around).words[1:]]
+
+
+def test_the_command_line_is_that_of_systemd() -> None:
+    specifiers = {"n": "x.service", "p": "x", "i": ""}
+    assert words(UNIT, Surroundings(specifiers=specifiers, environment={"/etc/variables": VARIABLES})) == STARTED
+
+
+def test_drop_ins_count_in_systemds_order(tmp_path: Path) -> None:
+    etc, usr = "/etc/systemd/system", "/usr/lib/systemd/system"
+    put(tmp_path, f"{usr}/a-b.service", "Environment=A=0 B=0 C=0 D=0 E=0 F=0", "ExecStart=/bin/false")
+    put(tmp_path, f"{usr}/a-b.service.d/10-x.conf", "Environment=A=hidden")
+    put(tmp_path, f"{etc}/a-b.service.d/10-x.conf", "Environment=A=of-etc")
+    put(tmp_path, f"{etc}/service.d/20-y.conf", "Environment=B=of-all-services")
+    put(tmp_path, f"{usr}/a-b.service.d/05-z.conf", "Environment=B=earlier C=earlier")
+    put(tmp_path, f"{usr}/a-b.service.d/30-m.conf", "Environment=D=hidden")
+    put(tmp_path, f"{etc}/a-.service.d/30-m.conf", "Environment=D=of-the-prefix")
+    put(tmp_path, f"{usr}/a-.service.d/40-n.conf", "Environment=E=of-the-prefix")
+    put(tmp_path, f"{etc}/service.d/40-n.conf", "Environment=E=hidden")
+    last = f"{usr}/service.d/90-last.conf"
+    put(tmp_path, last, "ExecStart=", "ExecStart=/bin/kube-scheduler $A $B $C $D $E $F")
+    put(tmp_path, f"{etc}/a-b.service.d/95-not.txt", "ExecStart=")
+    put(tmp_path, f"{etc}/a-b.service.d/.96-hidden.conf", "ExecStart=")
+    for named in (f"{usr}/a-b.service", f"{usr}/a-b.service.d/10-x.conf"):
+        path, around = find_unit(HostFiles(tmp_path), named)
+        assert (path, around.unit) == (last, f"{usr}/a-b.service")
+        assert words((tmp_path / path[1:]).read_text(), around) == [
+            *("of-etc", "of-all-services", "earlier", "of-the-prefix", "of-the-prefix", "0")
+        ]
+
+
+def test_an_empty_assignment_forgets_variables_and_files_and_patterns_are_read_in_order(tmp_path: Path) -> None:
+    unit = "/etc/systemd/system/x.service"
+    put(
+        tmp_path,
+        unit,
+        *("Environment=GONE=1", "Environment=", "EnvironmentFile=/etc/none", "EnvironmentFile="),
+        *("EnvironmentFile=-/etc/d/*.env", "EnvironmentFile=-/etc/missing", "UnsetEnvironment=U", "Environment=U=1"),
+        "ExecStart=:/bin/kube-scheduler ${KEPT}",
+        "ExecStart=",
+        "ExecStart=/bin/kube-scheduler [${GONE}] ${A} ${U} $B",
+    )
+    put(tmp_path, "/etc/d/1.env", "A=1", "B=1")
+    put(tmp_path, "/etc/d/2.env", "A=2")
+    path, around = find_unit(HostFiles(tmp_path), unit)
+    assert words((tmp_path / path[1:]).read_text(), around) == ["[]", "2", "", "1"]
+
+
+def test_a_colon_before_the_program_switches_variables_off() -> None:
+    assert words("[Service]\nExecStart=-:/bin/kube-scheduler $A ${B} %%\n", Surroundings()) == ["$A", "${B}", "%"]
+
+
+@pytest.mark.parametrize("line", ["PassEnvironment=V", "Environment=V=%z", "EnvironmentFile=/etc/none"])
+@pytest.mark.parametrize("word", ["$V", "--config=${V}"])
+def test_what_the_files_do_not_show_is_said_to_be_unknown(line: str, word: str) -> None:
+    (found,) = parse_unit(f"[Service]\n{line}\nExecStart=/bin/kube-scheduler {word}\n", "u").words[1:]
+    assert (found.value, found.written) == (word, None)
+    assert found.problem
+
+
+@pytest.mark.parametrize("word", ["$PATH", "${HOME}", "$INVOCATION_ID", "%d", "%b"])
+def test_values_of_systemd_itself_are_unknown(word: str) -> None:
+    (found,) = parse_unit(f"[Service]\nExecStart=/bin/kube-scheduler {word}\n", "u").words[1:]
+    assert found.problem
+
+
+def test_a_link_in_place_of_a_drop_in_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, "/etc/systemd/system/x.service", "ExecStart=/bin/kube-scheduler")
+    folder = tmp_path / "etc/systemd/system/x.service.d"
+    folder.mkdir()
+    (folder / "a.conf").symlink_to("/elsewhere.conf")
+    with pytest.raises(Refused, match="is a symbolic link"):
+        find_unit(HostFiles(tmp_path), "/etc/systemd/system/x.service")
+
+
+@pytest.mark.parametrize("place", ["/usr/lib/systemd/system", "/lib/systemd/system"])
+def test_a_unit_that_another_file_replaces_is_refused_by_that_files_name(tmp_path: Path, place: str) -> None:
+    put(tmp_path, "/usr/lib/systemd/system/x.service", "ExecStart=/bin/kube-scheduler")
+    if place.startswith("/lib"):
+        (tmp_path / "lib").symlink_to("usr/lib")
+    assert find_unit(HostFiles(tmp_path), f"{place}/x.service")[0] == f"{place}/x.service"
+    put(tmp_path, "/run/systemd/system/x.service", "ExecStart=/bin/kube-scheduler")
+    with pytest.raises(Refused, match=r"systemd reads '/run/systemd/system/x\.service'"):
+        find_unit(HostFiles(tmp_path), f"{place}/x.service")
+
+
+@pytest.mark.parametrize("text", ["A", "=x", "A=", 'A="unclosed\nB=1', "A='x\\", "\\", "", "#\\", "A=1\\"])
+def test_broken_environment_files_are_read_to_their_end(text: str) -> None:
+    assert set(parse_environment_file(text)) <= {"A"}
+
+
+def test_a_text_that_is_not_a_units_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no \\[Service\\] section"):
+        parse_unit("ExecStart=/bin/kube-scheduler\n", "u")
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("$(A)/x", "1/x"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$A $(A", "$A $(A"),
+        ("$(B)", "2 1"),
+        ("$()", None),
+        ("$(FIELD)", None),
+        ("$(LATER)", "$(Z)"),
+        ("$(NONE)", None),
+    ],
+)
+def test_a_containers_variables_are_replaced_as_the_kubelet_does(text: str, result: str | None) -> None:
+    variables = container_variables(
+        [
+            {"name": "A", "value": "1"},
+            {"name": "B", "value": "2 $(A)"},
+            {"name": "FIELD", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "LATER", "value": "$$(Z)"},
+            "odd",
+        ]
+    )
+    found, problem = expanded(text, variables)
+    assert (found if not problem else None) == result
+    assert problem == "" or found == text

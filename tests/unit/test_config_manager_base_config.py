@@ -219,7 +219,7 @@ async def test_a_unit_that_is_not_root_can_read_its_client_key(
     assert not can_read(config, 5555, {5555})
 
 
-@pytest.mark.parametrize("lines", ["User=from-ldap", "User=%i", "DynamicUser=yes"])
+@pytest.mark.parametrize("lines", ["User=from-ldap", "User=%b", "DynamicUser=yes"])
 async def test_a_key_for_a_user_that_the_host_does_not_know_is_refused_before_any_change(
     tmp_path: Path, lines: str
 ) -> None:

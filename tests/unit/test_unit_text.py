@@ -120,13 +120,20 @@ def test_values_of_systemd_itself_are_unknown(word: str) -> None:
     assert found.problem
 
 
-def test_a_link_in_place_of_a_drop_in_is_refused(tmp_path: Path) -> None:
-    put(tmp_path, "/etc/systemd/system/x.service", "ExecStart=/bin/kube-scheduler")
-    folder = tmp_path / "etc/systemd/system/x.service.d"
-    folder.mkdir()
-    (folder / "a.conf").symlink_to("/elsewhere.conf")
-    with pytest.raises(Refused, match="is a symbolic link"):
-        find_unit(HostFiles(tmp_path), "/etc/systemd/system/x.service")
+def test_links_in_place_of_files_are_followed_and_one_to_dev_null_hides_others(tmp_path: Path) -> None:
+    etc, unit = "/etc/systemd/system", "/usr/lib/systemd/system/x.service"
+    put(tmp_path, unit, "EnvironmentFile=/etc/variables", "ExecStart=/bin/kube-scheduler $A $B $C")
+    put(tmp_path, f"{unit}.d/hidden.conf", "Environment=B=2")
+    put(tmp_path, "/srv/linked.conf", "Environment=C=3")
+    put(tmp_path, "/srv/variables", "A=1")
+    folder = tmp_path / f"{etc}/x.service.d"[1:]
+    folder.mkdir(parents=True)
+    (folder / "hidden.conf").symlink_to("/dev/null")
+    (folder / "linked.conf").symlink_to("../../../../srv/linked.conf")
+    (folder / "nowhere.conf").symlink_to("/nowhere")
+    (tmp_path / "etc/variables").symlink_to("/srv/variables")
+    path, around = find_unit(HostFiles(tmp_path), unit)
+    assert words((tmp_path / path[1:]).read_text(), around) == ["1", "3"]
 
 
 @pytest.mark.parametrize("place", ["/usr/lib/systemd/system", "/lib/systemd/system"])

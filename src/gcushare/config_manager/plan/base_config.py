@@ -44,9 +44,10 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
     flag = existing_config(pristine.flags)
     if flag is None:
         return None
-    seen = _without_links(files, pristine, posixpath.join(pristine.directory, flag.value))
+    asked = posixpath.normpath(posixpath.join("/", pristine.directory, flag.value))
+    seen = _without_links(files, pristine, asked)
     path = pristine.host_path(seen)
-    via = f" through {seen!r}" if seen != flag.value else ""
+    via = f" through a symbolic link to {seen!r}" if seen != asked else ""
     if path is None:
         raise Refused(
             f"{layout.target}: --{flag.name}={flag.value}{via} is not a file of the host, so it cannot be merged: put "

@@ -25,7 +25,7 @@ from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from tests.documents import DOCS
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
-from tests.unit.config_manager_host import KUBEASZ, UNIT
+from tests.unit.config_manager_host import KUBEASZ, UNIT, host_with
 
 URL = "http://10.96.1.37:32766"
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
@@ -199,7 +199,7 @@ async def test_a_scheduler_of_another_products_image_is_shown_and_recovered_and_
     code, _, errors = await call("plan", *place(node), f"--extender-url={URL}")
     assert code != 0
     assert "image 'registry.local/plugins/kube-scheduler:v0.32.7' does not name it" in errors
-    assert "give it with --scheduler-version" in errors
+    assert "give the version with --scheduler-version" in errors
     assert (await call("status", *place(node)))[1][0].split(", ")[1] == "version unknown"
     assert (await call("recover", *place(node)))[0] == 0
     async with ApiServer(ApiServerConfig(runs_controllers=False)) as server:
@@ -207,6 +207,21 @@ async def test_a_scheduler_of_another_products_image_is_shown_and_recovered_and_
         code, shown, errors = await call("plan", *place(node), f"--extender-url={URL}", kubeconfig)
     assert (code, errors) == (0, "")
     assert shown[0].startswith("kube-scheduler v1.")
+
+
+async def test_what_stops_apply_is_said_by_the_commands_that_only_look(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    arguments = (f"--host-root={tmp_path}", f"--extender-url={URL}")
+    why = "kube-scheduler is unhealthy: no kube-scheduler process was found"
+    assert f"note: apply would be refused now, {why}" in (await call("plan", *arguments))[1]
+    host.put("/etc/kubernetes/gcushare-config-manager.json", "{")
+    assert any("record of the last change is not used" in line for line in (await call("status", *arguments))[1])
+    host.put(host.target, "kind: Pod\nspec: [\n")
+    for command in ("plan", "apply", "status"):
+        code, _, errors = await call(command, *arguments)
+        assert (code, "kube-scheduler.yaml: not valid YAML or JSON" in errors) == (2, True), errors
+    code, _, errors = await call("plan", "--host-root=/nowhere", f"--extender-url={URL}")
+    assert (code, "--host-root '/nowhere' is not a directory" in errors) == (2, True)
 
 
 async def test_without_an_address_and_an_api_server_the_error_names_both_ways(node: ProcessNode) -> None:

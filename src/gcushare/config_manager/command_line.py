@@ -23,6 +23,7 @@ _ONE_SHOTS = {
     "render": "Print the configuration that kube-scheduler would read.",
     "diff": "Print what apply would change, as a unified diff.",
 }
+_CHANGES = ("apply", "recover")
 _COMMANDS = {
     **_ONE_SHOTS,
     "run": "Keep this node's kube-scheduler configured, one node at a time: what the DaemonSet runs.",
@@ -42,16 +43,30 @@ def main(process: ProcessContext | None = None) -> int:
     command = process.argv[0] if process.argv else ""
     rest = replace(process, argv=tuple(process.argv[1:]))
 
+    unsaid: list[OSError] = []
+
     def say(line: str) -> None:
-        process.stdout.write(line + "\n")
-        process.stdout.flush()
+        try:
+            process.stdout.write(line + "\n")
+            process.stdout.flush()
+        except OSError as error:
+            # A change goes on to its end, even if its lines are no longer read.
+            if command not in _CHANGES:
+                raise
+            unsaid.append(error)
 
     def run_once(settings: CommandSettings) -> int:
         import asyncio
 
         from gcushare.config_manager import commands
 
-        return asyncio.run(commands.run_once(command, settings, say))
+        try:
+            code = asyncio.run(commands.run_once(command, settings, say))
+        except asyncio.CancelledError:  # by a signal, before there was anything to put back
+            raise KeyboardInterrupt from None
+        if unsaid:
+            raise unsaid[0]
+        return code
 
     def run_loop(settings: RunSettings) -> int:
         from gcushare.config_manager import commands

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -23,7 +25,7 @@ from gcushare.config_manager.host.running_scheduler import (
     poll_host,
 )
 from gcushare.config_manager.host.systemd_unit import Systemctl, UnitFile
-from gcushare.config_manager.manager import Manager
+from gcushare.config_manager.manager import Manager, Prepared
 from gcushare.config_manager.manager_settings import CommandSettings, PlaceSettings, RunSettings, UninstallSettings
 from gcushare.config_manager.node_reports import ClusterState, read_reports, write_mode
 from gcushare.config_manager.plan.execute import Executor
@@ -54,6 +56,8 @@ async def open_manager(
     place: PlaceSettings, kube: KubeSettings, say: Say
 ) -> AsyncIterator[tuple[Manager, KubeClient | ConfigError]]:
     """Wire the parts together. The API server is not called before it is needed; the error says why it cannot be."""
+    if not place.host_root.is_dir():
+        raise ConfigError(f"--host-root {str(place.host_root)!r} is not a directory: mount the host's filesystem there")
     async with AsyncExitStack() as stack:
         client: KubeClient | ConfigError
         sources: list[FindScheduler] = [partial(find_process, place.host_root / "proc")]
@@ -82,6 +86,7 @@ async def open_manager(
 
 async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
     """Carry out a command for the scheduler of this node: apply, recover, status, or one that shows what apply does."""
+    _end_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP)
     async with open_manager(settings.place, settings.kube, say) as (manager, client):
         if command == "status":
             return await _show_status(manager, say)
@@ -97,15 +102,32 @@ async def run_once(command: str, settings: CommandSettings, say: Say) -> int:
         if command == "apply":
             await manager.carry_out(prepared)
             return DONE
-    if command == "plan":
-        say(f"kube-scheduler {prepared.version}, started by {prepared.observed.layout.target}")
-        for number, step in enumerate(prepared.plan.steps, 1):
-            say(f"{number}. {describe(step)}")
-        for note in prepared.plan.notes:
-            say(f"note: {note}")
+        if command == "plan":
+            await _show_plan(manager, prepared, say)
     for line in render_diff(prepared.observed.snapshot, prepared.plan):
         say(line)
     return DONE
+
+
+async def _show_plan(manager: Manager, prepared: Prepared, say: Say) -> None:
+    observed, plan = prepared.observed, prepared.plan
+    say(f"kube-scheduler {prepared.version}, started by {observed.layout.target}")
+    for number, step in enumerate(plan.steps, 1):
+        say(f"{number}. {describe(step)}")
+    problem = await manager.executor.problem_before(observed, plan)
+    refusal = (f"apply would be refused now, kube-scheduler is unhealthy: {problem}",) if problem else ()
+    for note in (*plan.notes, *refusal):
+        say(f"note: {note}")
+
+
+def _end_as_by_ctrl_c(*numbers: signal.Signals) -> None:
+    """Have signals cancel this task, so that a lost ssh connection leaves no change without its end."""
+    task = asyncio.current_task()
+    for number in numbers:
+        # nohup ignores one of them, and only the main thread handles signals.
+        is_default = signal.getsignal(number) is signal.SIG_DFL
+        if task is not None and is_default and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 async def _show_status(manager: Manager, say: Say) -> int:
@@ -118,6 +140,8 @@ async def _show_status(manager: Manager, say: Say) -> int:
     health = result.problem or "healthy"
     say(f"scheduler: {observed.layout.target}, {prepared.version or 'version unknown'}, {health}")
     say("extender: not configured" if flag is None else f"extender: configured by --{flag.name}={flag.value}")
+    for note in observed.notes:
+        say(f"note: {note}")
     if observed.record is not None:
         say(f"proven: {'yes' if observed.record.is_proven else 'no, the last change was not seen to the end'}")
     if observed.edited_since:
@@ -206,16 +230,16 @@ async def _find_version(client: KubeClient | ConfigError, target: SchedulerFile 
     Raises:
         GcushareError: neither can be asked. The message names the setting to give instead.
     """
-    instead = f"give it with --scheduler-version (accepted are {accepted_versions()})"
+    instead = f"give the version with --scheduler-version (accepted are {accepted_versions()})"
     if not isinstance(target, UnitFile):
         image = f": its image {target.image!r} does not name it" if target is not None else ""
         unknown = f"kube-scheduler's version is not known{image}"
         if isinstance(client, ConfigError):
-            raise ConfigError(f"{unknown}, and the API server cannot be asked: {client}; {instead}")
+            raise ConfigError(f"{unknown}, and the API server cannot be asked: {client}; or {instead}")
         try:
             return await client.version()
         except GcushareError as error:
-            raise GcushareError(f"{unknown}, and the API server does not: {error}; {instead}") from error
+            raise GcushareError(f"{unknown}, and the API server does not: {error}; or {instead}") from error
     try:
         process = await asyncio.create_subprocess_exec(
             target.program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL

@@ -171,7 +171,7 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{path!r} is not a regular file")
+            raise Refused(f"{path!r} is not a regular file: move it away, or name another one")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:

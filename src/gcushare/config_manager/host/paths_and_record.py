@@ -40,9 +40,15 @@ class Layout:
     """What a unit's command line depends on beside ``target``, which is one of its drop-ins if that holds it."""
 
     def __post_init__(self) -> None:
-        for what, path in (("directory", self.directory), ("manifest or unit", self.target)):
+        example = "/etc/systemd/system/kube-scheduler.service" if self.is_unit else "/etc/kubernetes/manifests/x.yaml"
+        for what, path, shown in (
+            ("directory", self.directory, "/etc/kubernetes"),
+            ("unit" if self.is_unit else "manifest", self.target, example),
+        ):
             if not path.startswith("/") or posixpath.normpath(path) != path:
-                raise ConfigError(f"{what} {path!r} must be an absolute path without '..' and trailing '/'")
+                raise ConfigError(
+                    f"{what} {path!r} must be an absolute path such as {shown}, without '..' and final '/'"
+                )
         if not self.is_unit and posixpath.dirname(self.target) == self.directory:
             raise ConfigError(
                 f"{self.directory!r} is the directory of the static pods: the kubelet would start the backup kept in "

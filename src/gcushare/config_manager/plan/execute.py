@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -81,20 +82,35 @@ class Executor:
             Refused: the scheduler is unhealthy or cannot be found before anything is changed.
             SchedulerUnknownError: it is not known, before anything is changed, which scheduler runs.
             ConflictError: another program or person changed the scheduler's file; our other files are harmless.
-            RolledBackError: a step failed or the scheduler did not come up; everything is back as it was.
+            RolledBackError: a step failed, the scheduler did not come up, or an admin interrupted the command;
+                everything is back as it was.
             LeaseLostError: ``tenure`` ended; completed steps stay, and a scheduler can start from them.
         """
-        if not observed.has_trace and any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps):
-            # Nothing could separate our change from a problem that was there before it.
-            problem = (await self.poll(observed.pristine.health)).problem
-            if problem:
-                raise Refused(f"kube-scheduler is unhealthy before any change, nothing was changed: {problem}")
+        problem = await self.problem_before(observed, plan)
+        if problem:
+            raise Refused(f"kube-scheduler is unhealthy before any change, nothing was changed: {problem}")
         guard = _Guard(self, observed, tenure)
         try:
             await self._carry_out(observed, plan, guard)
         except (SchedulerUnhealthyError, HostFileError, UnsafePathError, SystemdError) as error:
             logger.warning("change not kept %s", fields(target=observed.layout.target, reason=error))
             raise await self._roll_back(observed, plan, undo, error, guard) from error
+        except asyncio.CancelledError:
+            if tenure is not None:
+                raise  # The DaemonSet's next pod continues.
+            self.say("interrupted, everything is put back; Ctrl-C again to not wait for kube-scheduler")
+            raise await self._roll_back(observed, plan, undo, InterruptedError("interrupted"), guard) from None
+
+    async def problem_before(self, observed: Observed, plan: Plan) -> str:
+        """Find the problem of the scheduler for which ``apply`` is refused; empty if it has none or is not waited for.
+
+        Nothing could separate our change from a problem that was there before it.
+
+        Raises:
+            SchedulerUnknownError: it is not known now which scheduler runs.
+        """
+        waits = any(isinstance(step, AwaitScheduler) and step.required for step in plan.steps)
+        return (await self.poll(observed.pristine.health)).problem if waits and not observed.has_trace else ""
 
     async def recover(self, observed: Observed, plan: Plan, tenure: Tenure | None = None) -> None:
         """Carry out a plan that removes our change; if a step fails, a second run continues.

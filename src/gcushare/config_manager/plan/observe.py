@@ -78,9 +78,11 @@ def find_manifest(files: Files, directory: str) -> str:
 
     Raises:
         NotFoundError: there is none.
+        ConfigError: the file of the usual name is none, as when it is broken.
         Refused: several, and none has the usual name; or a second file starts the same pod.
     """
     found: dict[str, PodManifest | None] = {}
+    problems: dict[str, ConfigError] = {}
     for name in files.names(directory):
         path = posixpath.join(directory, name)
         try:
@@ -96,9 +98,11 @@ def find_manifest(files: Files, directory: str) -> str:
         except Refused:
             # It runs kube-scheduler in a way that cannot be edited: a candidate, refused only if it is chosen.
             found[path] = None
-        except ConfigError:
-            continue  # a broken file, or another program's
+        except ConfigError as error:
+            problems[path] = error  # a broken file, or another program's
     usual = posixpath.join(directory, MANIFEST_NAME)
+    if not found and usual in problems:
+        raise problems[usual]
     if not found:
         raise NotFoundError(
             f"no manifest in {directory!r} runs kube-scheduler: name it with --manifest; for a systemd unit use "

@@ -106,8 +106,9 @@ class PodManifest:
         """
         default = launch.default_health(self.flags)
         kinds = ("livenessProbe", "readinessProbe", "startupProbe")
-        probes = [plain_value(self.yaml.at("spec", "containers", self.index, kind, "httpGet")) for kind in kinds]
-        probe = _read_as(next((each for each in probes if isinstance(each, dict)), None), _HttpGet)
+        probes = (plain_value(self.yaml.at("spec", "containers", self.index, kind)) for kind in kinds)
+        asked = (each["httpGet"] for each in probes if isinstance(each, dict) and "httpGet" in each)
+        probe = _read_as(next(asked, None), _HttpGet)
         named = (each.container_port for each in _items(self._container.get("ports"), Port) if each.name == probe.port)
         port = next(named, int(probe.port) if probe.port.isdecimal() else 0)
         if not 0 < port < 65536:

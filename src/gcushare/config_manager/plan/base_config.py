@@ -61,10 +61,8 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
     state = files.read(path)
     if state is None:
-        raise ConfigError(
-            f"{path!r}, which kube-scheduler reads by --{flag.name}{via}, does not exist here; a pod needs it mounted "
-            "(the chart's configManager.readOnlyPaths)"
-        )
+        mounted = "" if layout.is_unit else "; a pod needs it mounted (the chart's configManager.readOnlyPaths)"
+        raise ConfigError(f"{path!r}, which kube-scheduler reads by --{flag.name}{via}, does not exist here{mounted}")
     return BaseConfig(path, state)
 
 

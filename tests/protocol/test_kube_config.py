@@ -118,6 +118,15 @@ def test_a_kubeconfig_that_cannot_be_read_is_named(tmp_path: Path, name: str) ->
         load(tmp_path, kubeconfig=tmp_path / (name or "missing"))
 
 
+def test_a_kubeconfig_at_which_even_a_look_fails_is_named_with_the_reason(tmp_path: Path) -> None:
+    # As another user's home directory, but also for root.
+    for sources in ({"kubeconfig": tmp_path / ("x" * 300)}, {"environ": {"KUBECONFIG": str(tmp_path / ("x" * 300))}}):
+        with pytest.raises(ConfigError, match=r"cannot read kubeconfig .*File name too long"):
+            load(tmp_path, **sources)
+    with pytest.raises(ConfigError, match=r"cannot read kubeconfig .*File name too long"):
+        load_config(ConfigSources(environ={}, home=tmp_path / ("x" * 300)))
+
+
 def test_an_unknown_context_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     document = kubeconfig()
     document["contexts"].append({"name": "other", "context": {"cluster": "lab-c", "user": "lab-u"}})

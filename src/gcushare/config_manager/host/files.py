@@ -20,7 +20,7 @@ _MAX_FILE_BYTES = 4 * 1024 * 1024
 
 _ADVICE: dict[int | None, str] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some space and run it again"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root (to root it is closed too if it is immutable: lsattr)"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "; run as root; if you are, see whether it is immutable (lsattr)"),
     errno.ENOENT: "; create its directory first",
     errno.EROFS: "; the filesystem is mounted read-only (in a pod: its volume)",
     errno.EXDEV: "; both must be on one mount: mount their common directory as one volume",

@@ -24,7 +24,7 @@ from gcushare.kube.connection.credentials import (
     load_client_certificate,
 )
 from gcushare.kube.connection.exec_plugin import ExecCredentials
-from gcushare.kube.connection.kubeconfig import Resolved, read_kubeconfig, resolve_context
+from gcushare.kube.connection.kubeconfig import Resolved, is_there, read_kubeconfig, resolve_context
 from gcushare.kube.connection.overrides import NO_OVERRIDES, Overrides, no_kubeconfig, override
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -106,7 +106,7 @@ def load_config(sources: ConfigSources) -> KubeConfig:
     if sources.environ.get("KUBERNETES_SERVICE_HOST") and sources.context is None:
         return _from_service_account(sources)
     default = sources.home / ".kube" / "config"
-    if default.exists():
+    if is_there(default):
         return _from_kubeconfig([default], sources)
     if sources.overrides.server is not None:
         return _from_kubeconfig([], sources)

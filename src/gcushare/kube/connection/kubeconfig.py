@@ -124,7 +124,7 @@ def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
     Raises:
         ConfigError: none of them exists, or one cannot be read or is not a kubeconfig.
     """
-    documents = [(path, _read_document(path)) for path in paths if path.exists()]
+    documents = [(path, _read_document(path)) for path in paths if is_there(path)]
     if not documents:
         raise ConfigError(f"no kubeconfig found at {':'.join(map(str, paths))!r}: name an existing file")
     last_first = documents[::-1]  # so that the first file's entries replace those of later ones
@@ -135,6 +135,14 @@ def read_kubeconfig(paths: Sequence[Path]) -> Kubeconfig:
         users={e.name: Placed(e.user, path) for path, doc in last_first for e in doc.users or ()},
         contexts={e.name: Placed(e.context, path) for path, doc in last_first for e in doc.contexts or ()},
     )
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file exists. One that may not be looked at does: reading it then says why it cannot be used."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
 
 
 def resolve_context(config: Kubeconfig, context: str | None) -> Resolved:

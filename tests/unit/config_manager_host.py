@@ -297,6 +297,9 @@ class SchedulerDouble:
         binders = [one for one in config.get("extenders") or [] if one.get("bindVerb")]
         if len(binders) > 1:
             return "only one extender can implement bind"
+        managed = [each["name"] for one in config.get("extenders") or [] for each in one.get("managedResources") or []]
+        if len(set(managed)) != len(managed):
+            return "duplicate extender managed resource name"
         return f"kube-scheduler ended: bad {self.refuses}" if self.refuses and self.refuses in text else ""
 
 

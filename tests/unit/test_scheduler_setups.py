@@ -101,8 +101,8 @@ async def test_a_setup_is_refused_before_any_change_and_what_is_advised_works(
         return
     if "file" in advised:
         host.put(advised["file"]["path"], advised["file"]["text"])
-    if "edit" in advised:
-        edit = advised["edit"]
+    edits = advised.get("edit", [])
+    for edit in edits if isinstance(edits, list) else [edits]:
         text = host.get(edit["path"]).decode()
         assert text.count(edit["old"]) == 1
         host.put(edit["path"], text.replace(edit["old"], edit["new"]))

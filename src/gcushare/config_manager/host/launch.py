@@ -26,7 +26,7 @@ _SWITCHES = frozenset(
      "contention-profiling", "disable-http2-serving", "emulation-forward-compatible", "help", "leader-elect",
      "experimental-logging-sanitization", "legacy-stderr-threshold-behavior", "log-json-split-stream",
      "log-text-split-stream", "logtostderr", "one-output", "permit-address-sharing", "permit-port-sharing", "profiling",
-     "skip-headers", "skip-log-headers", "use-legacy-policy-config", "version"}
+     "skip-headers", "skip-log-headers", "unsupported-kube-api-over-localhost", "use-legacy-policy-config", "version"}
 )  # fmt: skip
 """kube-scheduler's flags, from 1.19 to 1.37, that take a value only after ``=``; others take the next argument too."""
 

@@ -94,7 +94,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
 
     Raises:
         ConfigError: ``base`` is not a configuration with extenders.
-        Refused: another extender binds already; kube-scheduler accepts only one that does.
+        Refused: another extender binds already, or manages one of our resources; kube-scheduler accepts only one.
     """
     yaml = YamlText.parse(base, name)
     try:
@@ -108,11 +108,8 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
     present = _read_extenders(_extenders(yaml))
     ours = [index for index, item in enumerate(present) if is_ours(item, settings)]
     for index, item in enumerate(present):
-        if index not in ours and item.binds:
-            raise Refused(
-                f"{name}: extender {item.url!r} binds pods already, and kube-scheduler accepts only one "
-                "extender with a bindVerb: remove that bindVerb, or give gcushare a scheduler of its own"
-            )
+        if index not in ours:
+            _check_beside(item, read_extender(entry), name)
     if not ours:
         return ConfigDocument(yaml.appended(_extenders(yaml), entry).text, written)
     for index in reversed(ours[1:]):
@@ -126,6 +123,21 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
         if plain_value(node.get(key)) != plain_value(parse_tree(flow_text(value))):
             yaml = yaml.with_key(node, key, value)
     return ConfigDocument(yaml.text, written)
+
+
+def _check_beside(other: ConfiguredExtender, ours: ConfiguredExtender, name: str) -> None:
+    """Check that kube-scheduler accepts our extender beside another one. Raises ``Refused`` if it does not."""
+    problems = []
+    if other.binds:
+        problems.append("binds pods already, and only one extender may: remove that bindVerb")
+    shared = sorted(set(other.resources).intersection(ours.resources))
+    if shared:
+        problems.append(f"manages {', '.join(shared)} already, and only one extender may: remove it there")
+    if problems:
+        raise Refused(
+            f"{name}: extender {other.url!r} {'; it '.join(problems)}; or give gcushare a scheduler of its own (the "
+            "chart's scheduler.mode=second-scheduler)"
+        )
 
 
 def calls_of(text: str, name: str) -> Calls:

@@ -20,8 +20,7 @@ _ONE_SHOTS = {
     "apply": "Make kube-scheduler call the extender; put everything back if it does not come up.",
     "recover": "Restore the scheduler's file, byte for byte, and remove the files that were written.",
     "status": "Show how kube-scheduler is started, whether it uses the extender, and its health.",
-    "render": "Print the configuration that kube-scheduler would read; one to use by hand where apply refuses to read how it "
-    "is started.",
+    "render": "Print the configuration that kube-scheduler would read, or one to use by hand if apply refuses it.",
     "diff": "Print what apply would change, as a unified diff.",
 }
 _CHANGES = ("apply", "recover")

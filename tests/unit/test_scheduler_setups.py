@@ -152,6 +152,23 @@ async def test_a_drop_in_that_comes_later_is_refused_until_the_change_is_taken_b
     assert host.tree() == before
 
 
+async def test_a_unit_that_replaces_the_changed_one_is_refused_until_the_change_is_taken_back(tmp_path: Path) -> None:
+    setup = SETUPS["hard-way-options"]
+    host = host_of(tmp_path, setup)
+    before = host.tree()
+    await host.apply()
+    newer = setup["unit"].replace("/usr/lib", "/etc")
+    host.put(newer, "[Service]\nExecStart=/opt/kube-scheduler --kubeconfig=/etc/s.conf\n")
+    with pytest.raises(Refused, match=f"systemd reads '{newer}' and not"):
+        await host.apply()
+    replaced = Host(tmp_path, target=newer, version=setup["version"])
+    with pytest.raises(Refused, match="recover that one first"):
+        await replaced.apply()
+    await replaced.recover()
+    assert host.tree().items() - before.items() == {(newer[1:], (host.get(newer), 0o600))}
+    await check_changed_and_put_back(replaced, {"settings": {"clientConnection": {"kubeconfig": "/etc/s.conf"}}})
+
+
 async def test_a_merge_that_is_refused_renders_nothing_that_would_lose_the_users_settings(tmp_path: Path) -> None:
     host = host_of(tmp_path, SETUPS["hami-binds"])
     with pytest.raises(GcushareError, match="binds pods already"):

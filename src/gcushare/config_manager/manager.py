@@ -94,13 +94,24 @@ class Manager:
         return replace(layout, directory=find_directory(scheduler) or layout.directory)
 
     def _layout_of_change(self) -> Layout:
-        """Find the files to recover: those of the last change, if another drop-in has the command line since."""
-        layout = self.layout()
+        """Find the files to recover: those of the last change, if another file of the unit has the command line since.
+
+        Raises:
+            As ``layout``.
+        """
+        place = self.place
+        try:
+            layout = self.layout()
+        except Refused:
+            if place.unit is None:
+                raise
+            layout = Layout(place.files_dir or place.kubernetes_dir, place.unit, is_unit=True)
         state = self.executor.files.read(layout.record) if layout.is_unit else None
         if state is not None:
             with contextlib.suppress(ConfigError):  # a broken record, which recovering reports
                 target = parse_record(state.content, layout.record).target
-                if target != layout.target and target in layout.around.paths:
+                is_same_unit = posixpath.basename(target) == posixpath.basename(layout.unit)
+                if target != layout.target and (is_same_unit or target in layout.around.paths):
                     return replace(layout, target=target, around=Surroundings(unit=layout.unit))
         return layout
 

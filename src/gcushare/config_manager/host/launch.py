@@ -77,8 +77,10 @@ def check_certain(words: Sequence[Word], names: Collection[str], file: str) -> N
 
     Raises:
         Refused: a value is not known; or a flag without a value stands before one of these flags, and may take it as
-            its value, because kube-scheduler's switches of other versions are not known.
+            its value, because kube-scheduler's switches of other versions are not known; or the same with ``--``.
     """
+    if any(word.value == "--" for word in words):
+        raise Refused(f"{file}: '--' ends kube-scheduler's flags, or is the value of the one before it: take it out")
     flags = flags_of(words)
     values = {index for flag in flags for index in (flag.index, flag.value_index)}
     for index, word in enumerate(words):
@@ -94,14 +96,6 @@ def check_certain(words: Sequence[Word], names: Collection[str], file: str) -> N
                 f"{file}: --{flag.name} has no value, and kube-scheduler may take --{following.name} behind it as one: "
                 f"write --{flag.name}=true if it is a switch, else write its value behind '='"
             )
-
-
-def check_added(words: Sequence[Word], name: str, file: str) -> None:
-    """Check that kube-scheduler reads a flag that was added at the end. Raises ``Refused`` if it does not."""
-    flag = effective(flags_of(words), name)
-    if flag is None or flag.index != len(words) - 1:
-        raise Refused(f"{file}: --{name} at the end would not be read as a flag: take out the '--' before it")
-    check_certain(words, {name}, file)
 
 
 @dataclass(frozen=True, slots=True)

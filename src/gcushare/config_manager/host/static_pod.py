@@ -245,7 +245,7 @@ class PodManifest:
                 if not isinstance(listed, Sequence):
                     raise Refused(f"{self.yaml.name}: the container's {node!r} is not a list written where it is used")
                 edited = self._edited(self.yaml.appended(listed, f"--{name}={path}"))
-                launch.check_added(edited.words, name, self.yaml.name)
+                launch.check_certain(edited.words, {name}, self.yaml.name)
                 return edited
         raise Refused(f"{self.yaml.name}: the container has no command and no args to add --{name} to")
 

@@ -117,7 +117,7 @@ class UnitFile:
         newline = "\r\n" if "\r\n" in self.text else "\n"
         separator = f" \\{newline}{indent}" if indent.strip() == "" and indent else " "
         edited = self._replaced(last.end, last.end, f"{separator}--{target.flag}={target.path}")
-        launch.check_added(edited.words, target.flag, self.name)
+        launch.check_certain(edited.words, {target.flag}, self.name)
         return edited
 
     def without_trace(self, own_paths: frozenset[str], flag_was: str | None) -> Self:

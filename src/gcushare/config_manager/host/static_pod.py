@@ -70,9 +70,11 @@ class PodManifest:
     @property
     def words(self) -> tuple[launch.Word, ...]:
         """The command line as kube-scheduler gets it."""
-        variables = container_variables(plain_value(self._container.get("env")))
+        nodes = self._argument_nodes()
+        has_variables = any("$(" in scalar.value for scalar in nodes)
+        variables = container_variables(plain_value(self._container.get("env"))) if has_variables else {}
         words = []
-        for index, scalar in enumerate(self._argument_nodes()):
+        for index, scalar in enumerate(nodes):
             value, problem = expanded(scalar.value, variables)
             words.append(launch.Word(value, index if value == scalar.value and not problem else None, problem))
         return tuple(words)

@@ -44,7 +44,8 @@ def read_base(files: Files, layout: Layout, pristine: SchedulerFile) -> BaseConf
     flag = existing_config(pristine.flags)
     if flag is None:
         return None
-    asked = posixpath.normpath(posixpath.join("/", pristine.directory, flag.value))
+    is_relative = not flag.value.startswith("/")
+    asked = posixpath.normpath(posixpath.join("/", pristine.directory if is_relative else "", flag.value))
     seen = _without_links(files, pristine, asked)
     path = pristine.host_path(seen)
     via = f" through a symbolic link to {seen!r}" if seen != asked else ""

@@ -54,7 +54,7 @@ async def written_configuration(binary: Path, host: Host, folder: Path) -> dict[
     flags = scheduler_flags(host.scheduler.arguments)
     words = [f"--{flag.name}={values.get(flag.name, flag.value)}" for flag in flags if flag.name in READ_FLAGS]
     out = folder / "out.yaml"
-    # Some configurations name no kubeconfig; the scheduler calls nobody before it has written its configuration.
+    # Some configurations name no kubeconfig; the scheduler calls no one before it has written its configuration.
     code, text = await run(binary, *words, "--master=https://127.0.0.1:1", f"--write-config-to={out}")
     assert code == 0, f"{words}: {text}"
     return dict(load_yaml(out.read_text()))

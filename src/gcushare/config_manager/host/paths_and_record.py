@@ -37,7 +37,7 @@ class Layout:
     target: str
     is_unit: bool = False
     around: Surroundings = field(default_factory=Surroundings)
-    """What a unit's command line depends on beside ``target``, which is one of its drop-ins if that holds it."""
+    """What a unit's command line depends on in addition to ``target``, one of its drop-ins if that holds it."""
 
     def __post_init__(self) -> None:
         example = "/etc/systemd/system/kube-scheduler.service" if self.is_unit else "/etc/kubernetes/manifests/x.yaml"

@@ -1,4 +1,4 @@
-"""Which of a unit's files hold its command line, and what else systemd reads beside that file."""
+"""Which of a unit's files hold its command line, and what else systemd reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OF_SYSTEMD = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a unit's command line depends on beside the file that holds it."""
+    """What a unit's command line depends on in addition to the file that holds it."""
 
     unit: str = ""
     """Path of the unit's own file, whose name systemd knows; empty if it holds the command line."""

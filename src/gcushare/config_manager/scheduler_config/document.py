@@ -126,7 +126,7 @@ def merged_config(base: str, name: str, settings: ExtenderEntry) -> ConfigDocume
 
 
 def _check_beside(other: ConfiguredExtender, ours: ConfiguredExtender, name: str) -> None:
-    """Check that kube-scheduler accepts our extender beside another one. Raises ``Refused`` if it does not."""
+    """Check that kube-scheduler accepts our extender together with another one. Raises ``Refused`` if it does not."""
     problems = []
     if other.binds:
         problems.append("binds pods already, and only one extender may: remove that bindVerb")

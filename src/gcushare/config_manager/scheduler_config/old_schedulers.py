@@ -77,7 +77,7 @@ def render_policy(entry: Mapping[str, Value], flags: Sequence[Flag]) -> str:
 
 def _displaced(flag: Flag, possible: str) -> Refused:
     return Refused(
-        f"--{flag.name}={flag.value} has no effect beside a policy, and cannot be written into one ({possible}): write "
+        f"--{flag.name}={flag.value} has no effect with a policy, and cannot be written into one ({possible}): write "
         f"a configuration with what it stands for, name it by --config or --{POLICY_FILE}, and run this again"
     )
 

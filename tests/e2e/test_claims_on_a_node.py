@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from gcushare.core.units import GIB
 from gcushare.kube.resources import EVENTS, Selector
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import node_of
 from tests.e2e.claims_side import CLAIM_OBJECTS, NAMES, ClaimsSide, claim, claims_side, need_cdi, pod_of
@@ -31,7 +32,7 @@ async def test_a_container_is_given_its_share_and_leaves_nothing_behind(side: Cl
     environment = await side.seen("one")
     assert environment[VARIABLES.visible] == device.removeprefix("card-")
     assert environment[VARIABLES.container_units] == "4"
-    assert environment[VARIABLES.container_bytes] == str(4 * GIB)
+    assert environment[CONTAINER_BYTES] == str(4 * GIB)
     assert side.prepared() == {"one"}
     assert len(side.cdi_files()) == 1
     await side.delete("one")

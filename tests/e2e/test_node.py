@@ -10,6 +10,7 @@ import pytest_asyncio
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
 from gcushare.kube.resources import PODS
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare_playground.picture import allocatable_of, node_of, phase_of
@@ -129,7 +130,7 @@ async def test_a_container_may_burst_to_the_limit_of_its_pod(start_node: StartNo
     await side.expect_true("burst")
     environment = await side.seen("burst")
     names = ENFLAME.environment
-    assert (environment[names.container_units], environment[names.container_bytes]) == ("4", str(12 * GIB))
+    assert (environment[names.container_units], environment[CONTAINER_BYTES]) == ("4", str(12 * GIB))
 
 
 @pytest.mark.parametrize("restarted", ["kubelet", "plugin", "both"])

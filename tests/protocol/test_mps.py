@@ -11,6 +11,7 @@ import pytest
 from gcushare.core.errors import DeviceError
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import Bursts, Mode
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.node.mps.daemon import MpsControl
 from gcushare.node.mps.state import MpsStateReader
 from gcushare.node.node_settings import Fallback, MemoryLimit
@@ -181,10 +182,10 @@ async def test_a_container_may_burst_to_its_pods_limit_and_no_further() -> None:
         assert given[LIMIT] == f"GCU-0={12 * 1024}M"
         assert given[THREADS] == "25", "compute follows the request"
         names = ENFLAME.environment
-        assert (given[names.container_units], given[names.container_bytes]) == ("4", str(12 * GIB))
+        assert (given[names.container_units], given[CONTAINER_BYTES]) == ("4", str(12 * GIB))
         rig.bind("plain", 3, annotations={MEMORY_LIMIT: "2"})
         await rig.until_recorded("plain")
-        assert rig.variables("plain")[names.container_bytes] == str(3 * GIB), "a limit below the request is none"
+        assert rig.variables("plain")[CONTAINER_BYTES] == str(3 * GIB), "a limit below the request is none"
 
 
 @pytest.mark.parametrize("bursts", [Bursts.AUTO, Bursts.IGNORE])

@@ -16,7 +16,7 @@ async def test_a_recorded_pod_gets_its_card_and_is_marked_assigned() -> None:
         assert rig.annotation("a", "gcushare.io/card-uuid") == "GCU-5"
         view = rig.view("a")
         assert view.environment["ENFLAME_COM_GCU_MEM_CONTAINER"] == "4"
-        assert view.environment["ENFLAME_CONTAINER_USABLE_GLOBAL_MEM"] == str(4 << 30)
+        assert view.environment["GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM"] == str(4 << 30)
         assert {device.container_path for device in view.devices} == {"/dev/gcu5", "/dev/gcuctl"}
 
 

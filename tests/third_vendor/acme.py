@@ -37,7 +37,6 @@ VENDOR = Vendor(
         card_units="ACME_NPU_UNITS",
         pod_units="ACME_NPU_POD_UNITS",
         container_units="ACME_NPU_CONTAINER_UNITS",
-        container_bytes="ACME_NPU_CONTAINER_BYTES",
     ),
     device_nodes=DeviceNodes(card="/dev/npu{index}", control=("/dev/npuctl",)),
     cdi_kind="acme.example/npu",

@@ -13,6 +13,7 @@ from scripts.vendors import write
 from gcushare.cards.selection import SourceOptions, open_source
 from gcushare.cli.kubectl.help_text import Names
 from gcushare.core.units import GIB
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.annotations import encode_record, record_keys
 from tests.charts import Object, Rendering, containers, needs_helm, of_kind, pod_specs, render, render_text
@@ -54,7 +55,7 @@ async def test_the_kubelet_gets_its_units_and_a_container_its_variables() -> Non
         await rig.until(lambda: rig.annotation("a", ACME.record.assigned) == "true", "its record says it was assigned")
         seen = rig.view("a")
         assert (seen.environment["ACME_VISIBLE_DEVICES"], seen.environment["ACME_NPU_INDEX"]) == ("GCU-1", "1")
-        assert seen.environment["ACME_NPU_CONTAINER_BYTES"] == str(4 * GIB)
+        assert seen.environment[CONTAINER_BYTES] == str(4 * GIB)
         await rig.until(lambda: ACME.inventory_annotation in rig.node()["metadata"]["annotations"], "its inventory")
 
 

@@ -37,7 +37,7 @@ def test_a_share_gets_the_variables_of_allocates_answer(tmp_path: Path) -> None:
         "ENFLAME_COM_GCU_MEM_DEV": "16",
         "ENFLAME_COM_GCU_MEM_POD": "4",
         "ENFLAME_COM_GCU_MEM_CONTAINER": "4",
-        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
+        "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
         "GCUSHARE_CARD_MEMORY_BYTES": str(16 * GIB),
     }
     assert stat.S_IMODE((tmp_path / "plugin" / "checkpoint.json").stat().st_mode) == 0o600

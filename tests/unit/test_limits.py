@@ -140,7 +140,8 @@ def test_of_several_cards_each_has_its_share_and_enflames_variables_are_read_too
     several = {**GRANT, "ALIYUN_COM_GPU_MEM_IDX": "0,1"}
     assert answer(frameworks, shown, several) == [2 * GIB, 0.125]
     enflame = {
-        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(8 * GIB),
+        "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM": str(8 * GIB),
+        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": "48",  # of the vendor's plugin, in whole GB
         "ENFLAME_COM_GCU_MEM_CONTAINER": "8",
         "ENFLAME_COM_GCU_MEM_DEV": "16",
         "ENFLAME_COM_GCU_MEM_IDX": "0",

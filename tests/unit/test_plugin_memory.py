@@ -11,6 +11,7 @@ from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChange
 from gcushare.device_plugin.allocation.card_choice import Preference, choose_card, choose_ids
 from gcushare.device_plugin.allocation.response import AllocateResponses
 from gcushare.device_plugin.pods.store import PodStore
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
@@ -141,14 +142,14 @@ def test_a_container_may_use_its_request_and_what_its_pods_limit_adds() -> None:
         return a_pod(name, 4, node="n1", record=on_card(0, 4), annotations=annotations)
 
     burst = bound("burst", **{MEMORY_LIMIT: "12"})
-    assert allocate(ids, burst)[names.container_bytes] == str(12 << 30)
+    assert allocate(ids, burst)[CONTAINER_BYTES] == str(12 << 30)
     assert allocate(ids, burst)[names.container_units] == "4"
     same = bound("same", **{MEMORY_LIMIT: "12"})
-    assert allocate(ids, burst, same)[names.container_bytes] == str(12 << 30)
+    assert allocate(ids, burst, same)[CONTAINER_BYTES] == str(12 << 30)
     plain = bound("plain")
-    assert allocate(ids, burst, plain)[names.container_bytes] == str(4 << 30), "the call may be for either"
+    assert allocate(ids, burst, plain)[CONTAINER_BYTES] == str(4 << 30), "the call may be for either"
     large = bound("large", **{MEMORY_LIMIT: "99"})
-    assert allocate(ids, large)[names.container_bytes] == str(16 << 30), "no more than the card has"
+    assert allocate(ids, large)[CONTAINER_BYTES] == str(16 << 30), "no more than the card has"
 
 
 def test_a_card_without_a_promise_on_it_comes_first_then_the_fullest_then_the_lowest() -> None:

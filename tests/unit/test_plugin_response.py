@@ -29,7 +29,7 @@ def test_enflames_container_is_reported_its_card_and_its_limits_in_units_and_byt
         "ENFLAME_COM_GCU_MEM_DEV": "16",
         "ENFLAME_COM_GCU_MEM_POD": "6",
         "ENFLAME_COM_GCU_MEM_CONTAINER": "4",
-        "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
+        "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM": str(4 * GIB),
         "GCUSHARE_CARD_MEMORY_BYTES": str(16 * GIB),
     }
     assert not answer.devices

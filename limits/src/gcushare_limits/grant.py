@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_BYTES = ("GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM", "ENFLAME_CONTAINER_USABLE_GLOBAL_MEM")
+_BYTES = "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM"
 """The bytes that the container may use, of all its cards together."""
 _CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
 """The whole memory of one of its cards."""
@@ -33,12 +33,11 @@ def share_text(fraction: float) -> str:
 
 def read_grant(environ: Mapping[str, str] = os.environ) -> Grant | None:
     """Read the grant; None if the variables are missing or malformed."""
-    sizes = [environ[name] for name in _BYTES if name in environ]
     words = next((names for names in _UNITS if names[0] in environ), None)
-    if not sizes or words is None:
+    if words is None:
         return None
     try:
-        total, card_units, units = int(sizes[0]), int(environ[words[1]]), int(environ[words[0]])
+        total, card_units, units = int(environ[_BYTES]), int(environ[words[1]]), int(environ[words[0]])
         cards = len(environ[words[2]].split(","))
         card_bytes = int(environ.get(_CARD_BYTES, "0"))
     except (KeyError, ValueError):

@@ -11,6 +11,8 @@ from gcushare.core.wording import index_text
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
 
+CONTAINER_BYTES = "GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM"
+"""The bytes of memory that the container may use, of all its cards together."""
 CARD_BYTES = "GCUSHARE_CARD_MEMORY_BYTES"
 """The whole memory of the container's card (the first of several): what a framework takes a fraction of."""
 
@@ -52,7 +54,7 @@ def container_variables(
         variables[names.card_units] = str(grant.cards[0].units)
         variables[names.pod_units] = str(pod_units)
         variables[names.container_units] = str(grant.units)
-        variables[names.container_bytes] = str(unit.bytes_of(grant.usable_units))
+        variables[CONTAINER_BYTES] = str(unit.bytes_of(grant.usable_units))
         variables[CARD_BYTES] = str(grant.cards[0].memory_bytes)
     return variables
 

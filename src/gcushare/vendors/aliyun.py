@@ -44,7 +44,6 @@ VENDOR = Vendor(
         card_units="ALIYUN_COM_GPU_MEM_DEV",
         pod_units="ALIYUN_COM_GPU_MEM_POD",
         container_units="ALIYUN_COM_GPU_MEM_CONTAINER",
-        container_bytes="GCUSHARE_CONTAINER_USABLE_GLOBAL_MEM",
     ),
     device_nodes=DeviceNodes(
         card="/dev/nvidia{index}", control=("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")

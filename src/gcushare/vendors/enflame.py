@@ -35,7 +35,6 @@ VENDOR = Vendor(
         card_units="ENFLAME_COM_GCU_MEM_DEV",
         pod_units="ENFLAME_COM_GCU_MEM_POD",
         container_units="ENFLAME_COM_GCU_MEM_CONTAINER",
-        container_bytes="ENFLAME_CONTAINER_USABLE_GLOBAL_MEM",
     ),
     device_nodes=DeviceNodes(card="/dev/gcu{index}", control=("/dev/gcuctl",)),
     cdi_kind="enflame.com/gcu",

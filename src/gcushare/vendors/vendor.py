@@ -18,14 +18,13 @@ class RecordKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentNames:
-    """Environment variables of a container: its visible cards, and soft limits in units or bytes."""
+    """Environment variables of a container: its visible cards, and soft limits in units."""
 
     visible: str
     card_index: str
     card_units: str
     pod_units: str
     container_units: str
-    container_bytes: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

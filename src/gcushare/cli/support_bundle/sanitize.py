@@ -38,12 +38,13 @@ from gcushare.cluster.diagnosis.findings import Finding
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
 from gcushare.cluster.programs import Program
 from gcushare.core.errors import RemoteContractError
+from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import record_keys
 
 JsonObject = dict[str, Any]
 
-ENVIRONMENT = frozenset(
+ENVIRONMENT = {CONTAINER_BYTES} | frozenset(
     name
     for vendor in VENDORS
     for name in (
@@ -52,7 +53,6 @@ ENVIRONMENT = frozenset(
         vendor.environment.card_units,
         vendor.environment.pod_units,
         vendor.environment.container_units,
-        vendor.environment.container_bytes,
     )
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""

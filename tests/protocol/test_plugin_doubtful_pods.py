@@ -10,6 +10,8 @@ import pytest
 from gcushare.core.cards import Closure
 from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.device_plugin.reporting.status import describe_node
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import CARD_UUID
 from gcushare_playground.apiserver.faults import Delay, FailBefore, Fault
 from gcushare_playground.kubelet.faults import PodResourcesMode
 from tests.protocol.plugin_rig import NODE, RESOURCE, WHOLE, PluginRig, container
@@ -77,6 +79,23 @@ async def test_what_somebody_writes_on_a_running_pod_is_put_right_and_hides_noth
         if value == "zzz":
             await rig.until(lambda: rig.events("RecordRepaired"), "an event tells")
             assert "'zzz' is not a whole number" in rig.events("RecordRepaired")[0]
+
+
+@pytest.mark.parametrize("value", ["7", "zzz", None])
+@pytest.mark.parametrize("is_alone", [True, False], ids=["one by one", "all but the card"])
+async def test_each_key_of_a_running_pods_record_comes_back_as_soon(value: str | None, is_alone: bool) -> None:
+    record = ENFLAME.record
+    keys = [record.card_units, record.pod_units, record.assigned, record.assign_time, CARD_UUID]
+    async with PluginRig(cards=(16, 16)) as rig:
+        rig.bind("a", 4, card=0)
+        await rig.until_recorded("a")
+        before = {key: rig.annotation("a", key) for key in keys}
+        for changed in [[key] for key in keys] if is_alone else [keys]:
+            await rig.until(lambda: rig.app.observed.store.writes({}, {}, 0) == [], "the watch has shown the record")
+            body = {"metadata": {"annotations": dict.fromkeys(changed, value)}}
+            await rig.request("PATCH", "/api/v1/namespaces/default/pods/a", body)
+            await rig.until(lambda: {key: rig.annotation("a", key) for key in keys} == before, "all is back", SOON_S)
+        assert rig.record("a") == ("0", "true")
 
 
 async def test_a_record_corrupt_while_the_plugin_was_away_is_put_right_by_the_next() -> None:

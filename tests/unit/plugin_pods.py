@@ -25,6 +25,12 @@ def pod(
             "enflame.com/gcu-device-assigned": str(assigned).lower(),
             "enflame.com/gcu-device-assign-time": "7",
         }
+        if assigned:
+            annotations |= {
+                "enflame.com/gcu-device-memory": "16",
+                "enflame.com/gcu-device-memory-request": str(sum(units)),
+                "gcushare.io/card-uuid": f"uuid-{card}",
+            }
     containers = [
         {"name": f"c{n}", "resources": {"limits": {"enflame.com/gcu-memory": size}}} for n, size in enumerate(units)
     ]

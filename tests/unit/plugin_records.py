@@ -20,7 +20,7 @@ from tests.unit.plugin_pods import pod
 
 CARDS = Inventory(
     unit=parse_memory_unit("1"),
-    cards=tuple(InventoryCard(index=i, uuid=f"u{i}", memory_bytes=1, units=16) for i in range(2)),
+    cards=tuple(InventoryCard(index=i, uuid=f"uuid-{i}", memory_bytes=1, units=16) for i in range(2)),
 )
 
 

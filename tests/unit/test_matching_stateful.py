@@ -36,7 +36,7 @@ class BoundPod:
     name: str
     units: tuple[int, ...]
     card: int
-    assigned: bool = False
+    written: dict[str, str] = field(default_factory=dict)
     ids: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -65,7 +65,9 @@ class Matching(RuleBasedStateMachine):
         """Whether a pod was served as one of another request: only pods of equal requests can change places."""
 
     def show(self, each: BoundPod, phase: str = "Pending") -> None:
-        self.store.on_pod_update(pod(each.name, *each.units, card=each.card, assigned=each.assigned, phase=phase))
+        shown = pod(each.name, *each.units, card=each.card, phase=phase)
+        shown.metadata.annotations.update(each.written)
+        self.store.on_pod_update(shown)
 
     def planned(self) -> dict[int, int]:
         """Units per card by the records."""
@@ -134,7 +136,7 @@ class Matching(RuleBasedStateMachine):
         for write in self.store.writes({0: "u0", 1: "u1"}, CARDS, 7):
             each = self.pods[write.pod.uid]
             (each.card,) = write.cards
-            each.assigned = write.annotations[ENFLAME.record.assigned] == "true"
+            each.written = dict(write.annotations)
             self.store.on_record_written(write)
             self.show(each)
 
@@ -189,7 +191,7 @@ class Matching(RuleBasedStateMachine):
         self.write()
         for each in self.pods.values():
             if len(each.ids) == len(each.units):
-                assert (each.cards(), each.assigned) == ({each.card}, True)
+                assert (each.cards(), each.written.get(ENFLAME.record.assigned)) == ({each.card}, "true")
         assert self.store.writes({0: "u0", 1: "u1"}, CARDS, 7) == []
 
 

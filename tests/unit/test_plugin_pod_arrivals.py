@@ -108,7 +108,7 @@ def test_a_corrupt_record_of_a_running_pod_is_written_again_from_what_the_kubele
     (write,) = store.writes(UUIDS, UNITS, 99)
     record = decode_record(ENFLAME, write.annotations)
     assert record is not None
-    assert (record.card_indexes, record.pod_units, record.assigned, record.assign_time_ns) == ((0,), 4, True, 99)
+    assert (record.card_indexes, record.pod_units, record.assigned, record.assign_time_ns) == ((0,), 4, True, 7)
     assert (write.placed_here, write.corrected_from, "gcushare.io/corrected" in write.annotations) == (False, (), False)
     assert "is not a whole number" in write.repaired
     assert [each.pod.name for each in store.unreadable] == ["a"]

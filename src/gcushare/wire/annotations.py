@@ -145,6 +145,14 @@ def decode_record(vendor: Vendor, annotations: Mapping[str, str]) -> PodRecord |
     )
 
 
+def recorded_time_ns(vendor: Vendor, annotations: Mapping[str, str]) -> int:
+    """When a pod's cards were chosen, even if the rest of its record cannot be read; 0 if that is unknown."""
+    try:
+        return _parse_number(vendor.record.assign_time, annotations.get(vendor.record.assign_time, "0"))
+    except RemoteContractError:
+        return 0
+
+
 def record_keys(vendor: Vendor) -> tuple[str, ...]:
     """Every annotation key that only our programs may write on a pod."""
     keys = vendor.record

@@ -128,7 +128,7 @@ class NodeAgent:
             self.parts.announcer.about_pod(
                 write.pod,
                 "RecordRepaired",
-                f"the record could not be read ({write.repaired}); it was written again: card {cards}",
+                f"the record was damaged ({write.repaired}); it was written again: card {cards}",
                 warning=True,
             )
         if write.corrected_from:

@@ -12,7 +12,15 @@ from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.device_plugin.pods.states import PodState
 from gcushare.node.pods import CardCounts
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import CARD_UUID, CORRECTED, UNITS_BY_CARD, PodRecord, encode_record
+from gcushare.wire.annotations import (
+    CARD_MODE,
+    CARD_UUID,
+    CORRECTED,
+    UNITS_BY_CARD,
+    PodRecord,
+    encode_record,
+    recorded_time_ns,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +36,7 @@ class RecordWrite:
     placed_here: bool = False
     """Whether the pod had no record: this plugin chose its cards."""
     repaired: str = ""
-    """Why the record that is replaced could not be read; "" if it could, or if there was none."""
+    """What was wrong with the record that is replaced; "" if nothing, or if there was none."""
 
 
 def compute_write(
@@ -36,8 +44,8 @@ def compute_write(
 ) -> RecordWrite | None:
     """Compute one pod's record; None if it is right, or if the right one is not known yet.
 
-    Due are served pods whose record does not say so, and waiting pods that exchanged their cards. The record of a pod
-    that the kubelet forgot is left as it is: nothing else says which cards the pod has.
+    Due are served pods whose record does not say so in each of its keys, and waiting pods that exchanged their cards.
+    The record of a pod that the kubelet forgot is left as it is: nothing else says which cards the pod has.
     """
     if entry.state is PodState.FORGOTTEN:
         return None
@@ -48,25 +56,30 @@ def compute_write(
     moved = bool(recorded) and set(recorded) != set(cards)
     if not cards or not (moved or is_served):
         return None
-    is_recorded = record is not None and record.assigned and not moved
-    if is_recorded and (entry.is_whole or len(cards) == 1):
-        return None
-    total = entry.request.total_units
-    truth = replace(
-        record or PodRecord(card_indexes=cards, card_units=0, pod_units=0, assign_time_ns=now_ns),
+    sizes = [units.get(index, 0) for index in cards]
+    card_units, whole_units = max(sizes) if entry.is_whole else sizes[0], sum(sizes)
+    if record is not None and not all(sizes):  # A card that the node lost keeps the size that the record has.
+        card_units, whole_units = record.card_units, record.pod_units
+    truth = PodRecord(
         card_indexes=cards,
-        card_units=max(units.get(index, 0) for index in cards) if entry.is_whole else units.get(cards[0], 0),
-        pod_units=sum(units.get(i, 0) for i in cards) if entry.is_whole else total,
+        card_units=card_units,
+        pod_units=whole_units if entry.is_whole else entry.request.total_units,
         assigned=is_served,
+        assign_time_ns=entry.assign_time_ns or recorded_time_ns(vendor, entry.annotations) or now_ns,
         whole=entry.is_whole,
         card_shares=_unequal_shares(entry, cards) if is_served else (),
     )
-    if record is not None and is_recorded and record.units_by_card(total) == truth.units_by_card(total):
-        return None
     annotations = encode_record(vendor, truth)
-    if not truth.card_shares and UNITS_BY_CARD in entry.annotations:
-        annotations[UNITS_BY_CARD] = ""
-    annotations[CARD_UUID] = ",".join(uuids.get(index, "") for index in cards)
+    for key in {CARD_MODE, UNITS_BY_CARD} - annotations.keys():
+        if entry.annotations.get(key):
+            annotations[key] = ""
+    annotations[CARD_UUID] = ",".join(_uuid_of(index, entry, uuids) for index in cards)
+    wrong = [key for key, value in annotations.items() if entry.annotations.get(key) != value]
+    if not wrong:
+        return None
+    damage = entry.record_error
+    if record is not None and record.assigned and not moved and wrong != [UNITS_BY_CARD]:
+        damage = f"wrong or missing: {', '.join(wrong)}"
     if moved:
         annotations[CORRECTED] = f"{index_text(recorded)}->{index_text(cards)}"
     return RecordWrite(
@@ -76,7 +89,7 @@ def compute_write(
         assigned=is_served,
         corrected_from=recorded if moved else (),
         placed_here=not recorded and not entry.record_error,
-        repaired=entry.record_error,
+        repaired=damage,
     )
 
 
@@ -87,6 +100,12 @@ def expect_write(
     if entry.state is PodState.UNCONFIRMED:
         entry = replace(entry, state=PodState.SERVED)
     return compute_write(entry, vendor, uuids, units, now_ns)
+
+
+def _uuid_of(index: int, entry: PodEntry, uuids: Mapping[int, str]) -> str:
+    """The uuid of a pod's card: the one recorded before, even if the node's cards changed their indexes."""
+    before = entry.uuids.get(index, "")
+    return before if before in uuids.values() or index not in uuids else uuids[index]
 
 
 def _unequal_shares(entry: PodEntry, cards: tuple[int, ...]) -> tuple[int, ...]:

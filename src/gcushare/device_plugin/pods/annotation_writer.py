@@ -236,7 +236,7 @@ def _log_write(write: RecordWrite) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("record written %s", fields(pod=write.pod, new_annotations=json.dumps(dict(write.annotations))))
     if write.repaired:
-        logger.warning("record that could not be read written again %s %s", fields(reason=write.repaired), facts)
+        logger.warning("damaged record written again %s %s", fields(reason=write.repaired), facts)
     elif write.corrected_from:
         logger.warning("record corrected %s %s", fields(**{"from": index_text(write.corrected_from)}), facts)
     else:

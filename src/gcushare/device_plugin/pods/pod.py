@@ -20,7 +20,7 @@ from gcushare.core.requests import (
 from gcushare.device_plugin.pods.states import PodState
 from gcushare.node.pods import NO_SIZES, CardCounts
 from gcushare.vendors import Vendor
-from gcushare.wire.annotations import PodRecord
+from gcushare.wire.annotations import CARD_UUID, PodRecord
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_request
 
@@ -57,6 +57,10 @@ class PodEntry:
     """The cards that were last written into its record from here. The watch then shows a change that is none."""
     is_recorded_here: bool = False
     """Whether its record was written from here after it was served."""
+    assign_time_ns: int = 0
+    """When its cards were chosen, as its record said until it was served: what is written afterwards does not count."""
+    uuids: dict[int, str] = field(default_factory=dict)
+    """The uuids of its cards by index, as its record said first after it was served. Indexes may get other cards."""
     record_error: str = ""
     """Why its record cannot be read. It then counts as none, and is written again once the kubelet shows the cards."""
     is_checked: bool = False
@@ -127,6 +131,11 @@ class PodEntry:
         is_changed = cards != (self.record.card_indexes if self.record is not None else ()) and cards != self.written
         if is_changed and not error and self.state is not PodState.SERVED:
             self.promise = cards
+        if record is not None and (self.state is not PodState.SERVED or not self.assign_time_ns):
+            self.assign_time_ns = record.assign_time_ns
+        if record is not None and record.assigned:
+            for index, uuid in zip(cards, annotations.get(CARD_UUID, "").split(","), strict=False):
+                self.uuids.setdefault(index, uuid)
         self.record, self.annotations, self.record_error = record, annotations, error
 
     def on_record_written(self, cards: tuple[int, ...], *, is_served: bool) -> None:
@@ -239,8 +248,8 @@ class PodEntry:
     @property
     def placed_s(self) -> float:
         """When its cards were chosen, else when it was created, in seconds since the epoch."""
-        if self.record is not None and self.record.assign_time_ns:
-            return self.record.assign_time_ns / 1e9
+        if self.assign_time_ns:
+            return self.assign_time_ns / 1e9
         try:
             return datetime.fromisoformat(self.ref.created).timestamp()
         except (ValueError, OverflowError):
@@ -249,7 +258,7 @@ class PodEntry:
     @property
     def age(self) -> tuple[int, str, str]:
         """A sort key, oldest first: when its cards were chosen, then its creation."""
-        return (self.record.assign_time_ns if self.record is not None else 0, self.ref.created, self.ref.uid)
+        return (self.assign_time_ns, self.ref.created, self.ref.uid)
 
     def as_candidate(self) -> Candidate:
         """The pod as matching needs it. A pod of memory that is partly served needs the card that it already holds."""
@@ -257,7 +266,7 @@ class PodEntry:
             self.ref,
             self.request,
             self.promise if self.is_whole else self.held_cards or self.promise,
-            assume_time_ns=self.record.assign_time_ns if self.record else 0,
+            assume_time_ns=self.assign_time_ns,
             served=self.served,
             held=self.units_by_card(),
             selection=self.selection,

@@ -1,0 +1,133 @@
+"""Records of running pods that another program changes: every key that is ours comes back, whatever became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, combinations
+
+import pytest
+
+from gcushare.core.requests import split_over_cards
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.device_plugin.pods.store import PodStore
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.annotations import CARD_MODE, CARD_UUID, CARDS, UNITS_BY_CARD, PodRecord, encode_record
+from gcushare.wire.objects import Pod
+from tests.extender_objects import a_pod, as_whole
+from tests.unit.plugin_pods import UNITS, UUIDS, with_annotations
+from tests.unit.plugin_reconcile import reconcile
+
+KINDS = {
+    "memory": PodRecord(card_indexes=(1,), card_units=16, pod_units=6, assign_time_ns=5),
+    "two cards": PodRecord(card_indexes=(1, 2), card_units=16, pod_units=6, assign_time_ns=5),
+    "whole": as_whole(1, 2, when=5),
+}
+
+
+def served(vendor: Vendor, kind: str) -> tuple[PodStore, Pod]:
+    """A store with one pod that has its cards, and the pod with its record as the plugin wrote it."""
+    record = KINDS[kind]
+    whole = len(record.card_indexes) if record.whole else 0
+    asked = {CARDS: "2"} if kind == "two cards" else {}
+    bound = a_pod("a", 6, vendor=vendor, node="n", record=record, annotations=asked, whole=whole)
+    store = PodStore(vendor)
+    store.on_pod_update(bound)
+    see(store, kind)
+    return store, repaired(store, bound)
+
+
+def see(store: PodStore, kind: str) -> None:
+    record = KINDS[kind]
+    held = {
+        "default/a": {"main": split_over_cards(len(record.card_indexes) if record.whole else 6, record.card_indexes)}
+    }
+    reconcile(store, {} if record.whole else held, held if record.whole else {})
+
+
+def writes(store: PodStore) -> list[RecordWrite]:
+    return store.writes(UUIDS, UNITS, 99)
+
+
+def repaired(store: PodStore, bound: Pod) -> Pod:
+    """Write what is due, as the API server then shows the pod."""
+    (write,) = writes(store)
+    store.on_record_written(write)
+    right = with_annotations(bound, bound.metadata.annotations | dict(write.annotations))
+    store.on_pod_update(right)
+    assert writes(store) == []
+    return right
+
+
+def damage(right: Pod, changes: Mapping[str, str | None]) -> Pod:
+    both = {**right.metadata.annotations, **changes}
+    return with_annotations(right, {key: value for key, value in both.items() if value is not None})
+
+
+def keys_of(vendor: Vendor, kind: str) -> tuple[str, ...]:
+    record = encode_record(vendor, KINDS[kind])
+    return (*record, CARD_UUID)
+
+
+@pytest.mark.parametrize("value", ["7", None, "", "many", "-1", "99999999999"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
+def test_every_set_of_keys_comes_back_as_it_was(vendor: Vendor, kind: str, value: str | None) -> None:
+    store, right = served(vendor, kind)
+    keys = keys_of(vendor, kind)
+    assert right.metadata.annotations[CARD_UUID] == ",".join(f"uuid-{i}" for i in KINDS[kind].card_indexes)
+    for changed in chain.from_iterable(combinations(keys, count) for count in range(1, len(keys) + 1)):
+        damaged = damage(right, dict.fromkeys(changed, value))
+        store.on_pod_update(damaged)
+        after = repaired(store, damaged).metadata.annotations
+        assert {key: after.get(key) for key in keys} == {key: right.metadata.annotations[key] for key in keys}, changed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", ["7", None])
+def test_after_a_restart_all_that_the_node_knows_comes_back(kind: str, value: str | None) -> None:
+    _, right = served(ENFLAME, kind)
+    time = ENFLAME.record.assign_time
+    for key in keys_of(ENFLAME, kind):
+        store = PodStore(ENFLAME)
+        damaged = damage(right, {key: value})
+        store.on_pod_update(damaged)
+        see(store, kind)
+        if key == time and value:
+            assert writes(store) == [], "another time may be true: nothing but the record says when"
+            continue
+        after = repaired(store, damaged).metadata.annotations
+        assert after == {**right.metadata.annotations, **({time: "99"} if key == time else {}), **corrected(after)}
+
+
+def corrected(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key == "gcushare.io/corrected"}
+
+
+def test_keys_that_the_record_must_not_have_are_emptied() -> None:
+    store, right = served(ENFLAME, "memory")
+    damaged = damage(right, {CARD_MODE: "whole", UNITS_BY_CARD: "3,3"})
+    store.on_pod_update(damaged)
+    after = repaired(store, damaged).metadata.annotations
+    assert (after[CARD_MODE], after[UNITS_BY_CARD]) == ("", "")
+
+
+def test_the_event_names_the_keys_and_the_first_confirmation_is_none() -> None:
+    store = PodStore(ENFLAME)
+    store.on_pod_update(a_pod("a", 6, node="n", record=KINDS["memory"]))
+    see(store, "memory")
+    assert [write.repaired for write in writes(store)] == [""]
+    store, right = served(ENFLAME, "memory")
+    store.on_pod_update(damage(right, {ENFLAME.record.pod_units: "7", CARD_UUID: None}))
+    (write,) = writes(store)
+    assert write.repaired == f"wrong or missing: {ENFLAME.record.pod_units}, {CARD_UUID}"
+
+
+def test_a_card_that_got_another_index_keeps_its_uuid_and_a_lost_one_its_size() -> None:
+    store, right = served(ENFLAME, "memory")
+    swapped = {**UUIDS, 1: "uuid-2", 2: "uuid-1"}
+    assert store.writes(swapped, UNITS, 99) == []
+    again = PodStore(ENFLAME)
+    again.on_pod_update(right)
+    see(again, "memory")
+    assert again.writes(swapped, UNITS, 99) == []
+    assert again.writes({}, {}, 99) == []

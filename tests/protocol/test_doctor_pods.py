@@ -13,7 +13,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.documents.plugin_status import PodOnNode
 from tests.extender_objects import pod_document
-from tests.protocol.doctor_rig import NODE, DoctorRig, record
+from tests.protocol.doctor_rig import NODE, PLUGIN, SYSTEM, DoctorRig, record
 
 ERROR, WARNING = "error", "warning"
 
@@ -95,6 +95,21 @@ async def test_ids_of_another_card_than_the_recorded_one_are_found(rig: DoctorRi
     made = rig.put_asking("moved", 4, node=NODE, record=record(0, 4))
     rig.set_status(pods=[pod_of_status(made["metadata"]["uid"])])
     (await rig.examine()).assert_only(ERROR, "record-differs", "card 0 of n1, and the kubelet gave it ids of card 1")
+
+
+@pytest.mark.parametrize("part", ["containers", "initContainers"])
+@pytest.mark.parametrize("source", [{"value": "all"}, {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
+async def test_a_pod_that_chooses_its_visible_cards_itself_is_found(
+    rig: DoctorRig, part: str, source: dict[str, Any]
+) -> None:
+    document = pod_document("own", 4, node=NODE, record=record(0, 4))
+    container = {"name": "setter", "image": "busybox", "env": [{"name": "ENFLAME_VISIBLE_DEVICES", **source}]}
+    document["spec"].setdefault(part, []).append(container)
+    rig.put_pod(document, age_s=600.0, phase="Running", conditions=[])
+    (await rig.examine()).assert_only(WARNING, "own-visible-devices", "container 'setter' sets ENFLAME_VISIBLE_DEVICES")
+    command = ["gcushare-device-plugin", "--device-list-strategy", "cdi"]
+    rig.change("pods", PLUGIN, lambda pod: pod["spec"]["containers"][0].update(command=command), SYSTEM)
+    assert (await rig.examine()).kinds == set()
 
 
 async def test_more_on_one_card_than_it_has_is_found(rig: DoctorRig) -> None:

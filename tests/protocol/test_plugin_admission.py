@@ -20,6 +20,17 @@ async def test_a_recorded_pod_gets_its_card_and_is_marked_assigned() -> None:
         assert {device.container_path for device in view.devices} == {"/dev/gcu5", "/dev/gcuctl"}
 
 
+async def test_an_event_names_a_pod_that_chooses_its_visible_cards_itself() -> None:
+    variable = {"name": "ENFLAME_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    async with PluginRig() as rig:
+        rig.bind("plain", 4, card=5)
+        rig.bind("own", 4, card=0, init=[{"name": "first", "image": "x", "env": [variable]}])
+        await rig.until_recorded("plain", "own")
+        await rig.until(lambda: rig.events("OwnVisibleDevices"), "the event")
+        (text,) = rig.events("OwnVisibleDevices")
+        assert text.startswith("container 'first' sets ENFLAME_VISIBLE_DEVICES from elsewhere (valueFrom): it sees")
+
+
 async def test_equal_pods_admitted_in_swapped_order_end_with_true_records() -> None:
     async with PluginRig(order=backwards, batch_window_s=0.1) as rig:
         rig.bind("a", 4, card=0)

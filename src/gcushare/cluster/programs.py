@@ -16,7 +16,8 @@ from gcushare.kube.resources import Resource
 from gcushare.vendors import DEFAULT_VENDOR, VENDORS_BY_NAME, Vendor
 from gcushare.wire import contracts
 from gcushare.wire.flags import effective, parse_flags
-from gcushare.wire.objects import Container, ObjectMeta, Pod, PodSpec, PodStatus
+from gcushare.wire.objects import ObjectMeta, Pod, PodSpec, PodStatus
+from gcushare.wire.own_devices import ContainerWithVariables
 from gcushare.wire.pods import is_finished
 from gcushare.wire.untrusted_json import Int
 
@@ -65,21 +66,13 @@ class Volume(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     host_path: HostPath | None = None
 
 
-class Variable(msgspec.Struct, frozen=True, gc=False):
-    """An environment variable with a value of its own; one that comes from elsewhere has none here."""
-
-    name: str = ""
-    value: str = ""
-
-
-class SeenContainer(Container, frozen=True, gc=False, kw_only=True, rename="camel"):
+class SeenContainer(ContainerWithVariables, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A container with its command line."""
 
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
-    env: tuple[Variable, ...] = ()
     volume_mounts: tuple[Mount, ...] = ()
 
     @property

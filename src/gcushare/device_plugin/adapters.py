@@ -14,6 +14,7 @@ from gcushare.device_plugin.kubelet.conflicts import AllocatedClaims
 from gcushare.device_plugin.kubelet.sockets import KubeletSockets, UnixSockets
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.pods.reconciler import AllocationsSource
+from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.kube.clock import Clock, SystemClock
 from gcushare.runtime.http.server import RunningServer, start_server
 from gcushare.runtime.settings.serving import ServeSettings
@@ -42,26 +43,29 @@ class HostAdapters:
 
 
 class PodHandler:
-    """Passes this node's pods to the agent and to the search for claims."""
+    """Passes this node's pods to the agent and to the others that look at them."""
 
-    def __init__(self, agent: NodeAgent, claims: AllocatedClaims) -> None:
+    def __init__(self, agent: NodeAgent, *others: AllocatedClaims | OwnDevicesReport) -> None:
         self._agent = agent
-        self._claims = claims
+        self._others = others
 
     def applied(self, obj: PodWithClaims) -> None:
         """Use a pod's newest state."""
         self._agent.on_pod_update(obj)
-        self._claims.on_pod_update(obj)
+        for each in self._others:
+            each.on_pod_update(obj)
 
     def deleted(self, obj: PodWithClaims) -> None:
         """Remove a pod that is gone."""
         self._agent.on_pod_delete(obj)
-        self._claims.on_pod_delete(obj.metadata.uid)
+        for each in self._others:
+            each.on_pod_delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every pod that a full list lacks."""
         self._agent.on_pod_resync(uids)
-        self._claims.on_pod_resync(uids)
+        for each in self._others:
+            each.on_pod_resync(uids)
 
 
 class NodeHandler:

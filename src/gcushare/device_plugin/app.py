@@ -31,6 +31,7 @@ from gcushare.device_plugin.node.inventory import Offer
 from gcushare.device_plugin.node.parts import make_parts
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.reporting.metrics import Observed, PluginMetrics
+from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
 from gcushare.device_plugin.reporting.status import describe_node, make_health
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
@@ -40,6 +41,7 @@ from gcushare.node.api_server import EventAnnouncer, SliceDrivers
 from gcushare.node.cards import open_monitor
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
+from gcushare.node.node_settings import Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.status import REGISTRATION_AGE_S
@@ -130,8 +132,13 @@ class PluginApp:
             mode=settings.cards.mode,
             message_limit_bytes=settings.kubelet.kubelet_message_limit,
         )
-        announcer = EventAnnouncer(self._recorder, self._node_name)
-        ports = (self._reader, self._client, announcer, adapters.clock, adapters.rng)
+        ports = (
+            self._reader,
+            self._client,
+            EventAnnouncer(self._recorder, self._node_name),
+            adapters.clock,
+            adapters.rng,
+        )
         return NodeAgent(offer, partial(make_parts, settings, *ports, self._limiter), clock=adapters.clock.monotonic)
 
     async def _get_claim(self, namespace: str, name: str) -> ResourceClaim:
@@ -204,10 +211,13 @@ class PluginApp:
         )
 
     def _make_watches(self) -> None:
+        others: list[AllocatedClaims | OwnDevicesReport] = [self._claims]
+        if Strategy.ENV in self._settings.kubelet.device_list_strategy:
+            others.append(OwnDevicesReport(self._vendor, self._settings.cards.mode, self._parts.announcer))
         self._pods = Reflector(
             self._client,
             PODS_WITH_CLAIMS,
-            PodHandler(self._agent, self._claims),
+            PodHandler(self._agent, *others),
             decode=POD_WITH_CLAIMS.read,
             selector=Selector(fields=f"spec.nodeName={self._node_name}"),
             settings=ReflectorSettings(from_cache=True),

@@ -16,6 +16,7 @@ from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.slices import API_VERSION, MEMORY, quantity
 from gcushare.wire.objects import KubeObject, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus
+from gcushare.wire.own_devices import ContainerWithVariables
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 REQUEST_NAME = "card"
@@ -182,6 +183,8 @@ class _NamedClaim(KubeObject, frozen=True):
 
 
 class _ClaimingSpec(PodSpec, frozen=True):
+    containers: tuple[ContainerWithVariables, ...] = ()
+    init_containers: tuple[ContainerWithVariables, ...] = ()
     resource_claims: tuple[_ClaimEntry, ...] = ()
 
 
@@ -191,7 +194,7 @@ class _ClaimingStatus(PodStatus, frozen=True):
 
 
 class PodWithClaims(Pod, frozen=True):
-    """A pod with the names of its claims: those that it names, and those that Kubernetes created for it."""
+    """A pod with its variables and the names of its claims: those that it names, and those that Kubernetes created."""
 
     spec: _ClaimingSpec = _ClaimingSpec()
     status: _ClaimingStatus = _ClaimingStatus()

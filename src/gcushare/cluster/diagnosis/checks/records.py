@@ -14,7 +14,7 @@ from gcushare.cluster.diagnosis.checks.views import (
 )
 from gcushare.cluster.diagnosis.facts import Facts, PluginFacts, parse_time
 from gcushare.cluster.diagnosis.findings import Finding, error, warning
-from gcushare.cluster.programs import SeenPod
+from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
@@ -23,6 +23,7 @@ from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
 from gcushare.wire.kubernetes_versions import find_release
+from gcushare.wire.own_devices import describe_own_devices
 from gcushare.wire.pods import is_finished
 
 STALE_AFTER_S = 120.0
@@ -120,6 +121,17 @@ def _suspicions(
         asked = request.total_units
         if record.pod_units not in (0, asked):
             yield warning, f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for {asked}"
+
+
+def check_own_devices(facts: Facts) -> Iterator[Finding]:
+    """Pods with cards must leave it to the plugin which cards their containers see."""
+    for vendor in facts.vendors():
+        plugins = [each.pod for each in facts.plugins if each.vendor == vendor]
+        strategies = {pod.spec.node_name: flag(pod, "device-list-strategy") or "env" for pod in plugins}
+        for each in requesting_pods(facts, vendor):
+            is_read = "env" in strategies.get(each.pod.spec.node_name, "env").split(",")
+            if each.pod.is_bound and is_read and (text := describe_own_devices(each.pod.containers(), vendor)):
+                yield warning("own-visible-devices", f"pod {each.pod.key}", text, "remove the variable from the pod")
 
 
 def check_policy(facts: Facts) -> Iterator[Finding]:

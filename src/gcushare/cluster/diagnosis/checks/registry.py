@@ -69,6 +69,7 @@ CHECKS: tuple[Check, ...] = (
     records.check_requests,
     records.check_reservations,
     records.check_forgeries,
+    records.check_own_devices,
     records.check_policy,
     records.check_kubelet_ids,
     records.check_totals,

@@ -1,0 +1,99 @@
+"""Pods that choose their visible cards themselves: which are named, and that each is named once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gcushare.device_plugin.plugin_settings import Mode
+from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
+from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.dra.claims import POD_WITH_CLAIMS, PodWithClaims
+from tests.unit.node_agent_rig import Heard
+
+FIELD = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['cards']"}}}
+SECRET = {"valueFrom": {"secretKeyRef": {"name": "cards", "key": "visible"}}}
+
+
+def container(
+    name: str, vendor: Vendor, units: int = 0, env: dict[str, Any] | None = None, **more: str
+) -> dict[str, Any]:
+    variables = [{"name": "PATH", "value": "/bin"}]
+    variables += [] if env is None else [{"name": vendor.environment.visible, **env}]
+    limits = {vendor.memory_resource: str(units)} if units else {}
+    return {"name": name, "resources": {"limits": limits}, "env": variables, **more}
+
+
+def a_pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), phase: str = "Pending") -> PodWithClaims:
+    spec = {"nodeName": "n", "containers": containers, "initContainers": init}
+    metadata = {"name": "a", "namespace": "d", "uid": "uid-a"}
+    return POD_WITH_CLAIMS.read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": {"phase": phase}}))
+
+
+def heard(pod: PodWithClaims, vendor: Vendor = ENFLAME, mode: Mode = Mode.MEMORY) -> list[tuple[str, str, str]]:
+    heard = Heard()
+    report = OwnDevicesReport(vendor, mode, heard)
+    for _ in range(2):
+        report.on_pod_update(pod)
+    return heard.pods
+
+
+@pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
+@pytest.mark.parametrize(
+    ("env", "text"),
+    [
+        ({"value": "all"}, "='all'"),
+        ({"value": "0"}, "='0'"),
+        ({}, "=''"),
+        ({"value": "void"}, "='void'"),
+        (FIELD, " from elsewhere (valueFrom)"),
+        (SECRET, " from elsewhere (valueFrom)"),
+    ],
+)
+def test_a_container_with_memory_is_named_whatever_the_value(vendor: Vendor, env: dict[str, Any], text: str) -> None:
+    (found,) = heard(a_pod(container("main", vendor, 4, env)), vendor)
+    assert found[:2] == ("a", "OwnVisibleDevices")
+    assert found[2].startswith(f"container 'main' sets {vendor.environment.visible}{text}: it sees what that names")
+
+
+@pytest.mark.parametrize("more", [{}, {"restartPolicy": "Always"}], ids=["init", "sidecar"])
+def test_every_container_of_the_pod_counts(more: dict[str, str]) -> None:
+    init = (container("before", ENFLAME, 0, {"value": "1"}, **more),)
+    ((_, _, text),) = heard(a_pod(container("main", ENFLAME, 4), container("second", ENFLAME, 0, FIELD), init=init))
+    assert "container 'before' sets ENFLAME_VISIBLE_DEVICES='1'; container 'second' sets" in text
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(a_pod(container("main", ENFLAME, 4)), id="not set"),
+        pytest.param(a_pod(container("main", ENFLAME, 0, {"value": "all"})), id="no card"),
+        pytest.param(
+            a_pod(container("main", ENFLAME, 4), container("b", ENFLAME, 0, {"value": "none"})), id="sees none"
+        ),
+        pytest.param(a_pod(container("main", ENFLAME, 4, {"value": "all"}), phase="Failed"), id="finished"),
+        pytest.param(a_pod(container("main", ALIYUN, 4, {"value": "all"})), id="another vendor's"),
+    ],
+)
+def test_no_other_pod_is_named(pod: PodWithClaims) -> None:
+    assert heard(pod) == []
+
+
+def test_whole_cards_count_where_the_plugin_serves_them() -> None:
+    whole = container("main", ENFLAME, 0, {"value": "all"})
+    whole["resources"]["limits"] = {ENFLAME.whole_card_resource: "1"}
+    assert [len(heard(a_pod(whole), mode=mode)) for mode in Mode] == [0, 1, 1]
+
+
+def test_a_pod_of_the_same_uid_is_named_again_only_once_it_was_gone() -> None:
+    seen, pod = Heard(), a_pod(container("main", ENFLAME, 4, {"value": "all"}))
+    report = OwnDevicesReport(ENFLAME, Mode.MEMORY, seen)
+    report.on_pod_update(pod)
+    report.on_pod_resync(frozenset({"uid-a"}))
+    report.on_pod_update(pod)
+    assert len(seen.pods) == 1
+    report.on_pod_delete("uid-a")
+    report.on_pod_update(pod)
+    assert len(seen.pods) == 2

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 from ruamel.yaml import YAML
 
+from gcushare.cli.simulate.pending import read_pending
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.quantities import parse_count
 from gcushare.kube.errors import InvalidError
@@ -42,7 +42,6 @@ RESOURCES: dict[str, Resource[JsonObject]] = {
     "ValidatingAdmissionPolicyBinding": Resource(POLICIES, "validatingadmissionpolicybindings", dict, namespaced=False),
 }
 TEAM = "team-a"
-NEEDED = f"{ENFLAME.url_prefix}/nodes-needed?like=2x16"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -86,10 +85,9 @@ async def apply(control_plane: ControlPlane, document: JsonObject) -> None:
 
 
 async def ask_needed(scheduling: Scheduling) -> JsonObject:
-    """What the extender says of nodes with two cards of 16."""
-    async with aiohttp.ClientSession() as http, http.get(f"{scheduling.extender_url}{NEEDED}") as answer:
-        (found,) = json.loads(await answer.read())["classes"]
-        return dict(found)
+    """What is counted for nodes with two cards of 16."""
+    found = await read_pending(scheduling.client, ENFLAME, "2x16", "", [])
+    return dict(msgspec.to_builtins(found)["classes"][0])
 
 
 async def refusal_of(control_plane: ControlPlane, body: JsonObject) -> str:
@@ -244,7 +242,7 @@ async def test_kueues_objects_are_what_its_definitions_accept(control_plane: Con
 class TestAutoscaling:
     @staticmethod
     async def scale(scheduling: Scheduling, replicas: int) -> None:
-        """What KEDA does with the figure."""
+        """What the command of the page does with the figure."""
         patch = Patch(PatchKind.MERGE, {"spec": {"replicas": replicas}})
         await scheduling.client.patch(DEPLOYMENTS, "gcu-nodes", patch, namespace="kube-system")
 

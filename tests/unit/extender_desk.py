@@ -6,13 +6,11 @@ import json
 
 import msgspec
 
-from gcushare.core.other_resources import SpareResources
 from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedSchedulingReporter
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.extender_settings import NamedNodes
 from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import AlwaysLeader
-from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
@@ -42,7 +40,6 @@ def services_of(state: VendorState, filters: FilterService | None, api: Cluster)
         explains=explains,
         reports=FailedSchedulingReporter(explains, Noted()),
         wakes=RoomWaker(state, api, lambda: True),
-        needs=NodesNeededService(state, SpareResources()),
     )
 
 

@@ -35,12 +35,12 @@ def node(name: str, *units: int, modes: tuple[str, ...] = BOTH_MODES) -> NodeSta
     return state
 
 
-def wants(request: CardRequest, amounts: Amounts = SMALL, among: frozenset[str] | None = None) -> PodKind:
-    return PodKind(request, amounts, among)
+def wants(request: CardRequest, amounts: Amounts = SMALL) -> PodKind:
+    return PodKind(request, amounts)
 
 
 def need(counted: NodeCount, like: NodeState, spare: Amounts = FREE) -> NodesNeeded:
-    return list(counted.count_new(like, spare))[-1]
+    return counted.count_new(like, spare)
 
 
 def test_a_pod_that_fits_the_sum_but_no_card_needs_a_node() -> None:
@@ -77,14 +77,6 @@ def test_cpu_and_memory_count_as_well_as_cards() -> None:
 def test_a_pod_that_no_empty_node_holds_is_counted_apart() -> None:
     waiting = {wants(asks(20)): 2, wants(asks(4)): 1, wants(asks(4, 3)): 1}
     assert need(NodeCount(waiting), node("like", 16, 16)) == NodesNeeded(nodes=1, pods=1, too_large=3)
-
-
-def test_present_room_that_kube_scheduler_did_not_ask_about_is_not_used() -> None:
-    counted = NodeCount({wants(asks(8), among=frozenset({"node-2"})): 1})
-    counted.use_present(node("node-1", 16), FREE)
-    assert counted.fit_now == 0
-    counted.use_present(node("node-2", 16), FREE)
-    assert counted.fit_now == 1
 
 
 def test_only_the_most_common_kinds_are_placed_and_the_others_are_named() -> None:

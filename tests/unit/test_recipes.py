@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from gcushare.core.nodes import NodeState
-from gcushare.core.packing.nodes_needed import NodeCount, NodesNeeded, describe_class, make_nodes_needed, parse_class
 from gcushare.vendors import ENFLAME
 from gcushare.wire.objects import Pod
 from tests.extender_objects import Document, a_node, filter_body, state_of
 from tests.recipes import recipe, recipe_names
 from tests.unit.extender_desk import Desk
 
-NAMES = ["quota", "unit", "priorities", "kueue", "kueue-job", "group", "placeholders", "keda"]
+NAMES = ["quota", "unit", "priorities", "kueue", "kueue-job", "group", "placeholders"]
 
 
 def pod_of(document: Document, name: str) -> Document:
@@ -62,20 +59,6 @@ def test_placeholders_ask_for_no_card_and_exclude_each_other() -> None:
     key, _, value = ENFLAME.node_label.partition("=")
     assert template["spec"]["nodeSelector"] == {key: value}
     assert template["spec"]["priorityClassName"] in {each["metadata"]["name"] for each in recipe("priorities")}
-
-
-def test_the_scaler_asks_for_a_class_and_finds_a_number() -> None:
-    (scaled,) = recipe("keda")
-    (trigger,) = scaled["spec"]["triggers"]
-    url = urlsplit(trigger["metadata"]["url"])
-    assert url.path == f"{ENFLAME.url_prefix}/nodes-needed"
-    (like,) = parse_qs(url.query)["like"]
-    described = describe_class(like, NodesNeeded(nodes=3, pods=5), list[NodeState]())
-    found: Any = msgspec.to_builtins(make_nodes_needed(NodeCount({}), [described]))
-    for part in trigger["metadata"]["valueLocation"].split("."):
-        found = found[int(part) if part.isdecimal() else part]
-    assert (found, len(parse_class(like).cards)) == (3, 8)
-    assert scaled["spec"]["scaleTargetRef"]["name"] == recipe("placeholders")[0]["metadata"]["name"]
 
 
 def test_quotas_name_the_resources_and_kueue_covers_what_its_flavor_offers() -> None:

@@ -159,13 +159,6 @@ class SpareResources:
         offered, taken = self._offered.get(node, NO_AMOUNTS), self._taken.get(node, NO_AMOUNTS)
         return Amounts(max(0, offered.cpu_milli - taken.cpu_milli), max(0, offered.memory_mib - taken.memory_mib))
 
-    def left_when_empty(self, node: str) -> Amounts:
-        """What is free on a node on which only those pods run that come with it. Walks over all pods."""
-        offered = self._offered.get(node, NO_AMOUNTS)
-        staying = [each.amounts for each in self._pods.values() if each.node == node and each.comes_with_node]
-        cpu_milli, memory_mib = (sum(amounts) for amounts in zip(NO_AMOUNTS, *staying, strict=True))
-        return Amounts(max(0, offered.cpu_milli - cpu_milli), max(0, offered.memory_mib - memory_mib))
-
     def asked_by(self, uid: str) -> Amounts:
         """What a bound pod requests; nothing if the pod is unknown."""
         held = self._pods.get(uid)

@@ -40,7 +40,6 @@ from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
 from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
 from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
-from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.routes import UnservedVendor, VendorRoutes, root_routes
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
@@ -230,7 +229,6 @@ class Extender:
         for each in self.services:
             tasks.start(f"report refusals of {each.vendor_name}", each.reports.run())
             tasks.start(f"wake pods of {each.vendor_name}", each.wakes.run())
-            tasks.start(f"count nodes needed of {each.vendor_name}", each.needs.run(self.serving.is_serving))
         tasks.start(
             "confirm reservations",
             maintenance.confirm_periodically([each.binds for each in self.services], follow.confirm_after),
@@ -311,5 +309,4 @@ class Extender:
             explains=explains,
             reports=reports,
             wakes=wakes,
-            needs=NodesNeededService(state, self._spare),
         )

@@ -13,7 +13,6 @@ from prometheus_client.registry import Collector
 
 from gcushare.core.cards import BOTH_MODES
 from gcushare.core.nodes import CardMode
-from gcushare.core.packing.nodes_needed import NodesNeededDocument
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.events import RecorderCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
@@ -47,7 +46,6 @@ def _figures_of(services: Services) -> Iterator[Metric]:
     for reason, pods in count_pending(state, services.filters.totals.by_unit().values()).items():
         reasons.add_metric((vendor, reason.value), pods)
     yield reasons
-    yield from _nodes_needed(vendor, services.needs.latest)
     for kind, name, text, value in (
         (Gauge, "pods_waiting", "Pods that ask for cards and are not bound.", len(state.waiting) + len(state.claiming)),
         (
@@ -135,22 +133,6 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
     yield modes
     yield closed
     yield fragmentation
-
-
-def _nodes_needed(vendor: str, document: NodesNeededDocument | None) -> Iterator[Metric]:
-    for name, figure, text in (
-        (
-            "nodes_needed",
-            "nodes",
-            "Further nodes of a class that the waiting pods need, beyond the room of present nodes.",
-        ),
-        ("nodes_wanted", "wanted", "Nodes of a class that a scaler should keep: more if needed, else those in use."),
-        ("pods_too_large", "too_large", "Waiting pods that no node of a class can hold, even if it is empty."),
-    ):
-        family = Gauge(f"gcushare_{name}", text, labels=("vendor", "node_class"))
-        for each in document.classes if document is not None else ():
-            family.add_metric((vendor, each.node_class), getattr(each, figure))
-        yield family
 
 
 class ReplicaCollector(Collector):

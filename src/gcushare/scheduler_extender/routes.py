@@ -7,14 +7,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from contextlib import aclosing, contextmanager, suppress
 from functools import partial
 
-import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
 from gcushare._version import __version__
 from gcushare.core.errors import NotFoundError, RetryableError
-from gcushare.core.packing.nodes_needed import render_nodes_needed
 from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.scheduler_extender.leadership import NotLeader, NotReady, Serving
 from gcushare.scheduler_extender.verbs.dispatch import Dispatcher, Services
@@ -56,7 +54,6 @@ class VendorRoutes:
         prefix = self._services.state.vendor.url_prefix
         return [
             *_get(f"{prefix}/explain/{{namespace}}/{{pod}}", self._explain),
-            *_get(f"{prefix}/nodes-needed", self._count_nodes_needed),
             *_get(f"{prefix}/inspect", self._inspect),
             *_get(f"{prefix}/inspect/{{node}}", self._inspect),
         ]
@@ -108,14 +105,6 @@ class VendorRoutes:
         if _wants_text(request):
             return web.Response(text=render_explanation(document))
         return web.Response(body=encode_explanation(document), headers=_JSON)
-
-    async def _count_nodes_needed(self, request: web.Request) -> web.Response:
-        self._serving.require_synced()
-        query = request.query
-        document = await self._services.needs.count(query.get("like", ""), query.get("pods", ""))
-        if _wants_text(request):
-            return web.Response(text=render_nodes_needed(document))
-        return web.Response(body=msgspec.json.encode(document), headers=_JSON)
 
     async def _inspect(self, request: web.Request) -> web.StreamResponse:
         node = request.match_info.get("node") or None
@@ -191,7 +180,6 @@ def root_routes(services: list[Services], more: Iterable[tuple[str, str]] = ()) 
                 f"GET  {prefix}/explain/<namespace>/<pod>",
                 "why a pod has no card, or which; Accept: text/plain for people",
             ),
-            (f"GET  {prefix}/nodes-needed", "how many more nodes the waiting pods need; ?like=NODE, ?pods=NAMESPACE"),
             (f"POST {prefix}/filter, /prioritize, /bind, /preempt", "for kube-scheduler"),
         ]
     lines = [f"{path:<52} {text}" for path, text in (*endpoints, *more)]

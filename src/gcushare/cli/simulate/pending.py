@@ -1,6 +1,6 @@
 """How many more nodes a cluster's waiting pods need: ``simulate --pending`` and ``kubectl inspect ... nodes-needed``.
 
-Reads only. The extender counts the same way and also knows which nodes kube-scheduler asked about.
+Reads only.
 """
 
 from __future__ import annotations
@@ -108,6 +108,6 @@ def count_pending(
         classes.add(state)
     for name, alike in classes.choose(like).items():
         empty = empty_like(alike[0]) if alike else parse_class(name)
-        *_, need = counted.count_new(empty, left(alike[0].name, stays) if alike else ANY_AMOUNTS)
+        need = counted.count_new(empty, left(alike[0].name, stays) if alike else ANY_AMOUNTS)
         found.append(describe_class(name, need, alike))
     return make_nodes_needed(counted, found)

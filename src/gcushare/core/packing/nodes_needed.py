@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -43,14 +43,10 @@ _rank_card = POLICIES["binpack"].rank_card
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """What pods alike ask for.
-
-    ``among``: the present nodes that they may use; None means all. The extender knows which kube-scheduler asked about.
-    """
+    """What pods alike ask for."""
 
     request: CardRequest
     amounts: Amounts
-    among: frozenset[str] | None = None
 
     @property
     def _size(self) -> tuple[int, ...]:
@@ -87,29 +83,21 @@ class NodeCount:
         """Pods that present nodes have room for."""
         return self.pods - self.left_out - sum(pods for _, pods in self.left)
 
-    def use_present(self, node: NodeState, spare: Amounts) -> int:
-        """Place pods on a present node whose pods leave ``spare`` CPU and memory; returns how many.
+    def use_present(self, node: NodeState, spare: Amounts) -> None:
+        """Place pods on a present node, which is not changed. Its pods leave ``spare`` CPU and memory."""
+        self.left = _subtract(self.left, _fill(node, spare, self.left), 1)
 
-        The node is not changed.
-        """
-        able = [(kind, pods if kind.among is None or node.name in kind.among else 0) for kind, pods in self.left]
-        placed = _fill(node, spare, able)
-        if any(placed):
-            self.left = _subtract(self.left, placed, 1)
-        return sum(placed)
-
-    def count_new(self, empty: NodeState, spare: Amounts) -> Iterator[NodesNeeded]:
-        """Place the rest on nodes like an empty one. Yields after each node that differs; the last value counts."""
+    def count_new(self, empty: NodeState, spare: Amounts) -> NodesNeeded:
+        """Place the rest on nodes like an empty one."""
         left = [(kind, pods) for kind, pods in self.left if _fits(empty, spare, kind)]
         found = NodesNeeded(too_large=sum(pods for _, pods in self.left) - sum(pods for _, pods in left))
-        yield found
         while left:
             placed = _fill(empty, spare, left)
             # Equal nodes are filled alike as long as enough pods of each kind are left.
             times = min(pods // taken for (_, pods), taken in zip(left, placed, strict=True) if taken)
             left = _subtract(left, placed, times)
             found = NodesNeeded(found.nodes + times, found.pods + times * sum(placed), found.too_large)
-            yield found
+        return found
 
 
 def _subtract(left: Iterable[tuple[PodKind, int]], placed: Iterable[int], times: int) -> list[tuple[PodKind, int]]:

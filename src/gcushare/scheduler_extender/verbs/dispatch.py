@@ -16,7 +16,6 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import FailedS
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import NotLeader
-from gcushare.scheduler_extender.nodes_needed import NodesNeededService
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.bind import BindService
 from gcushare.scheduler_extender.verbs.filter import FilterService
@@ -44,7 +43,6 @@ class Services:
     explains: ExplainService
     reports: FailedSchedulingReporter
     wakes: RoomWaker
-    needs: NodesNeededService
 
     @property
     def vendor_name(self) -> str:

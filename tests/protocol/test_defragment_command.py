@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import Any
+
+import aiohttp
 
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.runtime.entry import ProcessContext
@@ -39,8 +42,24 @@ async def test_the_one_pod_that_comes_again_is_named_with_its_new_place(tmp_path
         assert (code, errors) == (0, "")
         assert "Room on node gpu-1, card 0, once 1 pod moved:\n  default/web from gpu-1 to gpu-1, card 1" in text
         assert "2 pods stay: no controller would replace it" in text
+        await evict_as_printed(rig, text, "web")
         code, text, _ = await ask("defragment", rig, "--for", "16", "--whole", "-o", "json")
         assert (code, json.loads(text)["plan"]) == (3, None)
+
+
+async def evict_as_printed(rig: Cluster, text: str, name: str) -> None:
+    """Send what the printed command sends, with the uid of another pod first, which is refused."""
+    (line,) = [line for line in text.splitlines() if "kubectl create" in line]
+    echo, body, pipe, *command = shlex.split(line)
+    assert (echo, pipe, command[:3], command[4:]) == ("echo", "|", ["kubectl", "create", "--raw"], ["-f", "-"])
+    uid = json.loads(body)["deleteOptions"]["preconditions"]["uid"]
+    headers = {"Content-Type": "application/json"}
+    async with aiohttp.ClientSession(rig.api.url, headers=headers) as http:
+        for sent, status in ((body.replace(uid, "another"), 409), (body, 201)):
+            async with http.post(command[3], data=sent) as answer:
+                assert answer.status == status
+    pod = rig.api.store.get("pods", name)
+    assert pod is None or pod["metadata"]["deletionTimestamp"]
 
 
 async def test_a_running_cluster_can_be_simulated(tmp_path: Path) -> None:

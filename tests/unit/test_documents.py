@@ -31,7 +31,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 CASE_PATTERN = re.compile(r"(?m)^ +(-[^()\n]+)\)")
 FOREIGN_FLAGS = {"all-namespaces", "config", "field-selector", "for", "namespace", "overwrite", "set"}
 FOREIGN_FLAGS |= {"gpu-memory-utilization", "reset-then-reuse-values", "trace", "validate", "vendor", "wait"}
-FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes", "replicas"}
+FOREIGN_FLAGS |= {"kube-api-burst", "kube-api-qps", "minutes", "raw", "replicas"}
 FOREIGN_FLAGS |= {"all", "network", "patch", "rm", "policy-config-file", "server-side", "slice-count", "type"}
 """Flags that the documents show of kubectl, helm, docker, Kubernetes' programs, vLLM, older programs and make."""
 

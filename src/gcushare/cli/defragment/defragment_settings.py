@@ -13,7 +13,7 @@ from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 
 DEFRAGMENT = "gcushare defragment"
-NO_ROOM, STOPPED = 3, 4
+NO_ROOM = 3
 
 
 @settings
@@ -33,22 +33,6 @@ class DefragmentSettings:
         default=0,
         help="The highest priority of pods that may be named; others stay where they are.",
     )
-    execute: bool = setting(
-        parsers.boolean(),
-        default=False,
-        typed=True,
-        help="Carry the plan out, after a question: evict its pods one by one through the Eviction API, each once the "
-        "one before it has been replaced.",
-    )
-    yes: bool = setting(
-        parsers.boolean(), default=False, typed=True, help="With --execute: do not ask, for unattended use."
-    )
-    patience: float = setting(
-        parsers.duration_s(1, 86_400),
-        default=300.0,
-        help="With --execute: how long a pod may take to end and run again, and how long a PodDisruptionBudget may "
-        "refuse, before the rest is left as it is; and for how long the plan waits for pods that are on their way.",
-    )
     output: TextOrJson = text_or_json_flag("text for people, or json.")
     kube: KubeSettings = group(KubeSettings)
 
@@ -57,29 +41,26 @@ class DefragmentSettings:
         return CardRequest(0, self.for_, whole=True) if self.whole else CardRequest(self.for_)
 
     def find_conflicts(self) -> Iterator[str]:
-        """No node has that many cards, and only --execute asks."""
+        """No node has that many cards."""
         if self.whole and self.for_ > 1024:
             yield f"for {self.for_} whole cards of one node: at most 1024 are looked for"
-        if self.yes and not self.execute:
-            yield "yes answers the question of execute: add --execute"
 
 
 DEFRAGMENT_PROGRAM = Program(
     name=DEFRAGMENT,
     summary="Say which fewest pods, ended and placed again elsewhere, would make room for a request, and where each "
-    "would go. The plan was carried out on a copy of the ledger before it is shown. Without --execute nothing in the "
-    "cluster is changed.",
+    "would go. The plan was carried out on a copy of the ledger before it is shown, with the commands that carry it "
+    "out on the cluster. Nothing in the cluster is changed.",
     version=__version__,
     settings=DefragmentSettings,
     examples=(
         (f"{DEFRAGMENT} --for 12", "room for 12 units on one card"),
         (f"{DEFRAGMENT} --for 2 --whole", "two whole cards of one node"),
-        (f"{DEFRAGMENT} --for 12 --execute", "evict the pods of the plan, one by one"),
     ),
     notes=f"Its own exit status: 0 if there is room or a plan, {NO_ROOM} if moving the pods that may be moved makes no "
-    f"room, {STOPPED} if --execute ended without room. Never moved are pods without a controller, of a DaemonSet, "
+    f"room. Never named are pods without a controller, of a DaemonSet, "
     "with several cards, with a higher priority, and those with cluster-autoscaler.kubernetes.io/safe-to-evict: "
     "'false' or descheduler.alpha.kubernetes.io/prefer-no-eviction: 'true'. Only cards are considered: whether "
-    "kube-scheduler agrees (CPU, taints, affinity) is not known here. --execute needs the right to create "
-    "pods/eviction; a pod that a PodDisruptionBudget protects stays until the budget allows it.",
+    "kube-scheduler agrees (CPU, taints, affinity) is not known here. The commands need kubectl and the "
+    "right to create pods/eviction; a pod that a PodDisruptionBudget protects stays until the budget allows it.",
 )

@@ -124,9 +124,8 @@ class BurstNode:
     def _allocations(self, source: str) -> KubeletAllocations:
         found = KubeletAllocations(source)
         for (uid, container, resource), ids in self.devices.held.items():
-            if source == "podresources":
-                if uid not in self.shown or container.startswith("init"):
-                    continue
+            if source == "podresources" and (uid not in self.shown or container.startswith("init")):
+                continue
             name = f"default/{uid}" if source == "podresources" else uid
             if resource == WHOLE:
                 found.add_whole(name, container, sorted(ids))

@@ -85,7 +85,7 @@ async def test_ids_of_two_cards_in_one_call_are_refused_with_the_reason() -> Non
         rig.kubelet.faults.ignore_preferred = True
         rig.bind("a", 3, card=0)
         message = await rig.until_failed("a")
-        assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and the container gets one: " in message
+        assert "3 units were taken from 2 cards (1 of card 0, 2 of card 1), and default/a gets one: " in message
 
 
 async def test_memory_over_two_cards_is_given_as_recorded_whatever_is_written_on_the_pod_afterwards() -> None:

@@ -142,9 +142,7 @@ async def test_a_first_one_that_never_starts_is_named_and_the_room_is_free_again
     rig = Rig(a_pod("none", 4), a_pod("two", 4, annotations={CARDS: "2"}))
     await rig.bind("none")
     rig.cluster.tell(rig.state)
-    with pytest.raises(
-        Refused, match="pod default/none starts on node node-1 and asks the kubelet"
-    ):
+    with pytest.raises(Refused, match="pod default/none starts on node node-1 and asks the kubelet"):
         await rig.bind("two")
     assert rig.used() == [4, 0]
     await rig.bind("two", "node-2")

@@ -8,7 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
-from gcushare_playground.processes import Child, Command
+import pytest
+
+from gcushare.runtime.settings.declare import list_specs
+from gcushare_playground.demo.settings import DemoSettings
+from gcushare_playground.processes import Child, Command, capture
 
 READY = re.compile(r"^ready (\S+)$")
 
@@ -35,6 +39,23 @@ async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     await stubborn.start()
     assert await stubborn.stop(grace_s=0.2) == -signal.SIGKILL
     assert await stubborn.stop() == -signal.SIGKILL, "stopping again changes nothing"
+
+
+async def test_a_child_has_none_of_the_settings_of_the_person_at_the_keyboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GCUSHARE_CARD_COUNT", "GCUSHARE_LOG_FORMAT", "GCUSHARE_ANYTHING"):
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("PYTHONIOENCODING", "gbk")
+    code = "import os; print('ready', [each for each in os.environ if each.startswith('GCUSHARE_')] or '\u20ac')"
+    inner = child(tmp_path, code)
+    assert await inner.start() == "\u20ac"
+    await inner.wait()
+    assert await capture(*inner.command.arguments) == "ready \u20ac\n"
+
+
+def test_the_demo_reads_no_variable_of_another_program() -> None:
+    assert all(spec.env.startswith("GCUSHARE_DEMO_") for spec in list_specs(DemoSettings))
 
 
 async def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:

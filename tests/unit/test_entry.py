@@ -193,6 +193,21 @@ def test_a_group_with_another_error_is_reported_though_the_reader_has_left() -> 
     assert "ZeroDivisionError: oops" in reported
 
 
+@pytest.mark.parametrize("encoding", ["gbk", "latin-1", "ascii", "euc-jp", "utf-8"])
+def test_a_character_that_the_terminal_lacks_is_substituted(encoding: str, tmp_path: Path) -> None:
+    text = "a\u251c\u2588\u20ac\U0001f600\udcffz"
+    body = f"print({text!a}, sys.stdin.read()); sys.stderr.write({text!a}); return 3"
+    module = f"import sys\ndef main(process):\n    {body}\n"
+    (tmp_path / "talking.py").write_text(module)
+    program = "import sys\nfrom gcushare.runtime.start import start\nsys.exit(start('talking', 'main'))\n"
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONIOENCODING": f"{encoding}:strict"}
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, input=b"\xff", capture_output=True, timeout=200, env=environ)
+    shown = done.stdout.decode(encoding)
+    assert (done.returncode, shown[0], shown.split()[0][-2:]) == (3, "a", "?z")
+    assert b"Traceback" not in done.stderr
+
+
 SCRIPTS: dict[str, str] = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
     "scripts"
 ]

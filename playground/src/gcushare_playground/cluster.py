@@ -207,7 +207,7 @@ class Cluster:
             options = ExtenderOptions(vendor=self.plan.vendor.name, whole_cards=self.plan.whole_cards)
             entry = ExtenderEntry(url=self.extender_url, options=options)
             text = new_config(entry, _SCHEDULER_VERSION, ()).text
-        self.place.scheduler_config.write_text(text)
+        self.place.scheduler_config.write_text(text, encoding="utf-8")
         await self.doubles.start_scheduler(self.plan, self.place, self.api_url)
 
     async def show_programs(self) -> None:

@@ -86,8 +86,8 @@ def gcushare_program() -> tuple[str, ...]:
 
 
 def clean_environ(place: Place) -> dict[str, str]:
-    """What a command is given that a person would run here: the cluster, and none of that person's own settings."""
-    return {"KUBECONFIG": str(place.kubeconfig), "GCUSHARE_CONFIG": "", "NO_COLOR": "1"}
+    """What a command is given that a person would run here: the cluster, and no colours."""
+    return {"KUBECONFIG": str(place.kubeconfig), "NO_COLOR": "1"}
 
 
 def inspect_name(plan: ClusterPlan) -> str:
@@ -135,8 +135,8 @@ def port_of(url: str) -> int:
 
 def _command(place: Place, name: str, module: str, *arguments: str, ready: re.Pattern[str] | None = None) -> Command:
     words = (sys.executable, "-m", module, *arguments)
-    # A settings file or variable of the person at the keyboard must not change the cluster.
-    clean = {"GCUSHARE_CONFIG": "", "KUBECONFIG": ""}
+    # A kubeconfig of the person at the keyboard must not change the cluster.
+    clean = {"KUBECONFIG": ""}
     if ready is None:
         return Command(name=name, arguments=words, log_dir=place.logs, environ=clean)
     return Command(name=name, arguments=words, log_dir=place.logs, environ=clean, ready=ready)

@@ -82,7 +82,7 @@ class Child:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **self.command.environ},
+            env=_environ(self.command.environ),
             start_new_session=True,
             limit=_STREAM_LIMIT,
         )
@@ -161,6 +161,12 @@ async def _read_line(stream: asyncio.StreamReader) -> str:
     return line.decode("utf-8", errors="replace")
 
 
+def _environ(added: Mapping[str, str]) -> dict[str, str]:
+    """Ours without the settings of the person at the keyboard; output is UTF-8 in every locale, and seen at once."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GCUSHARE_")}
+    return {**kept, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1", **added}
+
+
 async def capture(
     *words: str, deadline_s: float = 60.0, environ: Mapping[str, str] | None = None, expected: int = 0
 ) -> str:
@@ -174,7 +180,7 @@ async def capture(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **(environ or {})},
+        env=_environ(environ or {}),
     )
     try:
         async with asyncio.timeout(deadline_s):

@@ -24,8 +24,13 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
         function: takes the process context and returns the exit code.
         process: None means this process's own arguments and streams.
     """
-    import sys  # the interpreter has loaded it already
+    import io  # the interpreter has loaded both already
+    import sys
 
+    for stream in (sys.stdin, sys.stdout) if process is None else ():
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal's encoding lacks must not end the command; stderr has substitutes already.
+            stream.reconfigure(errors="replace")
     try:
         code = load(module, function)(process)
         sys.stdout.flush()

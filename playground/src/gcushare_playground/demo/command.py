@@ -42,7 +42,7 @@ async def play(settings: DemoSettings, stream: TextIO, shutdown: Shutdown) -> in
     _require_port(settings.port)
     stage = Stage(stream)
     async with Cluster(settings.plan(), ProcessDoubles()) as cluster:
-        handler = logging.FileHandler(cluster.place.logs / "demo.log")
+        handler = logging.FileHandler(cluster.place.logs / "demo.log", encoding="utf-8")
         logging.getLogger().addHandler(handler)
         try:
             return await _play_until_stopped(cluster, stage, settings, shutdown)

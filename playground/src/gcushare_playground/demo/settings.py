@@ -86,14 +86,18 @@ def _unit() -> Parser[str]:
 class DemoSettings:
     """The cluster."""
 
+    # None of the variables is one that the programs read: what is exported for them must not change the demo.
+
     vendor: str = setting(
         parsers.one_of(*VENDORS_BY_NAME),
         default=DEFAULT_VENDOR.name,
+        env="GCUSHARE_DEMO_VENDOR",
         help="Whose words and scenario: the Enflame manual's chapter 4, or one T4 shared by a class of students.",
     )
     scenario: ScenarioName = setting(
         parsers.choice(ScenarioName),
         default=ScenarioName.VENDOR,
+        env="GCUSHARE_DEMO_SCENARIO",
         help="What is played: the vendor's own scenario, or whole-and-shared: pods that share cards by memory, "
         "and pods that want whole cards; or claims: the manual's pods, unchanged, on a node whose cards Kubernetes "
         "itself shares among claims.",
@@ -101,27 +105,32 @@ class DemoSettings:
     nodes: int = setting(
         parsers.integer(1, MAX_NODES),
         default=1,
-        # Not GCUSHARE_NODES: deploy.sh has their names there.
         env="GCUSHARE_DEMO_NODES",
         help="How many nodes; each has a kubelet and a device plugin.",
     )
     cards: CardSet | None = setting(
         _card_set(),
         default=None,
+        env="GCUSHARE_DEMO_CARDS",
         help="Simulated cards of each node. Without it 8x16GiB for enflame, 1x14.75GiB (a T4) for aliyun; 4 of them "
         "for whole-and-shared, and for claims of aliyun.",
     )
     memory_unit: str = setting(
         _unit(),
         default="",
+        env="GCUSHARE_DEMO_MEMORY_UNIT",
         help="What 1 in a pod's request stands for. Without it 1 (GB) for enflame, GiB for aliyun.",
     )
     port: int = setting(
-        parsers.integer(0, 65535, "PORT"), default=0, help="Port of the API server on 127.0.0.1; 0 takes a free one."
+        parsers.integer(0, 65535, "PORT"),
+        default=0,
+        env="GCUSHARE_DEMO_PORT",
+        help="Port of the API server on 127.0.0.1; 0 takes a free one.",
     )
     keep: bool = setting(
         parsers.boolean(),
         default=False,
+        env="GCUSHARE_DEMO_KEEP",
         help="Leave the cluster running at the end, and print how to play with it; Ctrl-C ends it.",
     )
 

@@ -128,7 +128,7 @@ class _Line:
         known = {spec.flag for spec in list_specs(ClusterFlags)}
         words = [f"{flag}={value}" for flag, value in self._values.items() if flag in known]
         program = Program(name="completion", summary="", version="", settings=ClusterFlags)
-        return load_settings(program, words, self._environ, Path.read_text)
+        return load_settings(program, words, self._environ, lambda path: path.read_text(encoding="utf-8"))
 
     async def _nodes(self, api: KubeClient) -> Words:
         snapshot = ClusterSnapshot(self._vendor)

@@ -263,7 +263,7 @@ class DoctorRig:
     async def run(self, *argv: str, stdin: str | None = None, user: User | None = None, **environ: str) -> Answer:
         """Run ``gcushare doctor``; ``stdin`` is what a person types at a terminal."""
         answers = io.StringIO() if stdin is None else Tty(stdin)
-        return await self._run(lambda process: SUBCOMMANDS["doctor"].run(process, stdin=answers), argv, user, environ)
+        return await self.call(lambda process: SUBCOMMANDS["doctor"].run(process, stdin=answers), argv, user, environ)
 
     async def examine(self, *argv: str, user: User | None = None) -> Answer:
         """Run it for programs."""
@@ -271,11 +271,12 @@ class DoctorRig:
 
     async def bundle(self, *argv: str, user: User | None = None) -> Answer:
         """Run ``gcushare support-bundle``."""
-        return await self._run(SUBCOMMANDS["support-bundle"].run, argv, user, {})
+        return await self.call(SUBCOMMANDS["support-bundle"].run, argv, user, {})
 
-    async def _run(
+    async def call(
         self, main: Callable[[ProcessContext], int], argv: Sequence[str], user: User | None, environ: Mapping[str, str]
     ) -> Answer:
+        """Run any command against this cluster."""
         path = self.kubeconfig if user is None else self.api.kubeconfig(self.folder / user.name, user)
         stdout, stderr = io.StringIO(), io.StringIO()
         process = ProcessContext(argv, {"KUBECONFIG": str(path), "HOME": str(self.folder), **environ}, stdout, stderr)

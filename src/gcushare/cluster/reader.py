@@ -19,10 +19,10 @@ import msgspec
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.programs import PLUGIN_PODS, Endpoint, SeenPod, is_plugin, proxied_pod
 from gcushare.cluster.rights import Area, Right, Unread
-from gcushare.core.errors import GcushareError, NotFoundError, RemoteContractError
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
 from gcushare.kube.client import PAGE_SIZE, KubeClient
 from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.errors import GoneError
+from gcushare.kube.errors import GoneError, UnauthorizedError
 from gcushare.kube.resources import EVERYTHING, NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import HEAD, NODE, POD, Node, Pod
@@ -120,7 +120,7 @@ class Reader:
     once ``learn_rights`` has asked.
 
     Methods that list or ask raise ``GcushareError`` if the API server or the program does not answer, or the caller may
-    not ask. Those that name an ``Area`` never raise it.
+    not ask. Those that name an ``Area`` raise ``UnauthorizedError`` alone.
     """
 
     client: KubeClient
@@ -226,25 +226,28 @@ class Reader:
     async def find_missing(self, rights: Sequence[Right]) -> None:
         """Learn which of these rights the caller lacks; if the API server does not answer, the attempt shows it."""
 
-        async def is_missing(right: Right) -> bool:
-            try:
-                answer = await self.client.create(_REVIEWS, right.review())
-            except GcushareError:
-                return False
-            status = answer.get("status")
-            return isinstance(status, dict) and status.get("allowed") is False
+        answers = await ask_all(self.client.create(_REVIEWS, right.review()) for right in rights)
+        for right, answer in zip(rights, answers, strict=True):
+            if isinstance(answer, UnauthorizedError):
+                raise answer
+            status = None if isinstance(answer, GcushareError) else answer.get("status")
+            if isinstance(status, dict) and status.get("allowed") is False:
+                self._miss(right.part, f"missing right to {right}")
 
-        answers = await asyncio.gather(*(is_missing(right) for right in rights))
-        for right in (right for right, missing in zip(rights, answers, strict=True) if missing):
-            self._missing.add(right.part)
-            self.unread.append(Unread(right.part, "the right is missing", str(right)))
+    def _miss(self, part: Area, problem: str) -> None:
+        self._missing.add(part)
+        self.unread.append(Unread(part, problem, lacks_right=True))
 
     def may_read(self, part: Area) -> bool:
         """Whether no right for it is known to be missing."""
         return part not in self._missing
 
     async def attempt(self, part: Area, read: Callable[[], Awaitable[T]]) -> T | None:
-        """Read a part; None if it does not exist, cannot be read or its right is missing."""
+        """Read a part; None if it does not exist, cannot be read or its right is missing.
+
+        Raises:
+            UnauthorizedError: no part can be read with these credentials.
+        """
         if not self.may_read(part):
             return None
         try:
@@ -252,6 +255,10 @@ class Reader:
                 return await read()
         except NotFoundError:
             return None
+        except UnauthorizedError:
+            raise
+        except ForbiddenError as failure:
+            self._miss(part, str(failure))
         except GcushareError as failure:
             self.unread.append(Unread(part, str(failure)))
         return None

@@ -28,11 +28,11 @@ class Area(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A part that could not be read. ``right`` is set if a right was missing: ``list pods``."""
+    """A part that could not be read, and why."""
 
     part: Area
     problem: str
-    right: str = ""
+    lacks_right: bool = False
 
 
 @dataclass(frozen=True, slots=True)

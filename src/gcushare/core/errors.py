@@ -7,7 +7,9 @@ from __future__ import annotations
 
 
 class GcushareError(Exception):
-    """Root of every error that this project raises on purpose."""
+    """Root of every error that this project raises on purpose. ``hint`` is what to do about it at a terminal."""
+
+    hint = ""
 
 
 class ConfigError(GcushareError):
@@ -44,6 +46,11 @@ class NotFoundError(GcushareError):
 
 class ForbiddenError(GcushareError):
     """The caller lacks a right on the API server. Grant it; retrying does not help."""
+
+    hint = (
+        "the line above names the verb and the resource that are missing: have them granted, or run this as a user who "
+        "may; 'kubectl auth can-i --list' shows what you may do"
+    )
 
 
 class DeviceError(GcushareError):

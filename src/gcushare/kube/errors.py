@@ -35,6 +35,8 @@ class AlreadyExistsError(ConflictError):
 class UnauthorizedError(ForbiddenError):
     """The API server does not accept the credentials: they are missing, wrong or expired."""
 
+    hint = "log in again (the token or certificate is wrong or has expired), or choose another context or user"
+
 
 class EvictionRefusedError(RetryableError):
     """A pod may not be evicted now: a disruption budget does not allow it, or several budgets cover the pod."""

@@ -67,6 +67,8 @@ def run_program(
             process.stderr.write("".join(traceback.format_exception(error)))
         for line in _lines_of(error):
             process.stderr.write(f"error: {escape(line)}\n")
+        if isinstance(error, GcushareError) and error.hint:
+            process.stderr.write(f"hint: {error.hint}\n")
         return code
 
     try:

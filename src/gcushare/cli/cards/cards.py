@@ -19,7 +19,14 @@ from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import fetch_status
 from gcushare.cluster.reader import Dated, Reader, ask_all
-from gcushare.core.errors import GcushareError, NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.core.errors import (
+    ForbiddenError,
+    GcushareError,
+    NotFoundError,
+    Refused,
+    RemoteContractError,
+    RetryableError,
+)
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES
 from gcushare.runtime.entry import ProcessContext
@@ -122,6 +129,8 @@ def _merge(answers: Mapping[str, PluginStatus | GcushareError], proc: Path) -> C
         raise next(iter(failures.values()))
     if not reported:
         text = "; ".join(map(str, failures.values()))
+        if refusal := next((each for each in failures.values() if isinstance(each, ForbiddenError)), None):
+            raise type(refusal)(text)
         may_answer_later = any(isinstance(each, RetryableError) for each in failures.values())
         raise RetryableError(text) if may_answer_later else Refused(text)
     pids = {pid for status in reported.values() for pid in process_ids(status)}

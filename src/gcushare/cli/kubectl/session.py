@@ -18,10 +18,9 @@ from gcushare.cluster.cluster_flags import ClusterFlags
 from gcushare.cluster.connection import limits_of, sources_of
 from gcushare.cluster.follow import Connection
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
-from gcushare.core.errors import ConfigError, ForbiddenError, GcushareError, NotFoundError, Refused, RetryableError
+from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import load_config
-from gcushare.kube.errors import UnauthorizedError
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.vendors.vendor import Vendor
@@ -29,9 +28,6 @@ from gcushare.vendors.vendor import Vendor
 T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | NodesNeededSettings)
 
 MAX_WARNINGS = 10
-RIGHTS = (
-    "get and list nodes and pods, get services/proxy in kube-system for the extender's figures, get pods/proxy for top"
-)
 
 
 @dataclass(slots=True)
@@ -141,13 +137,6 @@ def _hint(session: Session, settings: T, error: GcushareError) -> str:
         words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
         meant = f"did you mean the command '{session.names.command} {words[0]}'? " if words else ""
         return f"{meant}'kubectl get nodes' lists every node's name"
-    if isinstance(error, UnauthorizedError):
-        return "log in again (the token or certificate is wrong or has expired), or choose another --context or --user"
-    if isinstance(error, ForbiddenError):
-        return (
-            "the line above names the verb and the resource that are missing; this command uses: "
-            f"{RIGHTS}. See what you may do with 'kubectl auth can-i --list'"
-        )
     if isinstance(error, RetryableError):
         where = f" at {session.server}" if session.server else ""
         return f"is the API server{where} up and reachable from here? 'kubectl version' asks the same; see --context"

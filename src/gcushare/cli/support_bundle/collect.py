@@ -32,7 +32,7 @@ from gcushare.cluster.diagnosis.gather_facts import gather
 from gcushare.cluster.programs import Endpoint, Program, SeenPod, main_container, proxied_pod, proxied_service
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
-from gcushare.core.errors import GcushareError, RemoteContractError
+from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
 from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import Resource
@@ -224,7 +224,7 @@ class Collector:
         found: list[JsonObject] = []
         for unread in self.facts.unread:
             if unread.part is part:
-                self._leave_out(path, f"{unread.problem}: {unread.right}" if unread.right else unread.problem)
+                self._leave_out(path, unread.problem)
         for each in objects:
             try:
                 found.append(OBJECT.read(self.raw[each.metadata.uid]))
@@ -248,7 +248,8 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
     is missing.
 
     Raises:
-        GcushareError: the API server does not answer, or the archive cannot be written.
+        GcushareError: the API server does not answer, neither nodes nor pods may be read, or the archive cannot be
+            written.
     """
     began = SystemClock().now()
     path = settings.file or Path(f"gcushare-support-{began:%Y%m%dT%H%M%SZ}.tar.gz")
@@ -262,6 +263,10 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
                 reader = Reader(client, progress)
                 raw: dict[str, msgspec.Raw] = {}
                 facts = await gather(reader, settings.where, raw)
+                if not facts.nodes and not facts.pods and not (facts.knows(Area.NODES) and facts.knows(Area.PODS)):
+                    unread = [each for each in facts.unread if each.part in (Area.NODES, Area.PODS)]
+                    family = ForbiddenError if any(each.lacks_right for each in unread) else RetryableError
+                    raise family("; ".join(f"cannot read {each.part.value}: {each.problem}" for each in unread))
                 collector = Collector(reader, facts, raw, archive, Redactor())
                 await collector.collect(examine(facts), settings.log_lines)
                 archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})

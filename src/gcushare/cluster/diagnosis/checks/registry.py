@@ -23,20 +23,12 @@ Check = Callable[[Facts], Iterable[Finding]]
 def check_unread(facts: Facts) -> Iterator[Finding]:
     """Report what could not be checked, so that silence never passes for health."""
     for each in facts.unread:
-        if each.right:
-            yield warning(
-                "missing-right",
-                "the user of this command",
-                f"cannot check {each.part.value}: missing right to {each.right}",
-                "run it as a user who may, or grant that right; the other findings hold",
-            )
+        problem = f"cannot check {each.part.value}: {each.problem}"
+        if each.lacks_right:
+            remedy = "run it as a user who may, or grant that right"
+            yield warning("missing-right", "the user of this command", problem, remedy)
         else:
-            yield warning(
-                "not-readable",
-                "API server",
-                f"cannot check {each.part.value}: {each.problem}",
-                "try again; the other findings hold",
-            )
+            yield warning("not-readable", "API server", problem, "try again")
 
 
 CHECKS: tuple[Check, ...] = (

@@ -1,0 +1,71 @@
+"""Every command of which the API server accepts no credentials, or refuses everything: reason, advice, exit code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from gcushare.cli.inspect.command_line import main_gcushare
+from gcushare.cli.subcommands import main
+from gcushare.cli.uninstall.clean import main as uninstall
+from gcushare.runtime.entry import ProcessContext
+from gcushare_playground.apiserver import FailBefore, Fault
+from tests.protocol.doctor_rig import NODE, DoctorRig
+
+COMMANDS: dict[str, tuple[Callable[[ProcessContext], int], tuple[str, ...]]] = {
+    "doctor": (main, ("doctor",)),
+    "doctor of a node": (main, ("doctor", "--node", NODE)),
+    "support-bundle": (main, ("support-bundle", "{folder}/bundle.tar.gz")),
+    "cards": (main, ("cards", NODE)),
+    "cordon-card": (main, ("cordon-card", NODE, "0")),
+    "defragment": (main, ("defragment", "--for", "4")),
+    "simulate": (main, ("simulate", "--from-cluster")),
+    "uninstall": (uninstall, ("--vendor", "enflame")),
+    "inspect": (main_gcushare, ()),
+    "inspect as json": (main_gcushare, ("-o", "json")),
+    "explain": (main_gcushare, ("explain", "p")),
+    "top": (main_gcushare, ("top",)),
+    "nodes-needed": (main_gcushare, ("nodes-needed",)),
+}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[DoctorRig]:
+    async with DoctorRig(tmp_path) as running:
+        yield running
+
+
+EVERYTHING_BUT_VERSION = r"^/(?!version)"
+
+
+@pytest.mark.parametrize("path", ["", EVERYTHING_BUT_VERSION, "^/api/"], ids=["all", "but the version", "core"])
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_an_expired_token_is_the_reason_and_a_new_one_the_advice(rig: DoctorRig, name: str, path: str) -> None:
+    rig.api.faults.on(Fault(FailBefore(401, "Unauthorized", "Unauthorized"), path=path))
+    command, argv = COMMANDS[name]
+    words = [word.format(folder=rig.folder) for word in argv]
+    answer = await rig.call(command, words, None, {})
+    assert (answer.code, answer.stdout) == (1, ""), answer
+    assert "was answered 401 Unauthorized" in answer.stderr
+    assert answer.stderr.count("\nhint: log in again") == 1
+    assert not list(rig.folder.glob("bundle*"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig: DoctorRig, name: str) -> None:
+    refusal = FailBefore(403, "Forbidden", "things is forbidden: no right to anything")
+    rig.api.faults.on(Fault(refusal, path=EVERYTHING_BUT_VERSION))
+    command, argv = COMMANDS[name]
+    words = [word.format(folder=rig.folder) for word in argv]
+    answer = await rig.call(command, words, None, {})
+    if name == "doctor":  # what is missing is what it finds
+        assert answer.code == 3, answer
+        assert "no right to anything" in answer.stdout
+        assert answer.stdout.count("grant that right") == answer.stdout.count("cannot check") > 5
+        return
+    assert (answer.code, answer.stdout) == (1, ""), answer
+    assert "no right to anything" in answer.stderr
+    assert answer.stderr.count("\nhint: the line above names the verb") == 1
+    assert not list(rig.folder.glob("bundle*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from gcushare.wire import extender_preempt as preempt
 from tests.extender_objects import Document, filter_body, pod_document
 
 MOST = 1_000
+HEAD = b'{"metadata":{"name":"pod-a","namespace":"default","uid":"u"}}'
 NAMES = ["node-1", "node-2", 'odd "name"', "naïve"]
 
 
@@ -97,7 +99,7 @@ def test_what_is_no_list_of_names_is_refused(raw: bytes) -> None:
 
 
 def test_what_follows_the_list_of_names_is_not_taken_for_names() -> None:
-    body = b'{"Pod":{},"NodeNames":["a"],"More":["b"]}'
+    body = b'{"Pod":%b,"NodeNames":["a"],"More":["b"]}' % HEAD
     arguments = decode(body)
 
     assert arguments.node_names is not None
@@ -135,7 +137,7 @@ def test_a_filter_answer_has_every_field_of_the_protocol(named: list[str], refus
 
 def test_whole_nodes_are_answered_as_they_came_and_names_as_names() -> None:
     items = [{"metadata": {"name": name}, "spec": {"odd": [1.50, None]}} for name in ("a", "b")]
-    whole = {"Pod": {}, "Nodes": {"items": items}, "NodeNames": None}
+    whole = {"Pod": json.loads(HEAD), "Nodes": {"items": items}, "NodeNames": None}
     asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(json.dumps(whole).encode()), MOST)
 
     assert list(asked.names) == ["a", "b"]
@@ -145,7 +147,7 @@ def test_whole_nodes_are_answered_as_they_came_and_names_as_names() -> None:
 
 @pytest.mark.parametrize("names", [["a", "b", "a"], []], ids=["one twice", "none"])
 def test_a_name_that_is_written_twice_is_asked_about_once(names: list[str]) -> None:
-    body = json.dumps({"Pod": {}, "NodeNames": names}).encode()
+    body = json.dumps({"Pod": json.loads(HEAD), "NodeNames": names}).encode()
 
     asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(body), MOST)
 
@@ -199,9 +201,8 @@ def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_again
     decoder = extender.FilterDecoder()
 
     def ask(name: str, names: str) -> extender.FilterArguments:
-        return decoder.decode(
-            b'{"Pod":{"metadata":{"name":"%b"}},"Nodes":null,"NodeNames":%b}' % (name.encode(), names.encode())
-        )
+        pod = HEAD.replace(b"pod-a", name.encode())
+        return decoder.decode(b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, names.encode()))
 
     first, same, other, again = ask("a", '["n1","n2"]'), ask("a", '["n2"]'), ask("b", '["n1"]'), ask("a", "[]")
     assert same.pod is first.pod
@@ -211,8 +212,61 @@ def test_a_pod_written_as_in_the_request_before_is_read_once_and_any_other_again
 
 def test_a_request_that_cannot_be_read_leaves_the_next_one_alone() -> None:
     decoder = extender.FilterDecoder()
-    good = b'{"Pod":{"metadata":{"name":"a"}},"Nodes":null,"NodeNames":["n1"]}'
-    assert decoder.decode(good).pod.name == "a"
+    good = b'{"Pod":%b,"Nodes":null,"NodeNames":["n1"]}' % HEAD
+    assert decoder.decode(good).pod.name == "pod-a"
     with pytest.raises(RemoteContractError):
         decoder.decode(b'{"Pod":{"metadata":{"name":7}},"Nodes":null,"NodeNames":["n1"]}')
-    assert decoder.decode(good).pod.name == "a"
+    assert decoder.decode(good).pod.name == "pod-a"
+
+
+def in_case(change: Callable[[str], str], document: object) -> object:
+    """The document with every key changed but those of ``labels``."""
+    if isinstance(document, dict):
+        kept = {"labels": document["labels"]} if "labels" in document else {}
+        return {change(key): in_case(change, value) for key, value in document.items() if key not in kept} | kept
+    return [in_case(change, each) for each in document] if isinstance(document, list) else document
+
+
+ODD_CASES = pytest.mark.parametrize(
+    "change",
+    [
+        str.lower,
+        str.upper,
+        str.swapcase,
+        lambda key: key[:-1] + key[-1].swapcase(),
+        lambda key: key.replace("s", "\u017f"),
+    ],
+    ids=["lower", "upper", "swapped", "last letter", "as Go folds"],
+)
+POD = {"metadata": {"name": "a", "namespace": "default", "uid": "u", "labels": {"Name": "b", "uid": "v"}}, "spec": {}}
+
+
+@ODD_CASES
+def test_keys_are_read_in_any_letter_case_as_go_reads_them(change: Callable[[str], str]) -> None:
+    def body(document: object) -> bytes:
+        return json.dumps(
+            in_case(change, {**document, "More": [1]} if isinstance(document, dict) else document)
+        ).encode()
+
+    assert decode(body({"Pod": POD, "NodeNames": ["n1", "n2"]})).pod == PodRef("u", "default", "a")
+    assert names_of(body({"Pod": POD, "Nodes": None, "NodeNames": ["n1", "n2"]})) == ["n1", "n2"]
+    item = {"metadata": {"name": "n1", "labels": {"Name": "n2"}}}
+    whole = extender.decode_asked_nodes(decode(body({"Pod": POD, "Nodes": {"items": [item]}})), MOST)
+    assert whole.items == {"n1": json.dumps(in_case(change, item)).encode()}
+    names = {"PodName": "a", "PodNamespace": "default", "PodUID": "u", "Node": "n1"}
+    assert extender.decode_bind_arguments(body(names)) == extender.BindArguments(PodRef("u", "default", "a"), "n1")
+
+
+@ODD_CASES
+def test_victims_are_read_in_any_letter_case_and_names_of_nodes_as_they_are(change: Callable[[str], str]) -> None:
+    meta = {change("Pods"): [{change("UID"): "v"}], change("NumPDBViolations"): 2}
+    full = {change("Pods"): [{change("metadata"): {change("uid"): "v"}}], change("NumPDBViolations"): 2}
+    for key, victims in (("NodeNameToMetaVictims", meta), ("NodeNameToVictims", full)):
+        body = json.dumps({change("Pod"): POD, change(key): {"Node-A": victims, "node-a": None}}).encode()
+        found = preempt.decode_preempt_arguments(body, MOST).proposals
+        assert found["Node-A"].read() == preempt.Victims(["v"], 2)
+
+
+def test_the_last_of_two_spellings_counts_as_in_go() -> None:
+    assert names_of(b'{"Pod":%b,"NodeNames":["a"], "nodenames":["b"] }' % HEAD) == ["b"]
+    assert names_of(b'{"pod":{},"Pod":%b,"nodenames":["b"],"Nodes":null, "NodeNames":["a"]}' % HEAD) == ["a"]

@@ -26,11 +26,11 @@ class Victims:
     violations: int
 
 
-class _MetaPod(msgspec.Struct, frozen=True, gc=False):
+class _MetaPod(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     uid: str = msgspec.field(name="UID")
 
 
-class _MetaVictims(msgspec.Struct, frozen=True, gc=False):
+class _MetaVictims(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     pods: tuple[_MetaPod, ...] | None = msgspec.field(name="Pods", default=None)
     violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
@@ -46,7 +46,7 @@ class _FullPod(msgspec.Struct, frozen=True, gc=False):
         return self.metadata.uid
 
 
-class _FullVictims(msgspec.Struct, frozen=True, gc=False):
+class _FullVictims(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     pods: tuple[_FullPod, ...] | None = msgspec.field(name="Pods", default=None)
     violations: Int = msgspec.field(name="NumPDBViolations", default=0)
 
@@ -87,7 +87,7 @@ class PreemptArguments:
     proposals: dict[str, Proposal]
 
 
-class _PreemptArguments(msgspec.Struct, frozen=True, gc=False):
+class _PreemptArguments(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     pod: PodHead = msgspec.field(name="Pod")
     full: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToVictims", default=None)
     meta: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeNameToMetaVictims", default=None)

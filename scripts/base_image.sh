@@ -7,8 +7,11 @@
 # the libraries it loads. Buildah builds it; BUILDAH may name its command with options. For trying a build, not for
 # handing out.
 set -euo pipefail
+# shellcheck source=deploy/lib/usage.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../deploy/lib/usage.sh"
+own_arguments 2 2 "$@"
 PATH=$PATH:/usr/sbin:/sbin
-name=${1:?base_image.sh NAME PYTHON} python=${2:?base_image.sh NAME PYTHON}
+name=$1 python=$2
 buildah=${BUILDAH:-buildah}
 tools="sh bash tar tr find sed sort head cut du cp ln mkdir rm chmod touch cat dirname xargs ldd ldconfig strip true env"
 root=$(mktemp -d)

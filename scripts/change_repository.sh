@@ -4,7 +4,10 @@
 # For forks and private registries: charts, scripts, plain manifests and documents say the same afterwards. With TAG charts
 # and plain manifests name that tag too, as those of a release do.
 set -euo pipefail
-new=${1:?change_repository.sh NEW [DIRECTORY [TAG]], such as registry.local/gcushare}
+# shellcheck source=deploy/lib/usage.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../deploy/lib/usage.sh"
+own_arguments 1 3 "$@"
+new=$1
 tag=${3:-}
 cd "${2:-$(dirname "${BASH_SOURCE[0]}")/..}"
 values=deploy/gcushare-device-plugin/build-and-deploy/gcushare-device-plugin-chart/values.yaml

@@ -9,6 +9,7 @@ help is English, so the page exists once: its Chinese twin is written by hand, s
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import io
@@ -58,8 +59,11 @@ class Page:
 
 def main() -> int:
     """Write the file, or compare it; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare the file, and change nothing")
+    is_check = parser.parse_args().check
     text = render(list(_read_pages()))
-    if "--check" not in sys.argv[1:]:
+    if not is_check:
         PAGE.write_text(text, encoding="utf-8")
     elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
         sys.stderr.write(f"{PAGE.relative_to(ROOT)} is not in step: run python -m scripts.cli_reference\n")

@@ -60,9 +60,10 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="directory of the executables")
     parser.add_argument("images", type=Path, nargs="+", help="saved images, one for each machine")
     given = parser.parse_args()
+    images = [read_image(each) for each in given.images]
     given.out.mkdir(parents=True, exist_ok=True)
-    for each in given.images:
-        print(build(read_image(each), given.out))  # noqa: T201 - a builder prints what it made
+    for each in images:
+        print(build(each, given.out))  # noqa: T201 - a builder prints what it made
     return 0
 
 
@@ -70,7 +71,7 @@ def read_image(file: Path) -> Image:
     """Read an image as docker, podman, nerdctl and buildah save it.
 
     Raises:
-        SystemExit: the file is no saved image, or one of a machine that has no executable.
+        SystemExit: the file cannot be read, is no saved image, or one of a machine that has no executable.
     """
     entries: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
     try:
@@ -79,6 +80,12 @@ def read_image(file: Path) -> Image:
             machine: str = json.loads(_content(saved, manifest["Config"]))["architecture"]
             for name in manifest["Layers"]:
                 _apply_layer(entries, _content(saved, name))
+    except OSError as error:
+        raise SystemExit(
+            f"the saved image {file} cannot be read ({error.strerror}): "
+            "deploy/gcushare-scheduler-extender/build-and-deploy/build-image.sh makes it, and make executables "
+            "IMAGE=FILE takes another one"
+        ) from error
     except (tarfile.TarError, KeyError, IndexError, ValueError) as error:
         raise SystemExit(f"{file} is no saved image: docker save or build-image.sh writes one") from error
     if machine not in MACHINES:

@@ -52,6 +52,8 @@ def main() -> int:
     parser.add_argument("base", help="where the release's files will be, without a slash at the end")
     parser.add_argument("files", type=Path, help="directory with the single files")
     given = parser.parse_args()
+    if missing := [str(given.files / name) for name in COMMANDS if not (given.files / name).is_file()]:
+        parser.error(f"there is no {' and no '.join(missing)}; make single-files makes them")
     given.out.mkdir(parents=True, exist_ok=True)
     for command in COMMANDS:
         print(write(command, given.out, given.base, given.files))  # noqa: T201 - what was made

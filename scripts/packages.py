@@ -40,6 +40,10 @@ def main() -> int:
     parser.add_argument("--images", type=Path, help="directory with NAME.tar of each image")
     parser.add_argument("--single-files", type=Path, help="directory with the single files, and the executables")
     given = parser.parse_args()
+    needed = [given.images / f"{name}.tar" for name in PACKAGES] if given.images is not None else []
+    needed += [given.single_files / name for name in INSPECT] if given.single_files is not None else []
+    if missing := [str(path) for path in needed if not path.is_file()]:
+        parser.error(f"there is no {', no '.join(missing)}; build-image.sh makes images, make single-files the others")
     given.out.mkdir(parents=True, exist_ok=True)
     for name in PACKAGES:
         print(pack(name, given.out, given.images, given.single_files))  # noqa: T201 - what was made

@@ -3,6 +3,9 @@
 # Three steps of .github/workflows/release.yml cannot be tried here: images for other architectures, signatures, and
 # the release itself. Pushing is tried by tests/playground/test_publish.py, with a registry on this machine.
 set -euo pipefail
+# shellcheck source=deploy/lib/usage.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../deploy/lib/usage.sh"
+own_arguments 0 0 "$@"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=.venv/bin
 out=$(mktemp -d)

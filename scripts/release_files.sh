@@ -6,8 +6,11 @@
 # krew's manifests are made only with it. PYTHON runs the builders; SINGLE_FILES=--all builds the single files for every
 # released Python; HELM names another helm.
 set -euo pipefail
-out=$(mkdir -p "${1:?release_files.sh OUT IMAGES [FILES-URL]}" && cd "$1" && pwd)
-images=$(cd "${2:?release_files.sh OUT IMAGES [FILES-URL]}" && pwd)
+# shellcheck source=deploy/lib/usage.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../deploy/lib/usage.sh"
+own_arguments 2 3 "$@"
+images=$(cd "$2" && pwd)
+out=$(mkdir -p "$1" && cd "$1" && pwd)
 url=${3:-}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-$PWD/.venv/bin/python}

@@ -9,9 +9,9 @@ renders from them for clusters without helm is ``deploy/manifests/render.sh``'s.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import astuple
 from pathlib import Path
@@ -117,7 +117,9 @@ def _shell() -> str:
 
 def main() -> int:
     """Write them, and name what changed."""
-    deploy = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "deploy"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("deploy", type=Path, nargs="?", default=ROOT / "deploy", help="the folder with the charts")
+    deploy = parser.parse_args().deploy
     for path in write(deploy):
         print(path.relative_to(deploy))  # noqa: T201
     return 0

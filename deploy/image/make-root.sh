@@ -7,6 +7,10 @@
 # needs, every shared library these load, and the names that a C library looks up. Needs a POSIX shell, ldd and Python.
 set -eu
 
+case $#,${1:-} in
+*,-h | *,--help) sed -n '2,/^[^#]/s/^#\( \|$\)//p' "$0" && exit 0 ;;
+*,-* | [!3],*) echo "make-root.sh: PACKAGES ROOT SOURCE_DATE_EPOCH are needed; see --help" >&2 && exit 2 ;;
+esac
 packages=$1
 root=$2
 epoch=$3

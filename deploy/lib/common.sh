@@ -28,7 +28,7 @@ check_cluster() {
     *) fail "helm is not version 3 or 4" "install helm 3 or 4" ;;
     esac
     kubectl get --raw /version >/dev/null ||
-        fail "the cluster does not answer" "set KUBECONFIG, or --context, to a cluster that 'kubectl version' can reach"
+        fail "the cluster does not answer" "set KUBECONFIG to a cluster that 'kubectl version' can reach, or choose one: kubectl config use-context NAME"
 }
 
 # node_names SELECTOR: print the nodes, one a line; all nodes if it is empty. Fails if they cannot be listed.

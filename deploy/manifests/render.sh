@@ -9,6 +9,9 @@
 #   gpushare/...               the files of Aliyun's gpushare under their own names, for schedulers that are changed by hand
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=deploy/lib/usage.sh
+. "$here/../lib/usage.sh"
+own_arguments 0 1 "$@"
 # Where .ci/run puts helm; used if there is no other.
 cached=$here/../../.cache/node_modules/.bin/helm
 helm=${HELM:-$(command -v helm || echo "$cached")}

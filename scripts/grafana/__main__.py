@@ -6,9 +6,9 @@ python -m scripts.grafana --check    exit 1 and name the file that is not in ste
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.grafana.cluster import CLUSTER
@@ -23,9 +23,11 @@ FOLDER = (
 FILES = {FOLDER / f"{dashboard.uid}.json": dashboard for dashboard in (CLUSTER, NODE)}
 
 
-def main(words: Sequence[str]) -> int:
+def main() -> int:
     """Write or check every file; the exit code."""
-    is_check = "--check" in words
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    is_check = parser.parse_args().check
     stale = []
     for path, dashboard in FILES.items():
         text = json.dumps(render(dashboard), indent=2, ensure_ascii=False) + "\n"
@@ -41,4 +43,4 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -203,3 +203,35 @@ def test_it_is_a_distribution_of_its_own_without_dependencies_and_not_in_the_pro
     assert own["dependencies"] == []
     assert programs["tool"]["setuptools"]["packages"]["find"]["where"] == ["src"]
     assert not list((ROOT / "src").rglob("gcushare_limits*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (["--nonsense"], 2, "there is no option '--nonsense'"),
+        (["-m"], 2, "-m needs the name of a module"),
+        (["-m", "nosuch"], 1, "there is no module 'nosuch'"),
+        (["-m", "json.nosuch"], 1, "there is no module 'json.nosuch'"),
+        (["-m", "./train.py"], 1, "there is no module './train.py'"),
+        (["nosuch.py"], 2, "there is no program 'nosuch.py'"),
+        (["fraction", "0.5"], 2, "'fraction' takes no arguments, not '0.5'"),
+    ],
+)
+def test_what_cannot_be_run_is_named_in_one_line(tmp_path: Path, words: list[str], code: int, reason: str) -> None:
+    done = run(tmp_path, "-m", "gcushare_limits", *words, folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
+    assert done.stderr.startswith(f"gcushare-limits: {reason}")
+
+
+def test_a_module_that_lacks_another_one_shows_where(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training/__init__.py").write_text("import nosuch_library\n")
+    (tmp_path / "training/job.py").write_text("")
+    done = run(tmp_path, "-m", "gcushare_limits", "-m", "training.job", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("No module named 'nosuch_library'")
+
+
+def test_the_version_is_the_one_of_the_distribution(tmp_path: Path) -> None:
+    version = tomllib.loads((ROOT / "limits/pyproject.toml").read_text())["project"]["version"]
+    assert run(tmp_path, "-m", "gcushare_limits", "--version").stdout == f"gcushare-limits {version}\n"

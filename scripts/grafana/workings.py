@@ -13,7 +13,8 @@ PODS = Row(
             title="Pods that wait, by reason",
             about=(
                 "fits: a card has room, something else keeps the pod. fragmented: enough is free, but not in one "
-                "place. full: too little is free. never: larger than any card. unreadable: the request is malformed."
+                "place. full: too little is free. never: larger than any card. refused: the request is malformed, or "
+                "too large for any node."
             ),
             queries=(
                 Query(

@@ -107,7 +107,7 @@ async def test_what_pods_still_hold_is_not_offered_for_repair(rig: DoctorRig) ->
     answer = await rig.examine("--fix", "--yes")
     assert answer.code == 3
     assert leftovers(rig) == {**BEHIND, "cordon": "1"}
-    assert "1 pods still have records here, such as default/holder" in answer.finding("stale-inventory")["problem"]
+    assert "records of 1 pod are still here, such as default/holder" in answer.finding("stale-inventory")["problem"]
 
 
 async def test_findings_are_reported_worst_first(rig: DoctorRig) -> None:

@@ -283,8 +283,8 @@ def foreign_device_ids(rig: DoctorRig) -> None:
         (node_with_hami_annotations, ERROR, "other-sharing-system", "HAMi"),
         (node_with_enflames_gcushare, ERROR, "other-sharing-system", "Enflame's gcushare 3.6"),
         (node_counted_in_mib, ERROR, "inventory-capacity", "the kubelet counts 32768"),
-        (pod_that_hami_took, ERROR, "other-scheduler", "wait for hami-scheduler"),
-        (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pods hold them, such as default/whole"),
+        (pod_that_hami_took, ERROR, "other-scheduler", "waits for hami-scheduler"),
+        (node_with_the_plain_plugin, ERROR, "other-sharing-system", "1 pod holds them, such as default/whole"),
         (node_of_the_go_gcushare, WARNING, "other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
         (foreign_device_ids, WARNING, "foreign-device-ids", "2 containers"),
         (whole_cards_of_two_plugins, ERROR, "whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
@@ -429,7 +429,7 @@ async def test_each_kind_of_trace_of_another_system_is_found(rig: DoctorRig) -> 
             elif found["kind"] == "Pod" and name == "kai":
                 rig.put_pod(found | {"spec": found["spec"] | {"nodeName": NODE}})
     problems = " ".join(finding["problem"] for finding in (await rig.examine()).document["findings"])
-    assert "KAI-Scheduler hands out the same cards: pods that share cards; 1 pods hold them" in problems
+    assert "KAI-Scheduler hands out the same cards: pods that share cards; 1 pod holds them" in problems
     assert "NVIDIA's DRA driver hands out the same cards: ResourceSlices of gpu.nvidia.com" in problems
 
 

@@ -44,7 +44,7 @@ def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
     [
         pytest.param(
             lambda: {"units": 4, "node": "", "annotations": {"gcushare.io/cards": "many"}},
-            WARNING, "request-unreadable", "'many'", id="half a unit",
+            WARNING, "request-refused", "'many'", id="half a unit",
         ),
         pytest.param(
             lambda: {"units": 4, "record": record(0, 4, assigned=False)},
@@ -68,7 +68,7 @@ def pod_of_status(uid: str, **parts: Any) -> dict[str, Any]:
         ),
         pytest.param(
             lambda: {"units": 4, "record": record(0, 1)},
-            WARNING, "forged-record", "says 1 units", id="other units",
+            WARNING, "forged-record", "says 1 unit (", id="other units",
         ),
         pytest.param(
             lambda: {"units": None, "record": record(0, 4)},

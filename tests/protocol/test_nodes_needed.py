@@ -48,7 +48,7 @@ async def test_both_commands_give_the_same_answer(crowded: Cluster) -> None:
     code, simulated, _ = await simulate(crowded, "--node-like", "node-1", "-o", "json")
     assert (json.loads(ran.out), json.loads(simulated), ran.code, code) == (ANSWER, ANSWER, 0, 0)
     text = (await crowded.call("nodes-needed")).out
-    assert text == ("6 pods wait for cards; 1 of them fit on present nodes\n2x16: 2 more nodes hold 5 pods\n")
+    assert text == ("6 pods wait for cards; present nodes have room for 1\n2x16: 2 more nodes hold 5 pods\n")
 
 
 async def test_one_pod_or_a_namespace_is_asked_about_and_a_class_that_no_node_has(crowded: Cluster) -> None:

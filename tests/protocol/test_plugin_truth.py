@@ -86,7 +86,7 @@ async def test_a_record_that_is_refused_for_good_delays_no_other_and_leaves_the_
         assert rig.record("a") == ("0", "false")
         assert fault.hits == 1, "it is not asked again and again"
         assert (await rig.get("/readyz"))[0] == 200
-        assert "the records of 1 pods (default/a) cannot be written" in (await rig.get("/status"))[1]
+        assert "the records of 1 pod (default/a) cannot be written" in (await rig.get("/status"))[1]
 
 
 async def test_a_mirror_pod_of_a_static_pod_is_placed_and_recorded() -> None:

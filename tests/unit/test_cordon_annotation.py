@@ -141,5 +141,5 @@ def test_a_node_that_never_rests_is_given_up_with_nothing_written() -> None:
 
 
 def test_a_node_that_does_not_exist_is_refused_with_where_to_look() -> None:
-    with pytest.raises(Refused, match="there is no node 'm'; `kubectl get nodes` lists them"):
+    with pytest.raises(NotFoundError, match="there is no node 'm'; 'kubectl get nodes' lists them"):
         asyncio.run(set_cordon(CordonRequest("m", "0", is_cordon=True), BusyNode(0)))

@@ -60,7 +60,7 @@ def half_full() -> VendorState:
             a_pod("p", 7, annotations={USE_CARDS: "1"}), PendingReason.FULL, id="the cards it allows are taken"
         ),
         pytest.param(a_pod("p", None, whole=1), PendingReason.FULL, id="no card is empty"),
-        pytest.param(a_pod("p", "many"), PendingReason.UNREADABLE, id="no number"),
+        pytest.param(a_pod("p", "many"), PendingReason.REFUSED, id="no number"),
     ],
 )
 def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:

@@ -106,7 +106,7 @@ async def test_a_refusal_is_reported_once_and_is_a_problem_until_the_record_is_w
         await write_due(reconciler)
         world.now_s += 400.0
     assert [record.levelname for record in caplog.records if "denied by a webhook" in record.message] == ["WARNING"]
-    assert reconciler.writer.problem == "the records of 1 pods (d/a) cannot be written: denied by a webhook"
+    assert reconciler.writer.problem == "the records of 1 pod (d/a) cannot be written: denied by a webhook"
     world.failures.clear()
     await write_due(reconciler)
     assert reconciler.writer.problem == ""
@@ -120,7 +120,7 @@ async def test_many_pods_are_one_problem_and_one_that_is_gone_is_none() -> None:
     assert reconciler.writer.problem == "the records of 5 pods (d/a, d/b, d/c and 2 more) cannot be written: no rights"
     store.on_pod_resync(["uid-e"])
     await write_due(reconciler)
-    assert reconciler.writer.problem == "the records of 1 pods (d/e) cannot be written: no rights"
+    assert reconciler.writer.problem == "the records of 1 pod (d/e) cannot be written: no rights"
 
 
 async def test_an_api_server_that_is_away_for_a_moment_is_no_problem() -> None:

@@ -84,7 +84,7 @@ async def test_a_plugin_whose_devices_are_all_sick_is_one_all_the_same(world: Wo
     world.register()
     world.counted = (8, 0)
     found = await world.watch().find()
-    assert "the kubelet was sent 8 devices that are all unhealthy or lost, and not by us" in found
+    assert "the kubelet was sent 8 devices, all unhealthy or lost, and not by us" in found
     assert world.reported == [found]
 
 

@@ -159,7 +159,7 @@ class TestAnAnswerIsRightForEveryPodThatACallMayBeFor:
             chosen(ask(4), one, other)
 
     def test_pods_over_one_card_and_over_two_are_refused_by_name(self) -> None:
-        with pytest.raises(Refused, match=r"which of default/one, default/two these 4 units are for"):
+        with pytest.raises(Refused, match=r"which of default/one, default/two asks for 4 units"):
             chosen(ask(4), candidate("one", 4, cards=(0,)), candidate("two", 4, cards=(0, 1), per_pod=2))
 
     def test_a_pod_that_is_being_deleted_decides_nothing_while_another_waits(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from gcushare.core.cards import Card, CardUse, LeftOutCard
 from gcushare.core.errors import DeviceError
+from gcushare.core.wording import counted
 
 MAX_LISTED = 1024
 """Cards of one library. A machine has at most 16 that are shared."""
@@ -36,7 +37,8 @@ def check_count(count: int) -> int:
     """
     if not 0 <= count <= MAX_LISTED:
         raise DeviceError(
-            f"the library reports {count} cards; at most {MAX_LISTED} are accepted: does it belong to this driver?"
+            f"the library reports {counted(count, 'card')}; at most {MAX_LISTED} are accepted: does it belong to "
+            "this driver?"
         )
     return count
 

@@ -16,6 +16,7 @@ from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import Card, CardUse
 from gcushare.core.errors import ConfigError, DeviceError
 from gcushare.core.log_fields import fields
+from gcushare.core.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class AutoSource:
             if chosen is None and count:
                 self._chosen, chosen = candidate, report
                 continue
-            reason = f"it has {count} cards too; choose it with --cards" if count else "it lists no cards"
+            reason = f"it has {counted(count, 'card')} too; choose it with --cards" if count else "it lists no cards"
             reasons.append(f"{candidate.name}: {reason}")
         found = self.name if self._chosen is not None else "no cards"
         selection = f"{found} ({'; '.join(reasons)})" if reasons else found

@@ -10,7 +10,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit
-from gcushare.core.wording import index_text, some_names
+from gcushare.core.wording import counted, index_text, some_names
 from gcushare.node.container_environment import Grant
 from gcushare.vendors.vendor import ClaimNames
 from gcushare.wire.dra.checkpoint import PreparedClaim, PreparedDevice
@@ -101,7 +101,7 @@ def check_room(
             raise Refused(f"card {grant.index} is not on this node any more; its cards are {known}")
         if grant.whole and grant.units < card.total:
             raise Refused(
-                f"the claim asks for a whole card and for {grant.units} units of it: card {grant.index} has "
+                f"the claim asks for a whole card and for {counted(grant.units, 'unit')} of it: card {grant.index} has "
                 f"{card.total}; leave the amount out, or use the class of memory shares"
             )
         holders = [
@@ -110,9 +110,10 @@ def check_room(
             if any(each.index == grant.index for each in other.grants)
         ]
         if (grant.whole and holders) or (not grant.whole and card.free < grant.units):
-            asked = "the whole card" if grant.whole else f"{grant.units} units"
+            asked = "the whole card" if grant.whole else counted(grant.units, "unit")
             raise Refused(
-                f"card {grant.index} has {card.free} of {card.total} units free, and the claim holds {asked}: claims "
+                f"card {grant.index} has {card.free} of {counted(card.total, 'unit')} free, and the claim holds "
+                f"{asked}: claims "
                 f"{some_names(sorted(holders), _MAX_NAMES) or 'none'} hold the rest; delete the pod to have it placed "
                 "again"
             )

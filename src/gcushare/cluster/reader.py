@@ -6,8 +6,8 @@ Requests are bounded in number. A part without its right is not tried, and what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -139,7 +139,8 @@ class Reader:
     async def list_nodes(self, scope: Scope) -> list[Node]:
         """List the nodes of the scope; ``NotFoundError`` if the one node that was named does not exist."""
         if scope.node is not None:
-            return [await self.client.get(NODES, scope.node)]
+            with naming_node(scope.node):
+                return [await self.client.get(NODES, scope.node)]
         return await self.list_objects(NODES, NODE.read, selector=scope.selectors()[0])
 
     async def list_pods(self, vendor: Vendor, scope: Scope) -> list[Pod]:
@@ -330,6 +331,15 @@ class Reader:
         if answer.ahead_s is not None:
             within_s = answer.within_s + self.within_s
             self.clocks.append(ClockFacts(subject=subject, ahead_s=answer.ahead_s - self.ahead_s, within_s=within_s))
+
+
+@contextmanager
+def naming_node(name: str) -> Iterator[None]:
+    """Have a node that does not exist reported by its name."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise NotFoundError(f"there is no node {name!r}; 'kubectl get nodes' lists them") from error
 
 
 async def ask_all(questions: Iterable[Awaitable[T]]) -> list[T | GcushareError]:

@@ -33,6 +33,7 @@ from gcushare.config_manager.plan.steps import describe, render_diff
 from gcushare.config_manager.reconcile import Mode, Reconciler, State, hold_lease
 from gcushare.config_manager.scheduler_config.versions import accepted_versions
 from gcushare.core.errors import ConfigError, ConflictError, GcushareError, Refused, RetryableError
+from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.election import ApiLease
@@ -215,7 +216,10 @@ async def uninstall(settings: UninstallSettings, say: Say) -> int:
             else:
                 waiting = [report for report in reports if report.state != State.RECOVERED.value]
                 if not waiting:
-                    say(f"{len(reports)} nodes recovered: {', '.join(report.node for report in reports) or 'none'}")
+                    say(
+                        f"{counted(len(reports), 'node')} recovered: "
+                        f"{', '.join(report.node for report in reports) or 'none'}"
+                    )
                     return DONE
                 reasons = "; ".join(f"{r.node} is {r.state} {r.reason}".strip() for r in waiting)
             left_s = deadline - clock.monotonic()

@@ -10,6 +10,7 @@ from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.manager_settings import ExtenderOptions
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls
 from gcushare.core.errors import ConfigError, RetryableError
+from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.credentials import client_context, load_client_certificate
 from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT_NAME
@@ -35,7 +36,7 @@ async def find_extender(client: KubeClient | ConfigError, options: ExtenderOptio
     spec = (await client.get(SERVICES, service.name, namespace=service.namespace)).spec
     if spec.cluster_ip in ("", "None") or not spec.ports:
         raise ConfigError(
-            f"Service {service} has clusterIP {spec.cluster_ip!r} and {len(spec.ports)} ports: "
+            f"Service {service} has clusterIP {spec.cluster_ip!r} and {counted(len(spec.ports), 'port')}: "
             "kube-scheduler needs an address, so it must not be headless; or give one with --extender-url"
         )
     scheme = "http" if options.tls_ca is None else "https"

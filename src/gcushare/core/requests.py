@@ -19,6 +19,7 @@ from gcushare.core.log_fields import cut_text
 from gcushare.core.placement import CLOSE
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import GIB
+from gcushare.core.wording import counted
 
 MAX_REQUESTING_CONTAINERS = 64
 """Each costs two kubelet calls and a walk over the node's pods. Real pods have a handful."""
@@ -211,8 +212,8 @@ def parse_pod_request(
         return None
     if len(requesting) > MAX_REQUESTING_CONTAINERS and not is_bound:
         raise Refused(
-            f"{len(requesting)} containers ask for {names.memory_resource} or {names.whole_card_resource}; at most "
-            f"{MAX_REQUESTING_CONTAINERS} of a pod may: let fewer containers ask"
+            f"{counted(len(requesting), 'container', 'ask')} for {names.memory_resource} or "
+            f"{names.whole_card_resource}; at most {MAX_REQUESTING_CONTAINERS} of a pod may: let fewer containers ask"
         )
     if len(requesting) == 1:
         units, whole_cards = requesting[0].units, requesting[0].whole_cards
@@ -221,8 +222,8 @@ def parse_pod_request(
         whole_cards = effective_request((c.kind, c.whole_cards) for c in requesting)
     if max(units, whole_cards) > MAX_POD_UNITS:
         raise Refused(
-            f"the pod asks for {max(units, whole_cards)} in all, more than any node has; at most {MAX_POD_UNITS} are "
-            "counted"
+            f"the pod asks for {max(units, whole_cards)} in all, more than any node has: give a number of units or "
+            f"cards, not of bytes, and at most {MAX_POD_UNITS}"
         )
     if units and whole_cards:
         raise Refused(f"a pod asks for {names.memory_resource} or for {names.whole_card_resource}, not for both")
@@ -233,7 +234,7 @@ def parse_pod_request(
             if container.units % cards_per_pod:
                 raise Refused(
                     f"{_container_text(container.name)} asks for {container.units} {names.memory_resource}, which "
-                    f"{cards_per_pod} cards cannot share equally; use a multiple"
+                    f"{counted(cards_per_pod, 'card')} cannot share equally; use a multiple"
                 )
         cards = CardRequest(units // cards_per_pod, cards_per_pod, selection=selection)
     return PodRequest(requesting, _with_limit(cards, memory_limit))
@@ -265,13 +266,13 @@ def limit_per_card(memory_limit: int, request: CardRequest) -> int:
         return 0
     if memory_limit < total:
         raise Refused(
-            f"annotation gcushare.io/memory-limit={memory_limit} is below the {total} units that the pod asks for; "
-            f"write {total} or more, or remove it"
+            f"annotation gcushare.io/memory-limit={memory_limit} is below the {counted(total, 'unit')} that the pod "
+            f"asks for; write {total} or more, or remove it"
         )
     if memory_limit % request.cards:
         raise Refused(
-            f"annotation gcushare.io/memory-limit={memory_limit}: {request.cards} cards cannot share that equally; "
-            "use a multiple"
+            f"annotation gcushare.io/memory-limit={memory_limit}: {counted(request.cards, 'card')} cannot share "
+            "that equally; use a multiple"
         )
     return memory_limit // request.cards
 

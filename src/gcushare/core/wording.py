@@ -17,9 +17,16 @@ def index_text(cards: Iterable[int]) -> str:
     return ",".join(map(str, cards))
 
 
-def counted(number: int, word: str) -> str:
-    """A number of things: ``1 pod``, ``2 pods``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
+_OF_ONE = {"are": "is", "were": "was", "have": "has", "do": "does"}
+
+
+def counted(number: int, word: str, verb: str = "") -> str:
+    """A number of things, and what they do: ``1 pod``, ``1 pod waits``, ``2 pods wait``."""
+    if number != 1:
+        word = f"{word}s"
+    elif verb:
+        verb = _OF_ONE.get(verb, f"{verb}s")
+    return f"{number} {word} {verb}".rstrip()
 
 
 def one_line(text: str) -> str:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from gcushare.core.wording import counted
 from gcushare.runtime.safe_directory import SafeDirectory, open_directory
 
 
@@ -72,7 +73,7 @@ class LocalLogFile(logging.Handler):
             self.handleError(record)
             return
         if self._lines_lost:
-            self._warn(f"is written again, {self._lines_lost} lines are missing in it")
+            self._warn(f"is written again, {counted(self._lines_lost, 'line', 'are')} missing in it")
             self._lines_lost, self._is_reported = 0, False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name

@@ -22,6 +22,7 @@ import msgspec
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import PodRef
+from gcushare.core.wording import counted
 from gcushare.wire.letter_case import with_our_keys
 
 T = TypeVar("T")
@@ -217,8 +218,8 @@ def decode_bind_arguments(body: bytes) -> BindArguments:
 def too_many_nodes(count: int, most: int) -> RemoteContractError:
     """The error for a request with ``count`` nodes."""
     return RemoteContractError(
-        f"{count} nodes in one request; at most {most} are accepted: twice as many as the API server has, and "
-        f"{SPARE_NODES} that may be new"
+        f"{counted(count, 'node')} in one request; at most {most} are accepted: twice as many as the API server "
+        f"has, and {SPARE_NODES} that may be new"
     )
 
 

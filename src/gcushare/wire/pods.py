@@ -24,6 +24,7 @@ from gcushare.core.requests import (
     limit_per_card,
     parse_pod_request,
 )
+from gcushare.core.wording import counted
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire import annotations as keys
 from gcushare.wire.annotations import PodRecord, decode_record
@@ -276,7 +277,8 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
         grants = tuple(CardGrant(index, record.card_units, whole=True) for index in record.card_indexes)
     else:
         raise RemoteContractError(
-            f"the record names {len(record.card_indexes)} whole cards, but the pod requests {request.cards.cards}"
+            f"the record names {counted(len(record.card_indexes), 'whole card')}, but the pod requests "
+            f"{request.cards.cards}"
         )
     return Assignment(
         pod_ref(pod),

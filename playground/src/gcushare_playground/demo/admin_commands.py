@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gcushare.core.wording import counted
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.commands import clean_environ, gcushare_program, inspect_name, inspect_program
 from gcushare_playground.demo.playing import Player
@@ -72,7 +73,7 @@ def _check_explain(player: Player, text: str, _over: str) -> None:
 def _check_top(player: Player, text: str, over: str) -> None:
     rows = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] in player.ledger.capacity]
     cards = sum(map(len, player.ledger.capacity.values()))
-    player.stage.check(f"top has a line for each of the {cards} cards", len(rows), cards)
+    player.stage.check(f"top has {counted(cards, 'line')}, one for each card", len(rows), cards)
     flagged = [" ".join(row.split()[:2]) for row in rows if "over by" in row]
     player.stage.check(f"and flags the card on which more is used than was granted: {over}", flagged, [over])
 

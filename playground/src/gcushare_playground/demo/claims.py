@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gcushare.core.wording import counted
 from gcushare.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
 from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL, SERVE_CLAIMS, SERVE_LABEL
@@ -70,7 +71,7 @@ async def _bring_up(player: Player) -> None:
     slices = await cluster.client.list_all(RESOURCE_SLICES)
     for name, sizes in player.ledger.capacity.items():
         devices = [device for each in slices if each.spec.node_name == name for device in each.spec.devices]
-        stage.check(f"{name} offers its {len(sizes)} cards as devices", len(devices), len(sizes))
+        stage.check(f"{name} offers its {counted(len(sizes), 'card')} as devices", len(devices), len(sizes))
 
 
 async def _place(player: Player, name: str, units: int) -> None:

@@ -11,6 +11,7 @@ import time
 from typing import TextIO
 
 from gcushare.core.errors import GcushareError, Refused
+from gcushare.core.wording import counted
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, SIGNALLED
 from gcushare.runtime.shutdown import Shutdown
@@ -107,7 +108,7 @@ async def _play(cluster: Cluster, stage: Stage, settings: DemoSettings) -> int:
     except GcushareError as error:
         stage.fail(f"\nThe demo could not go on: {error}\n\n{cluster.describe_programs()}")
         return FAILED
-    stage.step(f"Done: {stage.checks} checks, all as they must be, in {time.monotonic() - started:.1f}s")
+    stage.step(f"Done: {counted(stage.checks, 'check')}, all as they must be, in {time.monotonic() - started:.1f}s")
     return DONE
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gcushare.core.errors import GcushareError
+from gcushare.core.wording import counted
 from gcushare_playground.plans import ClusterPlan
 
 
@@ -47,7 +48,7 @@ class Ledger:
         """
         fitting = {node: card for node in self.capacity if (card := self._card(node, units)) is not None}
         if not fitting:
-            raise Impossible(f"no card has {units} units left: {self.used}")
+            raise Impossible(f"no card has {counted(units, 'unit')} left: {self.used}")
         shared = {node: card for node, card in fitting.items() if self.used[node][card]}
         return shared or fitting
 
@@ -60,7 +61,7 @@ class Ledger:
         empty = {node: [index for index, used in enumerate(cards) if not used] for node, cards in self.used.items()}
         fitting = {node: tuple(cards[:count]) for node, cards in empty.items() if len(cards) >= count}
         if not fitting:
-            raise Impossible(f"no node has {count} cards that no one uses: {self.used}")
+            raise Impossible(f"no node has {counted(count, 'card')} that no one uses: {self.used}")
         return fitting
 
     def take_whole(self, node: str, cards: tuple[int, ...]) -> None:
@@ -91,7 +92,7 @@ class Ledger:
         A node whose sum is too small is refused by the scheduler itself, in its own words; the others by the extender.
         """
         if any(self._card(node, units) is not None for node in self.capacity):
-            raise Impossible(f"a card has {units} units left: {self.used}")
+            raise Impossible(f"a card has {counted(units, 'unit')} left: {self.used}")
         reasons = Counter(
             reason if units <= self.total(node) - self.used_on(node) else f"Insufficient {resource}"
             for node in self.capacity

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.wording import counted
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import PodRecord, decode_record
@@ -128,14 +129,14 @@ class Player:
         )
         cards = len(self.ledger.capacity[name])
         self.stage.check(
-            f"{name} shows its {cards} cards", cards_of_count(resources[self.vendor.count_resource]), cards
+            f"{name} shows its {counted(cards, 'card')}", cards_of_count(resources[self.vendor.count_resource]), cards
         )
         total = self.ledger.total(name)
-        what = f"{name} offers {total} units of {plan.unit.label}"
+        what = f"{name} offers {counted(total, 'unit')} of {plan.unit.label}"
         self.stage.check(what, resources[self.vendor.memory_resource], total)
         if plan.whole_cards:
             word = self.vendor.whole_card_resource
-            self.stage.check(f"and its {cards} cards whole", resources[word], cards)
+            self.stage.check(f"and its {counted(cards, 'card')} whole", resources[word], cards)
 
     async def wait_assigned(self, key: str) -> JsonObject:
         """Wait until a pod runs and its record is confirmed."""
@@ -191,9 +192,11 @@ class Player:
         size = self.ledger.capacity[node][card]
         expected = ((card,), size, units, True)
         found = record and (record.card_indexes, record.card_units, record.pod_units, record.assigned)
-        stage.check(f"its record names card {card} of {size} units, {units} of them, assigned", found, expected)
+        stage.check(
+            f"its record names card {card} of {counted(size, 'unit')}, {units} of them, assigned", found, expected
+        )
         held = kubelet_cards(self.cluster, node, pod["metadata"]["uid"])
-        stage.check(f"the kubelet gave it {units} ids of card {card} and no other", held, {card: units})
+        stage.check(f"the kubelet gave it {counted(units, 'id')} of card {card} and no other", held, {card: units})
 
     async def _check_sight(self, pod: JsonObject, placed: PlacedPod, card: int) -> None:
         namespace, name = placed.key.split("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gcushare.core.wording import counted
 from gcushare_playground.demo.playing import PlacedPod, Player
 from gcushare_playground.demo.reading import fetch_sight, kubelet_whole_cards
 from gcushare_playground.picture import POD_OBJECTS, JsonObject, allocatable_of, node_of
@@ -38,7 +39,9 @@ async def play_whole_and_shared(player: Player) -> None:
     player.stage.step("Step 3. A second pod that asks for memory gets the same card: free cards stay free")
     await _create_sharing(player, "notebook-2", quarter)
     unshared = sum(1 for used in player.ledger.used[training.node] if not used) + training.count
-    player.stage.step(f"Step 4. A pod asks for all {unshared} cards that are not shared: it stays Pending and says why")
+    player.stage.step(
+        f"Step 4. A pod asks for {counted(unshared, 'card')}, all that are not shared: it stays Pending and says why"
+    )
     waiting = _WholePod("big-training", unshared)
     await _create(player, waiting.name, {player.vendor.whole_card_resource: waiting.count})
     expected = f"0/1 nodes are available: 1 Insufficient {player.vendor.whole_card_resource}."
@@ -112,7 +115,9 @@ async def _show_allocatable(player: Player) -> None:
         player.stage.command(f"kubectl describe node {name}")
         lines = (f"  {word}: {count}" for word, count in zip(words, counts, strict=True))
         player.stage.output("\n".join(["Allocatable:", *lines]))
-        player.stage.check(f"{name} offers {counts[0]} units and {counts[1]} whole cards", found()[name], counts)
+        player.stage.check(
+            f"{name} offers {counted(counts[0], 'unit')} and {counted(counts[1], 'whole card')}", found()[name], counts
+        )
 
 
 async def _create(player: Player, name: str, limits: dict[str, int]) -> None:

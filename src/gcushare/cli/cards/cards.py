@@ -18,11 +18,10 @@ from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view
 from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import fetch_status
-from gcushare.cluster.reader import Dated, Reader, ask_all
+from gcushare.cluster.reader import Dated, Reader, ask_all, naming_node
 from gcushare.core.errors import (
     ForbiddenError,
     GcushareError,
-    NotFoundError,
     Refused,
     RemoteContractError,
     RetryableError,
@@ -94,7 +93,8 @@ async def ask_node(api: KubeClient, place: PluginPodSettings, node: str, proc: P
     """Find a node's plugins and ask them through the API server.
 
     Raises:
-        Refused: there is no such node, or no plugin runs on it.
+        NotFoundError: there is no such node.
+        Refused: no plugin runs on it.
         GcushareError: none of them answers.
     """
 
@@ -109,10 +109,8 @@ async def ask_node(api: KubeClient, place: PluginPodSettings, node: str, proc: P
     if pods:
         answers = await reader.ask_plugins(pods, "/status", read, place=place)
         return _merge({f"pod {pod.key}": found for pod, found in answers}, proc)
-    try:
+    with naming_node(node):
         await api.get(NODES, node)
-    except NotFoundError as error:
-        raise Refused(f"there is no node {node!r}; `kubectl get nodes` lists them") from error
     labels = place.plugin_selector
     own = "runs gcushare-device-plugin or gcushare-claims-driver, or is named after gpushare's plugin"
     raise Refused(

@@ -80,5 +80,5 @@ CARDS_PROGRAM = Program(
     notes="A process is shown with its pod where its control group on this machine carries the pod's uid, else with "
     "its card alone. What a library does not report is shown as '-'. The wide form adds how the driver runs a card "
     "(persistence mode, power limit, its CUDA version, fan, performance state, ECC, MIG, compute mode); n/a: the card "
-    "or its library has no such thing. NO_COLOR and COLUMNS are obeyed.",
+    "or its library has no such thing. NO_COLOR is obeyed, and on a terminal COLUMNS; a pipe gets whole lines.",
 )

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 from gcushare.cli.cordon.cordon_settings import CordonSettings
 from gcushare.cluster.connection import open_cluster
+from gcushare.cluster.reader import naming_node
 from gcushare.core.cards import Card, Inventory
-from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
+from gcushare.core.errors import ConflictError, Refused, RemoteContractError, RetryableError
 from gcushare.core.log_fields import escape
 from gcushare.kube.patches import Patch, Precondition, annotations_patch
 from gcushare.kube.resources import NODES, Resource
@@ -36,15 +37,14 @@ async def set_cordon(request: CordonRequest, client: NodeClient) -> str:
     """Carry a request out; returns the resulting state as text. Repeatable.
 
     Raises:
-        Refused, RemoteContractError: as ``decide_annotation``; or there is no such node.
+        NotFoundError: there is no such node.
+        Refused, RemoteContractError: as ``decide_annotation``.
         RetryableError: others kept writing the Node in between.
         ForbiddenError: the caller may not read or change Nodes.
     """
     for _ in range(ATTEMPTS):
-        try:
+        with naming_node(request.node):
             meta = (await client.get(NODES, request.node)).metadata
-        except NotFoundError as error:
-            raise Refused(f"there is no node {request.node!r}; `kubectl get nodes` lists them") from error
         annotations, message = decide_annotation(request, meta.annotations)
         if not annotations:
             return message

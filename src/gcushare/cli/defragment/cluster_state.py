@@ -72,7 +72,7 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> 
         try:
             request = pod_request(pod, vendor)
         except (RemoteContractError, Refused):
-            kept["its request cannot be read"] += 1
+            kept["the request cannot be read"] += 1
             continue
         if request is None:
             continue
@@ -87,13 +87,13 @@ def find_movable(pods: Iterable[Pod], vendor: Vendor, *, most_priority: int) -> 
 def _reason_to_stay(pod: Pod, most_priority: int) -> str:
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
-        return "no controller would replace it"
+        return "no controller would make another"
     if owner.kind in _BOUND_TO_ITS_NODE:
-        return f"it belongs to its node ({owner.kind})"
+        return f"bound to one node ({owner.kind})"
     if pod.is_being_deleted:
-        return "it is ending"
+        return "being deleted"
     if any(pod.metadata.annotations.get(key) == value for key, value in EXEMPTIONS.items()):
-        return "an annotation exempts it"
+        return "exempt by an annotation"
     if (pod.spec.priority or 0) > min(most_priority, SYSTEM_PRIORITY - 1):
-        return "its priority is too high"
+        return "the priority is too high"
     return ""

@@ -13,6 +13,7 @@ from gcushare.cli.terminal.output import TextOrJson, to_json
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.log_fields import escape
 from gcushare.core.packing.defragment import Move, RoomPlan, plan_room
+from gcushare.core.wording import counted
 from gcushare.kube.patches import eviction
 from gcushare.kube.resources import PODS
 from gcushare.runtime.entry import ProcessContext
@@ -46,14 +47,14 @@ def render_text(plan: RoomPlan | None, found: MovablePods, version: str) -> str:
     elif not plan.moves:
         lines = [f"There is room now: node {plan.node}, {_cards(plan.cards)}."]
     else:
-        count = "1 pod" if len(plan.moves) == 1 else f"{len(plan.moves)} pods"
+        count = counted(len(plan.moves), "pod")
         lines = [f"Room on node {plan.node}, {_cards(plan.cards)}, once {count} moved:"]
         lines += [
             f"  {move.pod} from {move.source} to {move.target}, {_cards(move.target_cards)}" for move in plan.moves
         ]
         once = "" if len(plan.moves) == 1 else ", each once the pod before it runs again"
         lines += [f"To move them{once}:", *(f"  {eviction_command(move, version)}" for move in plan.moves)]
-    lines += [f"{count} pods stay: {reason}" for reason, count in found.kept.items()]
+    lines += [f"{counted(count, 'pod', 'stay')}: {reason}" for reason, count in found.kept.items()]
     return "\n".join(lines) + "\n"
 
 

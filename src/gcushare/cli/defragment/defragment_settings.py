@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gcushare._version import __version__
 from gcushare.cli.terminal.output import TextOrJson, text_or_json_flag
 from gcushare.core.requests import CardRequest
+from gcushare.core.wording import counted
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -43,7 +44,7 @@ class DefragmentSettings:
     def find_conflicts(self) -> Iterator[str]:
         """No node has that many cards."""
         if self.whole and self.for_ > 1024:
-            yield f"for {self.for_} whole cards of one node: at most 1024 are looked for"
+            yield f"for {counted(self.for_, 'whole card')} of one node: at most 1024 are looked for"
 
 
 DEFRAGMENT_PROGRAM = Program(

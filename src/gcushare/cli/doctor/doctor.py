@@ -81,7 +81,7 @@ class _Doctor:
         for fix in made:
             stdout.write(f"done: {one_line(str(fix))}\n")
         screen = Screen(self.process, self.settings.color)
-        stdout.write(render_text(facts, findings, width=screen.text_width, color=screen.has_color))
+        stdout.write(render_text(facts, findings, width=screen.width, color=screen.has_color))
 
 
 async def _make(client: KubeClient, fix: Fix) -> str:

@@ -72,5 +72,6 @@ DOCTOR_PROGRAM = Program(
     ),
     notes=f"Its own exit status: {DONE} where nothing is wrong (infos aside), {FOUND_WARNING} where the worst finding "
     f"is a warning, {FOUND_ERROR} where it is an error; with --fix, of what is left afterwards. The other codes mean "
-    "that no examination was made. docs/doctor.md lists every finding. NO_COLOR and COLUMNS are obeyed.",
+    "that no examination was made. docs/doctor.md lists every finding. NO_COLOR is obeyed, and on a terminal COLUMNS; "
+    "a pipe gets whole lines.",
 )

@@ -68,7 +68,10 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         GcushareError: neither the API server nor the extender answers.
     """
     namespace, name = pod
-    found = await reader.client.get(PODS, name, namespace=namespace)
+    try:
+        found = await reader.client.get(PODS, name, namespace=namespace)
+    except NotFoundError as error:
+        raise NotFoundError(f"there is no pod {name!r} in namespace {namespace!r}") from error
     try:
         request = claimed_request(found, vendor) or current_request(found, vendor)
     except (RemoteContractError, Refused) as error:

@@ -149,7 +149,7 @@ def ask_words(facts: PodFacts) -> str:
     """What a pod requests, in short."""
     if facts.whole_cards:
         return counted(facts.whole_cards, "whole card")
-    return str(facts.units) if facts.units else "unreadable request"
+    return str(facts.units) if facts.units else "refused request"
 
 
 def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pending: bool, is_wide: bool) -> Row:

@@ -28,6 +28,7 @@ from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.reader import Reader, Scope
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.log_fields import escape
+from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.runtime.exit_codes import DONE, FAILED
 
@@ -165,7 +166,7 @@ def _page(screen: Screen, live: LiveSnapshot, as_of: str, settings: TableSetting
     room = max(2, screen.height - len(foot))
     if len(body) > room:
         hidden = len(body) - room + 1
-        rest = f"… {hidden} more lines: a taller terminal or --sort-by shows them"
+        rest = f"… {counted(hidden, 'more line')}: a taller terminal or --sort-by shows more"
         body = [*body[: room - 1], Text(rest, "dim")]
     page = [harmless(line) for line in (*body, *foot)]
     for line in page:

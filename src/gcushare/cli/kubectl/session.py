@@ -135,8 +135,7 @@ def _hint(session: Session, settings: T, error: GcushareError) -> str:
         if isinstance(settings, ExplainSettings | NodesNeededSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
         words = difflib.get_close_matches(settings.node or "", COMMANDS, n=1)
-        meant = f"did you mean the command '{session.names.command} {words[0]}'? " if words else ""
-        return f"{meant}'kubectl get nodes' lists every node's name"
+        return f"did you mean the command '{session.names.command} {words[0]}'?" if words else ""
     if isinstance(error, RetryableError):
         where = f" at {session.server}" if session.server else ""
         return f"is the API server{where} up and reachable from here? 'kubectl version' asks the same; see --context"

@@ -14,6 +14,7 @@ from gcushare.cli.simulate.comparing import Comparison, Plan
 from gcushare.cli.simulate.runs import Run
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.cli.terminal.layout import plain_table
+from gcushare.core.wording import counted
 
 _HEADINGS = ("POLICY", "ALLOCATED", "SPREAD", "PARTIAL", "IDLE", "UNPLACED")
 _MAX_KINDS = 6
@@ -25,8 +26,12 @@ def render_text(plan: Plan, comparison: Comparison, width: int | None) -> str:
     """Policies from best to worst, the bound, and which pods found no place."""
     cards = sum(node.cards for node in plan.nodes)
     pods = round(mean(run.pods for runs in comparison.runs.values() for run in runs))
-    seeds = "1 seed" if len(plan.seeds) == 1 else f"{len(plan.seeds)} seeds"
-    lines = [f"{len(plan.nodes)} nodes, {cards} cards; {pods} pods; {seeds}; percent of all card units", ""]
+    seeds = counted(len(plan.seeds), "seed")
+    lines = [
+        f"{counted(len(plan.nodes), 'node')}, {counted(cards, 'card')}; {counted(pods, 'pod')}; {seeds}; percent of "
+        "all card units",
+        "",
+    ]
     rows = [
         (
             policy,
@@ -84,7 +89,7 @@ def render_churn(churn: Churn, runs: Mapping[str, Sequence[ChurnRun]], width: in
     ]
     intro = (
         f"load {100 * churn.load:.0f} % for {churn.lifetimes:g} mean lifetimes; waits in mean lifetimes; large: "
-        f"{churn.large} whole cards or more; delayed in percent; largest piece in idle cards of one node"
+        f"{counted(churn.large, 'whole card')} or more; delayed in percent; largest piece in idle cards of one node"
     )
     return "\n".join([intro, "", *_table(headings, rows, width)]) + "\n"
 

@@ -12,6 +12,7 @@ from gcushare.cli.simulate.policies.base import NO_FIT, Policy, Scored
 from gcushare.cli.simulate.policies.typical_pods import Fragmentation, typical_pods
 from gcushare.cli.simulate.workload import NodeSpec, units_of
 from gcushare.core.packing.expected_fill import Demand, Room, Spot
+from gcushare.core.wording import counted
 
 SAMPLES = 100
 """Points of a run's curves."""
@@ -96,7 +97,7 @@ def kind_of(demand: Demand) -> str:
     """The kind of a pod as text: what it requests of cards."""
     if not demand.cards:
         return "no card"
-    cards = "1 card" if demand.cards == 1 else f"{demand.cards} cards"
+    cards = counted(demand.cards, "card")
     return cards if demand.whole else f"share of {cards}"
 
 

@@ -51,7 +51,7 @@ def run(settings: SimulateSettings, process: ProcessContext) -> int:
         def done(count: int, of: int) -> None:
             bar.update(task, completed=count, total=of)
 
-        text = _answer(settings, plan, done, Screen(process).text_width)
+        text = _answer(settings, plan, done, Screen(process).width)
     process.stdout.write(text)
     return DONE
 

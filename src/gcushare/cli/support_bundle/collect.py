@@ -33,6 +33,7 @@ from gcushare.cluster.programs import Endpoint, Program, SeenPod, main_container
 from gcushare.cluster.reader import AT_ONCE, Reader, ask_all
 from gcushare.cluster.rights import Area
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError, RetryableError
+from gcushare.core.wording import counted
 from gcushare.kube.client import object_decoder
 from gcushare.kube.clock import SystemClock
 from gcushare.kube.resources import Resource
@@ -275,7 +276,7 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
     archive = asyncio.run(make())
     missing = f"; {len(archive.left_out)} left out, see MANIFEST.json in it" if archive.left_out else ""
     process.stdout.write(
-        f"{path}: {len(archive.entries)} files, {path.stat().st_size} bytes, "
+        f"{path}: {counted(len(archive.entries), 'file')}, {path.stat().st_size} bytes, "
         f"of {began:%Y-%m-%d %H:%M:%S} UTC{missing}\n"
     )
     return DONE

@@ -12,6 +12,7 @@ from typing import Any
 
 from gcushare.cli.support_bundle.redact import ELLIPSIS, has_foreign_tail, own_words
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.wording import counted
 from gcushare.wire.untrusted_json import ANNOTATION_BYTES, BoundedJsonDecoder
 
 LOG_LINE = BoundedJsonDecoder(dict[str, Any], "a line of a log", limit_bytes=ANNOTATION_BYTES)
@@ -67,7 +68,7 @@ def cut_log(text: str, names: Collection[str] = ()) -> str:
         else:
             lines.append(kept)
     if left_out:
-        lines.append(f"({left_out} lines of another form left out)")
+        lines.append(f"({counted(left_out, 'line')} of another form left out)")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -86,13 +86,8 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal; None if the output is not a terminal, since a pipe takes lines of any length."""
+        """Columns of the terminal, or COLUMNS there; None in a pipe, whose lines are searched and have any length."""
         return _size(self._process.stdout, self.environ)[0] if self.is_terminal else None
-
-    @property
-    def text_width(self) -> int | None:
-        """Like ``width``, but on a pipe COLUMNS counts if it is set. Use it for prose, which may wrap anywhere."""
-        return self.width or _number(self.environ.get("COLUMNS"), 0) or None
 
     @property
     def height(self) -> int:

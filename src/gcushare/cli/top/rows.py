@@ -10,6 +10,7 @@ from gcushare.cli.kubectl.summary import NodeSummary, Summary
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import CardState
+from gcushare.core.wording import counted
 
 MEMORY = "gcushare_card_memory_used_bytes"
 TEMPERATURE = "gcushare_card_temperature_celsius"
@@ -196,7 +197,7 @@ def pod_use_hint(summary: Summary, readings: Mapping[CardKey, CardReadings]) -> 
     silent = len(asked - telling)
     if not silent:
         return ""
-    where = f" on {silent} of {len(asked)} nodes" if asked & telling else ""
+    where = f" on {silent} of {counted(len(asked), 'node')}" if asked & telling else ""
     return (
         f"what each pod uses is not reported{where}: --pod-use of the device plugin or the claims "
         "driver reports it (podUse: true in their charts), by the host's process ids"

@@ -8,7 +8,7 @@ from gcushare.cluster.card_drawing.bars_and_boxes import letter_of
 from gcushare.cluster.card_drawing.node_view import CardPods, HolderState, HolderView, ProcessView
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health
 from gcushare.core.units import GIB, MemoryUnit
-from gcushare.core.wording import utc_text
+from gcushare.core.wording import counted, utc_text
 from gcushare.wire.documents.plugin_status import CardStatus, UseStatus
 
 UNKNOWN = "-"
@@ -22,7 +22,7 @@ _UUID_CHARS = 16
 def show_units(units: int, unit: MemoryUnit | None) -> str:
     """Write an amount as the node counts it: ``12 GB``, or ``15 x 0.1GB`` if one unit is a part of a GB."""
     if unit is None:
-        return f"{units} units"
+        return counted(units, "unit")
     return f"{units} x {unit.label}" if unit.label[0].isdigit() else f"{units} {unit.label}"
 
 

@@ -25,7 +25,7 @@ from gcushare.cluster.programs import (
     proxied_service,
     vendor_of_plugin,
 )
-from gcushare.cluster.reader import ANSWER_S, Dated, Reader
+from gcushare.cluster.reader import ANSWER_S, Dated, Reader, naming_node
 from gcushare.cluster.rights import Area, needed_rights
 from gcushare.core.errors import ForbiddenError, GcushareError, RemoteContractError
 from gcushare.kube.resources import LEASES, NODES, PODS, Resource
@@ -117,8 +117,8 @@ def _keeping(
 
 async def _read_nodes(reader: Reader, name: str | None, decode: Callable[[msgspec.Raw], Node]) -> tuple[Node, ...]:
     if name is not None:
-        # One that does not exist is the caller's error, not a finding.
-        return (decode(await reader.client.get(_RAW_NODES, name)),)
+        with naming_node(name):  # one that does not exist is the caller's error, not a finding
+            return (decode(await reader.client.get(_RAW_NODES, name)),)
     found = await reader.list_part(Area.NODES, NODES, decode)
     return tuple(sorted(found, key=lambda node: node.metadata.name))
 

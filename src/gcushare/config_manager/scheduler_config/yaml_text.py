@@ -27,6 +27,7 @@ from gcushare.config_manager.scheduler_config.yaml_tree import (
     resolved,
 )
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.core.wording import counted
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value]"
 """What can be written."""
@@ -191,7 +192,7 @@ class YamlText:
         users = [a for a in every if a.target.start <= node.start and node.end <= a.target.end]
         if users:
             raise Refused(
-                f"{self.name}: the value of anchor {users[0].name!r} is used in {len(users) + 1} places; "
+                f"{self.name}: the value of anchor {users[0].name!r} is used in {counted(len(users) + 1, 'place')}; "
                 "write it out where the scheduler uses it"
             )
 

@@ -113,7 +113,8 @@ def _describe_impossible(explanation: Explanation) -> str:
             f"--mode {mode} or --mode both"
         )
     if not ever and request.limit:
-        return f"it can never fit: no usable card that the pod allows has the {request.limit} units of its limit"
+        limit = counted(request.limit, "unit")
+        return f"it can never fit: no usable card that the pod allows has the {limit} of its limit"
     if request.whole:
         return f"it can never fit: the most usable cards of one node that serves whole cards are {ever}"
     if request.cards > 1:
@@ -122,7 +123,7 @@ def _describe_impossible(explanation: Explanation) -> str:
 
 
 def _amount(units: int, request: CardRequest) -> str:
-    return f"{units} in one card" if request.cards == 1 else f"{units} in each of {request.cards} cards"
+    return f"{units} in one card" if request.cards == 1 else f"{units} in each of {counted(request.cards, 'card')}"
 
 
 def describe_shortage(node: NodeState, request: CardRequest) -> str:

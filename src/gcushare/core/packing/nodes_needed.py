@@ -24,6 +24,7 @@ from gcushare.core.other_resources import Amounts
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.quantities import Int
 from gcushare.core.requests import CardRequest
+from gcushare.core.wording import counted
 
 ANY_AMOUNTS = Amounts(sys.maxsize, sys.maxsize)
 """The CPU and memory of a class that no present node shows: no limit."""
@@ -256,10 +257,12 @@ def make_nodes_needed(counted: NodeCount, classes: Sequence[ClassNeedDocument]) 
 
 def render_nodes_needed(document: NodesNeededDocument) -> str:
     """Describe it for people, one line per class."""
-    lines = [f"{document.waiting} pods wait for cards; {document.fit_now} of them fit on present nodes"]
+    lines = [f"{counted(document.waiting, 'pod', 'wait')} for cards; present nodes have room for {document.fit_now}"]
     for each in document.classes:
-        large = f"; {each.too_large} pods do not fit on an empty one" if each.too_large else ""
-        lines.append(f"{each.node_class}: {each.nodes} more nodes hold {each.pods} pods{large}")
+        large = f"; {counted(each.too_large, 'pod', 'do')} not fit on an empty one" if each.too_large else ""
+        lines.append(
+            f"{each.node_class}: {counted(each.nodes, 'more node', 'hold')} {counted(each.pods, 'pod')}{large}"
+        )
     if document.left_out:
-        lines.append(f"{document.left_out} pods were not counted: there are too many kinds of pods")
+        lines.append(f"{counted(document.left_out, 'pod', 'were')} not counted: there are too many kinds of pods")
     return "\n".join(lines) + "\n"

@@ -256,7 +256,7 @@ class CardAllocator:
             elif len(counts) != wanted:
                 spread = ", ".join(f"{count} of card {index}" for index, count in sorted(counts.items()))
                 raise Refused(
-                    f"{size} units were taken from {counted(len(counts), 'card')} ({spread}), and "
+                    f"{counted(size, 'unit', 'were')} taken from {counted(len(counts), 'card')} ({spread}), and "
                     f"{each.pod if each is not None else 'the container'} gets "
                     f"{'one' if wanted == 1 else wanted}: {cause}"
                 )

@@ -13,7 +13,7 @@ from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.matching import Candidate, find_possible, match
 from gcushare.core.placement import CLOSE, WHOLE_CARD_POLICIES, by_index
 from gcushare.core.requests import split_over_cards
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, encode_whole_card_id
 from gcushare.wire.kubelet.device_lists import DeviceIds, PreferredRequest, check_no_foreign, encode_id_entry
@@ -78,7 +78,7 @@ class _Room:
         cards = ", ".join(f"card {index}: {self._state(index)}" for index in sorted(self.cards))
         several = f", and the kubelet does not say which of {_names(self.pods)} it is for" if len(self.pods) > 1 else ""
         return (
-            f"no card of this node has {size} free units ({cards or 'it has no cards'}){several}; "
+            f"no card of this node has {counted(size, 'free unit')} ({cards or 'it has no cards'}){several}; "
             "the pod must be scheduled again"
         )
 
@@ -112,8 +112,8 @@ def choose_ids(
     concerned = merge(possible, doubtful)
     if len({each.request.cards.cards for each in concerned}) > 1:
         raise Refused(
-            f"the kubelet does not say which of {_names(concerned)} these {request.size} units are for, and these pods "
-            "want them on different numbers of cards; create the pod again when the others run"
+            f"the kubelet does not say which of {_names(concerned)} asks for {counted(request.size, 'unit')}, and "
+            "these pods want them on different numbers of cards; create the pod again when the others run"
         )
     allowed = find_allowed(concerned, cards.values())
     available = request.available.count_by_card()
@@ -168,7 +168,7 @@ def _other_cards(request: PreferredRequest, candidate: Candidate | None, room: _
     if request.must_include or (candidate is not None and candidate.served):
         held = sorted(request.must_include.count_by_card()) or list(candidate.card_indexes if candidate else ())
         raise Refused(
-            f"the pod holds card {held}, which has no room for {request.size} units more: "
+            f"the pod holds card {held}, which has no room for {counted(request.size, 'unit')} more: "
             f"{room.describe_shortage(request.size)}"
         )
     others = _promised_to_others(room.promised, candidate)

@@ -24,7 +24,7 @@ from typing import Protocol
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Inventory
 from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.device_plugin.kubelet.podresources import CHECKPOINT_NAME, read_registered
 from gcushare.device_plugin.node.parts import Parts
 from gcushare.device_plugin.node.publisher import ResourceCounts
@@ -111,16 +111,16 @@ class ConflictingPluginWatch:
             is_gone = counts is not None and counts.allocatable == 0 and (counts.capacity > 0 or not self._is_strict)
             usable = "an unknown number" if counts is None else str(counts.allocatable)
             return "" if is_gone else self._text(
-                f"the kubelet was sent {len(foreign)} device ids such as {min(foreign)[:60]!r} and counts {usable} of "
-                "them as usable"
+                f"the kubelet was sent {counted(len(foreign), 'device id')} such as {min(foreign)[:60]!r} and "
+                f"counts {usable} of them as usable"
             )  # fmt: skip
         former = self._node.former
         was_ours = self._is_ours or (former is not None and SERVES_WHOLE in former.modes)
         if sent or not self._is_strict or (was_ours and not self._reported):
             return ""
         if self._reported or (counts is not None and counts.capacity > 0):
-            counted = "some" if counts is None else str(counts.capacity)
-            return self._text(f"the kubelet was sent {counted} devices that are all unhealthy or lost, and not by us")
+            sent_then = "devices" if counts is None else counted(counts.capacity, "device")
+            return self._text(f"the kubelet was sent {sent_then}, all unhealthy or lost, and not by us")
         return ""
 
     def _text(self, evidence: str) -> str:

@@ -18,7 +18,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, 
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
-from gcushare.core.wording import index_text, some_names
+from gcushare.core.wording import counted, index_text, some_names
 from gcushare.device_plugin.kubelet.device_list import HeldIds
 from gcushare.device_plugin.node.inventory import (
     MAX_NAMES,
@@ -344,7 +344,8 @@ class NodeAgent:
             if (holding.pod, holding.container) not in known:
                 self._warn(
                     "ForeignDeviceIds",
-                    f"container {holding.container!r} of pod {holding.pod} holds {holding.ids} device ids such as "
+                    f"container {holding.container!r} of pod {holding.pod} holds "
+                    f"{counted(holding.ids, 'device id')} such as "
                     f"{holding.example[:60]!r}: {explain_foreign_id(holding.example)}",
                 )
 
@@ -368,7 +369,8 @@ class NodeAgent:
             self._old_kubelet = version
             self._warn(
                 "KubeletTooOld",
-                f"the kubelet is {version} and mixes the units of this node's {len(inventory.cards)} cards, so pods of "
+                f"the kubelet is {version} and mixes the units of this node's "
+                f"{counted(len(inventory.cards), 'card')}, so pods of "
                 f"more than one unit fail at random: upgrade it to {release_text(OLDEST_KUBERNETES)} or newer",
             )
 

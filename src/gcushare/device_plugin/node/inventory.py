@@ -11,7 +11,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_MEMORY, Health, Inventory
 from gcushare.core.errors import Refused
 from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.device_plugin.plugin_settings import Mode
 from gcushare.node.cards import offer_card
 from gcushare.node.node_settings import AUTO_UNIT, NO_RESERVE, Reserve
@@ -88,8 +88,8 @@ def _explain(memory: Mapping[int, int], unit: MemoryUnit, offer: Offer, why: str
     fitting = finest_fitting_unit(memory, MEMORY_UNIT_NAMES, offer.message_limit_bytes)
     remedy = f"the finest unit that fits is {fitting.name}" if fitting else "no unit fits: share fewer cards"
     return (
-        f"memory unit {unit.name!r} with {len(memory)} cards gives {total} units, a message of {size} "
-        f"bytes of {offer.message_limit_bytes}: {why}; {remedy} (--memory-unit)"
+        f"memory unit {unit.name!r} with {counted(len(memory), 'card')} gives {counted(total, 'unit')}, a message "
+        f"of {size} bytes of {offer.message_limit_bytes}: {why}; {remedy} (--memory-unit)"
     )
 
 

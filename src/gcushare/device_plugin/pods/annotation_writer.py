@@ -18,7 +18,7 @@ from gcushare.core.cards import Inventory
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import PodRef
-from gcushare.core.wording import index_text, some_names
+from gcushare.core.wording import counted, index_text, some_names
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.api_server import PodPatcher
@@ -110,7 +110,7 @@ class RecordWriter:
         if not failed:
             return ""
         names = some_names([str(each.pod) for each in failed], _MAX_NAMES)
-        return f"the records of {len(failed)} pods ({names}) cannot be written: {failed[0].error}"
+        return f"the records of {counted(len(failed), 'pod')} ({names}) cannot be written: {failed[0].error}"
 
     def set_inventory(self, inventory: Inventory) -> None:
         """Use these cards' uuids and sizes in records."""

@@ -15,6 +15,7 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
+from gcushare.core.wording import counted
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
@@ -266,7 +267,11 @@ class PodStore:
 
     def doubt_of(self, index: int) -> str:
         """Why it is uncertain what pods hold of a card; a pending allocation may be of any of them."""
-        return f"{len(self._pending)} allocations are not confirmed by the kubelet yet" if self._pending else ""
+        return (
+            f"{counted(len(self._pending), 'allocation', 'are')} not confirmed by the kubelet yet"
+            if self._pending
+            else ""
+        )
 
     def fresh_ids(self) -> list[DeviceIds]:
         """The units of memory that were given out and that the kubelet does not show yet."""

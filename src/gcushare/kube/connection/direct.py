@@ -16,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from gcushare.core.errors import ConfigError
+from gcushare.core.wording import counted
 from gcushare.kube.errors import HttpFailure, NotConnectedError, describe
 
 _IDLE_S = 15.0
@@ -129,7 +130,7 @@ class DirectPosts:
         except TimeoutError as error:
             if is_sent:
                 raise
-            none_free = f"none of {self.connections} connections became free"
+            none_free = f"none of {counted(self.connections, 'connection')} became free"
             reason = "the server did not accept a connection" if has_place else none_free
             raise NotConnectedError(f"{self.server}: {reason} in {timeout_s:g}s") from error
         if answer.is_last:

@@ -9,6 +9,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gcushare.core.errors import GcushareError, NotFoundError, RetryableError
+from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.dashboard.assets import accepts_gzip, load_assets
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access, DashboardSettings
@@ -99,7 +100,9 @@ class Dashboard:
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         if self._readers >= self._max_readers:
-            raise RetryableError(f"{self._max_readers} readers follow changes already; try again later", delay_s=5.0)
+            raise RetryableError(
+                f"{counted(self._max_readers, 'reader', 'follow')} changes already; try again later", delay_s=5.0
+            )
         mark = parse_mark(request.headers.get("Last-Event-ID", "") or request.query.get("since", ""))
 
         async def find_refusal() -> str | None:

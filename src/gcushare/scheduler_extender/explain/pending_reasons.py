@@ -37,7 +37,7 @@ class PendingReason(enum.Enum):
     """Too little is free, or too little of the cards that the pod's annotations allow."""
     NEVER = "never"
     """No node could hold it even if every pod ended."""
-    UNREADABLE = "unreadable"
+    REFUSED = "refused"
     """The request is malformed, or asks for what cannot be granted."""
     CLAIM = "claim"
     """It waits for a claim, which kube-scheduler allocates; explain says what keeps it."""
@@ -58,7 +58,7 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
         if uid in reserved:
             continue
         if isinstance(waiting, RejectedRequest):
-            counts[PendingReason.UNREADABLE] += 1
+            counts[PendingReason.REFUSED] += 1
         else:
             shapes.setdefault(waiting.shape, Counter())[state.asked.get(uid), search.find_kept(waiting)] += 1
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):

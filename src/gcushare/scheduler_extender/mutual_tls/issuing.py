@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gcushare.core.wording import counted
 from gcushare.wire import contracts
 
 AUTHORITY_LIVES = 15
@@ -160,7 +161,7 @@ def _read(data: Mapping[str, bytes]) -> _Set:
     """Read a set. Raises what ``cryptography`` raises for broken ones, and ValueError for parts that do not fit."""
     trusted = x509.load_pem_x509_certificates(data[contracts.CA])
     if len(trusted) < 2:
-        raise ValueError(f"{contracts.CA} has {len(trusted)} certificates, expected two or more")
+        raise ValueError(f"{contracts.CA} has {counted(len(trusted), 'certificate')}, expected two or more")
     signing, following = _pair(trusted[0], data[contracts.CA_KEY]), _pair(trusted[1], data[contracts.NEXT_CA_KEY])
     server = _pair(x509.load_pem_x509_certificate(data[contracts.SERVER_CERT]), data[contracts.SERVER_KEY])
     client = _pair(x509.load_pem_x509_certificate(data[contracts.CLIENT_CERT]), data[contracts.CLIENT_KEY])

@@ -140,7 +140,7 @@ def explain_bound(
     cards = tuple(grant.index for grant in assignment.grants)
     words = f"card{'s' if len(cards) > 1 else ''} {', '.join(map(str, cards))}" if cards else "no card recorded"
     is_whole = any(grant.whole for grant in assignment.grants)
-    amount = f"whole ({units} units)" if is_whole else f"{units} units"
+    amount = f"whole ({counted(units, 'unit')})" if is_whole else counted(units, "unit")
     if assignment.limit:
         amount += f" (limit {assignment.limit}, while no other pod needs them)"
     summary = problem or f"bound to {assignment.node}: {words}, {amount}"
@@ -279,7 +279,7 @@ def describe_ways_out(document: ExplainDocument) -> str:
     if largest and request.whole:
         ways.append(f"ask for at most {counted(largest, 'whole card')}")
     elif largest:
-        each = "" if request.cards == 1 else f" in each of {request.cards} cards"
+        each = "" if request.cards == 1 else f" in each of {counted(request.cards, 'card')}"
         ways.append(f"ask for at most {largest}{each}")
     ways += _spread(document, request)
     if request.limit and not largest:
@@ -287,9 +287,9 @@ def describe_ways_out(document: ExplainDocument) -> str:
         ways += [f"lower {MEMORY_LIMIT} to at most {size * request.cards}"] if size >= request.units else []
     least = max(request.units, request.limit)
     if request.whole:
-        ways.append(f"add a node with {request.cards} cards that its plugin serves whole")
+        ways.append(f"add a node with {counted(request.cards, 'card')} that its plugin serves whole")
     elif request.cards > 1:
-        ways.append(f"add a node with {request.cards} cards of {least} or more")
+        ways.append(f"add a node with {counted(request.cards, 'card')} of {least} or more")
     else:
         ways.append(f"add a node with a card of {least} or more")
     return f"what would help: {', or '.join(ways)}"

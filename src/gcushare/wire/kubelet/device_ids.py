@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gcushare.core.cards import MAX_CARDS
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.units import MemoryUnit, finest_unit
+from gcushare.core.wording import counted
 from gcushare.vendors.neighbours import explain_foreign_id
 
 KUBELET_MESSAGE_LIMIT_BYTES = 4_194_304
@@ -155,11 +156,11 @@ def check_fits_kubelet(units_by_card: Mapping[int, int], limit_bytes: int = KUBE
             raise Refused(f"card index {index} cannot be named in a device id; accepted: 0 to {MAX_CARDS - 1}")
         if units > MAX_UNITS_PER_CARD[index]:
             most = MAX_UNITS_PER_CARD[index]
-            raise Refused(f"card {index} has {units} units, and at most {most} can be named for it")
+            raise Refused(f"card {index} has {counted(units, 'unit')}, and at most {most} can be named for it")
     size = list_bytes(units_by_card)
     if size > limit_bytes:
         raise Refused(
-            f"{len(units_by_card)} cards with {sum(units_by_card.values())} units in all make a message of {size} "
+            f"{counted(len(units_by_card), 'card')} with {counted(sum(units_by_card.values()), 'unit')} in all: {size} "
             f"bytes, and the kubelet receives at most {limit_bytes}"
         )
 

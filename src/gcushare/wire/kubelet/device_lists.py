@@ -16,6 +16,7 @@ from itertools import compress, groupby, islice
 
 from gcushare.core.cards import MAX_CARDS, Card
 from gcushare.core.errors import RemoteContractError
+from gcushare.core.wording import counted
 from gcushare.vendors.neighbours import explain_foreign_id
 from gcushare.wire.kubelet.device_ids import (
     CARD_OF_FIRST_BYTE,
@@ -303,6 +304,6 @@ def check_no_foreign(ids: DeviceIds) -> None:
     """
     if ids.foreign:
         raise RemoteContractError(
-            f"{len(ids.foreign)} device ids are not of this plugin, the first {ids.foreign[0][:80]!r}: "
+            f"{counted(len(ids.foreign), 'device id', 'are')} not of this plugin, the first {ids.foreign[0][:80]!r}: "
             f"{explain_foreign_id(ids.foreign[0])}"
         )

@@ -11,7 +11,7 @@ from gcushare.cluster.diagnosis.findings import Finding, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.core.claim_names import device_name, unit_bytes
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare.wire.dra.slices import MEMORY, Device, quantity
@@ -137,7 +137,7 @@ def check_claims_cluster(facts: Facts) -> Iterator[Finding]:
         yield error(
             "claims-controller-no-leader",
             "claims controller",
-            f"none of {len(claims.controllers)} replicas works: {why}",
+            f"{counted(len(claims.controllers), 'replica')}, and none works: {why}",
             "see in their logs why the Lease cannot be renewed: rights, another namespace, no API server",
         )
 

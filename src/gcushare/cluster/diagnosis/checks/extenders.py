@@ -8,6 +8,7 @@ from gcushare.cluster.diagnosis.checks.views import needs_extender, span
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.rights import Area
+from gcushare.core.wording import counted
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
 
 BEHIND_S = 180.0
@@ -61,14 +62,14 @@ def check_leader(facts: Facts) -> Iterator[Finding]:
         yield error(
             "no-leader",
             "scheduler extender",
-            f"none of {len(reported)} replicas serves; {_lease_text(facts)}",
+            f"{counted(len(reported), 'replica')}, and none serves; {_lease_text(facts)}",
             "see in the replicas' logs why the Lease cannot be renewed: rights, another namespace, no API server",
         )
     if len(leaders) > 1:
         yield error(
             "two-leaders",
             "scheduler extender",
-            f"{len(leaders)} replicas serve at once: {', '.join(leaders)}",
+            f"{counted(len(leaders), 'replica', 'serve')} at once: {', '.join(leaders)}",
             "start every replica with --leader-elect and the same --lease-name and --lease-namespace, or keep only one",
         )
 
@@ -89,7 +90,7 @@ def check_watches(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "ledger-drift",
                 f"extender {replica.name}",
-                f"its recounts found {drifts:.0f} pods or sums counted wrongly and repaired them",
+                f"its recounts found {counted(round(drifts), 'pod')} or sums counted wrongly and repaired that",
                 "a defect: make a support bundle and report it",
             )
 

@@ -12,6 +12,7 @@ from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, 
 from gcushare.core.errors import Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MEMORY_UNIT_NAMES, parse_memory_unit
+from gcushare.core.wording import counted
 from gcushare.runtime.settings import parsers
 from gcushare.wire.kubelet.device_ids import (
     KUBELET_MESSAGE_LIMIT_BYTES,
@@ -52,8 +53,8 @@ def check_message_limit(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "message-limit",
                 each.subject,
-                f"{len(units)} cards in units of {unit.label} are {total} units, a message of {list_bytes(units)} "
-                f"bytes of {limit_bytes}: {refusal}",
+                f"{counted(len(units), 'card')} in units of {unit.label}: {counted(total, 'unit')}, a message of "
+                f"{list_bytes(units)} bytes of {limit_bytes}: {refusal}",
                 "no unit fits: share fewer cards on this node"
                 if finest is None
                 else f"start the plugin with --memory-unit {finest.name}, the finest that fits, or with auto",
@@ -83,15 +84,16 @@ def check_counts(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "card-count",
                 each.subject,
-                f"{vendor.count_resource} is {count or 'missing'}, and the inventory has {cards} cards",
+                f"{vendor.count_resource} is {count or 'missing'}, and the inventory has {counted(cards, 'card')}",
                 "the plugin writes it within a second: see its log for why it may not write nodes/status",
             )
-        counted = each.capacity(vendor.whole_card_resource)
-        if SERVES_WHOLE in inventory.modes and each.plugin.status is not None and counted != str(cards):
+        capacity = each.capacity(vendor.whole_card_resource)
+        if SERVES_WHOLE in inventory.modes and each.plugin.status is not None and capacity != str(cards):
             yield error(
                 "whole-card-count",
                 each.subject,
-                f"its plugin serves {cards} whole cards, the kubelet counts {counted} {vendor.whole_card_resource}",
+                f"its plugin serves {counted(cards, 'whole card')}, the kubelet counts {capacity} "
+                f"{vendor.whole_card_resource}",
                 "see the plugin's log for its registration; more than there are come from another plugin of the "
                 "same resource, which must not run on this node",
             )
@@ -109,22 +111,22 @@ def _check_units(each: VendorNode, inventory: Inventory) -> Iterator[Finding]:
     resource = each.vendor.memory_resource
     capacity, allocatable = each.capacity(resource), each.node.status.allocatable.get(resource, "0")
     try:
-        counted, offered = parse_count(capacity), parse_count(allocatable)
+        known, offered = parse_count(capacity), parse_count(allocatable)
     except RemoteContractError:
         return  # the API server stores valid quantities only
-    if counted == 0:
+    if known == 0:
         return  # it has a finding of its own
     total = inventory.total_units
     # The kubelet counts ids that are not healthy as capacity. Those of a cordoned card are healthy while pods hold
     # them, and of a node that grants whole cards too, the cards in such use are withheld.
     most = sum(card.units for card in inventory.cards if card.health is Health.HEALTHY)
     least = sum(card.units for card in inventory.cards if card.is_usable) if SERVES_WHOLE not in inventory.modes else 0
-    if counted != total or not least <= offered <= most:
+    if known != total or not least <= offered <= most:
         yield error(
             "inventory-capacity",
             each.subject,
-            f"the inventory has {total} units, {most} of them on healthy cards; the kubelet counts {capacity} "
-            f"{resource}, {allocatable} of them allocatable",
+            f"the inventory has {counted(total, 'unit')}, {most} of them on healthy cards; the kubelet counts "
+            f"{capacity} {resource}, {allocatable} of them allocatable",
             "the scheduler and the kubelet count differently: restart the plugin's pod; if it stays, another plugin "
             f"may have registered {resource}. With another unit's count the extender places no pod on the node",
         )
@@ -139,7 +141,7 @@ def check_cards(facts: Facts) -> Iterator[Finding]:
                 yield warning(
                     "sick-card",
                     subject,
-                    f"{card.reason or 'no reason is reported'}; its {card.units} units take no new pods",
+                    f"{card.reason or 'no reason is reported'}; its {counted(card.units, 'unit', 'take')} no new pods",
                     "pods on it run on if the hardware lets them: move them, and have the card checked",
                 )
             for closure in card.closures:
@@ -160,7 +162,8 @@ def check_holders(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "unrecorded-holder",
                 each.subject,
-                f"{holder.pod} was given {sum(holder.units.values())} units and {len(holder.whole)} whole cards, of "
+                f"{holder.pod} was given {counted(sum(holder.units.values()), 'unit')} and "
+                f"{counted(len(holder.whole), 'whole card')}, of "
                 f"card {', '.join(map(str, cards))}, and no record of the pod says so: its request is none that is "
                 "granted, or the plugin does not see the pod. The scheduler extender counts it",
                 f"correct the pod's request for {each.vendor.memory_resource}, or delete the pod",

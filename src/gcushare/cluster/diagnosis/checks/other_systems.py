@@ -9,7 +9,7 @@ from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.programs import SeenPod, flag
 from gcushare.core.cards import SERVES_WHOLE
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.vendors.neighbours import Neighbour, Sighting, find_neighbours, neighbours_of
 from gcushare.wire.pods import is_finished
 
@@ -41,7 +41,7 @@ def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
             "other-sharing-system",
             each.subject,
             f"{other.name} hands out the same cards: {', '.join(sighting.signs)}; "
-            + (f"{count} pods hold them, such as {users}" if count else "no pod holds them yet"),
+            + (f"{counted(count, 'pod', 'hold')} them, such as {users}" if count else "no pod holds them yet"),
             f"keep the systems on different nodes: {other.removal}; or label only other nodes with "
             f"{each.vendor.node_label}. docs/moving-over.md has the steps",
         )
@@ -79,8 +79,8 @@ def check_pods(facts: Facts) -> Iterator[Finding]:
                 yield error(
                     "other-scheduler",
                     f"pods of {other.name}",
-                    f"{len(pods)} pods ask for {vendor.memory_resource} and wait for {' or '.join(other.schedulers)}, "
-                    f"which places none by our cards: {some_names(sorted(pods))}",
+                    f"{counted(len(pods), 'pod', 'wait')} for {' or '.join(other.schedulers)} with a request for "
+                    f"{vendor.memory_resource}, and it places none by our cards: {some_names(sorted(pods))}",
                     "create them again with the scheduler that calls gcushare. HAMi's webhook sets its own on pods "
                     "that ask for a resource it knows: label their namespace hami.io/webhook=ignore",
                 )
@@ -105,6 +105,6 @@ def check_foreign_plugins(facts: Facts) -> Iterator[Finding]:
             yield warning(
                 "foreign-device-ids",
                 f"node {plugin.node}",
-                f"{count} containers hold device ids of another plugin: their memory is not counted",
+                f"{counted(count, 'container', 'hold')} device ids of another plugin: this memory is not counted",
                 "the node's events name them (ForeignDeviceIds): delete those pods, their controllers start them again",
             )

@@ -9,6 +9,7 @@ from gcushare.cluster.diagnosis.facts import Facts, PluginFacts
 from gcushare.cluster.diagnosis.findings import Finding, Fix, error, warning
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY
+from gcushare.core.wording import counted
 from gcushare.vendors import VENDORS
 from gcushare.wire.annotations import record_keys
 from gcushare.wire.kubernetes_versions import OLDEST_KUBERNETES, find_release, release_text
@@ -96,7 +97,8 @@ def _check_registration(each: VendorNode) -> Iterator[Finding]:
         yield error(
             "plugin-not-registered",
             each.subject,
-            f"the plugin runs, and the capacity has no {vendor.memory_resource}; the inventory has {offered} units",
+            f"the plugin runs, and the capacity has no {vendor.memory_resource}; the inventory has "
+            f"{counted(offered, 'unit')}",
             "see the plugin's log for its registration with the kubelet, and the kubelet's for "
             f"{vendor.plugin_socket}; both must use the same device-plugins directory",
         )
@@ -104,8 +106,8 @@ def _check_registration(each: VendorNode) -> Iterator[Finding]:
         yield error(
             "units-zero",
             each.subject,
-            f"{vendor.memory_resource} is 0 on the node, and the inventory has {offered} units: the kubelet has lost "
-            "the plugin, or refuses its list",
+            f"{vendor.memory_resource} is 0 on the node, and the inventory has {counted(offered, 'unit')}: the "
+            "kubelet has lost the plugin, or refuses its list",
             "restart the plugin's pod; if it stays 0, search the kubelet's log for 'ResourceExhausted' and "
             f"{vendor.plugin_socket}",
         )
@@ -135,7 +137,7 @@ def _leftovers_of(facts: Facts, each: VendorNode) -> Iterator[Finding]:
         if pod.spec.node_name == each.name and not is_finished(pod) and any(k in pod.metadata.annotations for k in keys)
     ]
     state = f"the node carries no {vendor.node_label} and runs no plugin"
-    kept = f"; {len(holders)} pods still have records here, such as {holders[0]}" if holders else ""
+    kept = f"; records of {counted(len(holders), 'pod')} are still here, such as {holders[0]}" if holders else ""
     remedy = "delete those pods first, then examine again" if holders else "remove it (--fix), or put the label back"
     if text is not None:
         yield warning(

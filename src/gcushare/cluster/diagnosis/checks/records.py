@@ -18,7 +18,7 @@ from gcushare.cluster.programs import SeenPod, flag
 from gcushare.cluster.rights import Area
 from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.documents.plugin_status import PodOnNode
@@ -38,11 +38,11 @@ _POLICY = "have records protected (chart value admission.protectRecords), and de
 
 
 def check_requests(facts: Facts) -> Iterator[Finding]:
-    """Requests that cannot be read are never granted."""
+    """Requests that are malformed, or larger than any node, are never granted."""
     for vendor in facts.vendors():
         for each in requesting_pods(facts, vendor):
             if each.problem:
-                yield warning("request-unreadable", f"pod {each.pod.key}", each.problem, "correct the pod's manifest")
+                yield warning("request-refused", f"pod {each.pod.key}", each.problem, "correct the pod's manifest")
 
 
 def check_reservations(facts: Facts) -> Iterator[Finding]:
@@ -120,7 +120,8 @@ def _suspicions(
     elif request is not None and not request.cards.whole:
         asked = request.total_units
         if record.pod_units not in (0, asked):
-            yield warning, f"its record says {record.pod_units} units ({keys.pod_units}), and its spec asks for {asked}"
+            spec = f"and its spec asks for {asked}"
+            yield warning, f"its record says {counted(record.pod_units, 'unit')} ({keys.pod_units}), {spec}"
 
 
 def check_own_devices(facts: Facts) -> Iterator[Finding]:
@@ -184,7 +185,7 @@ def _compare(facts: Facts, plugin: PluginFacts, reported: PodOnNode, pod: SeenPo
         "record-differs",
         f"pod {pod.key}",
         f"its record says card {_cards(record.card_indexes)} of {plugin.node}, and the kubelet gave it ids of card "
-        f"{_cards(sorted(held))}: the scheduler counts its {reported.units} units on the wrong card",
+        f"{_cards(sorted(held))}: the scheduler counts its {counted(reported.units, 'unit')} on the wrong card",
         f"the plugin of {plugin.node} corrects this within a second: see its log for why it may not write pods",
     )
 
@@ -202,7 +203,7 @@ def check_totals(facts: Facts) -> Iterator[Finding]:
                     yield error(
                         "overcommitted-card",
                         f"node {name} card {index}",
-                        f"records assign {card.held} of {card.total} units, to {some_names(sorted(pods))}",
+                        f"records assign {card.held} of {counted(card.total, 'unit')}, to {some_names(sorted(pods))}",
                         "the kubelet gives no unit twice, so a record is wrong or the unit was changed: compare with "
                         "kubectl inspect, and delete the pods that hold nothing",
                     )

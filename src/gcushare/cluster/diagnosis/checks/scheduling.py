@@ -11,7 +11,7 @@ from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerF
 from gcushare.cluster.programs import port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.wording import some_names
+from gcushare.core.wording import counted, some_names
 from gcushare.vendors import VENDORS
 from gcushare.wire.contracts import VERBS_PORT
 
@@ -94,8 +94,8 @@ def check_calls(facts: Facts) -> Iterator[Finding]:
         yield error(
             "scheduler-not-calling",
             "kube-scheduler",
-            f"{len(waiting)} pods wait for cards, up to {span(max(waiting.values()))} ({some_names(sorted(waiting))}), "
-            "and the extender was never asked: 0 filter calls since it started",
+            f"{counted(len(waiting), 'pod', 'wait')} for cards, up to {span(max(waiting.values()))} "
+            f"({some_names(sorted(waiting))}), and the extender was never asked: 0 filter calls since it started",
             f"{_CONFIGURE}. Pods that fit no node by cpu or memory are not asked about: kubectl describe pod says so",
         )
 
@@ -149,8 +149,8 @@ def check_claims(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "claims-unmanaged",
                 "kube-scheduler",
-                f"{len(waiting)} pods with claims name {mark} ({some_names(waiting)}), which no scheduler manages: it "
-                "is a resource of no node, so they wait",
+                f"no scheduler manages {mark}, which is a resource of no node; {counted(len(waiting), 'pod', 'wait')} "
+                f"with claims that name it: {some_names(waiting)}",
                 "have the scheduler call the extender for claims: chart value claims: true, or gcushare-config-manager "
                 "--claims; or turn admission.callExtender off, and create the pods again",
             )

@@ -1,4 +1,4 @@
-"""Every command of which the API server accepts no credentials, or refuses everything: reason, advice, exit code."""
+"""Every command where the API server refuses something, or has no such object: reason, advice, exit code."""
 
 from __future__ import annotations
 
@@ -69,3 +69,30 @@ async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig:
     assert "no right to anything" in answer.stderr
     assert answer.stderr.count("\nhint: the line above names the verb") == 1
     assert not list(rig.folder.glob("bundle*"))
+
+
+NAMING_A_NODE = {
+    "doctor": (main, ("doctor", "--node", "nope")),
+    "support-bundle": (main, ("support-bundle", "--node", "nope", "{folder}/bundle.tar.gz")),
+    "cards": (main, ("cards", "nope")),
+    "cordon-card": (main, ("cordon-card", "nope", "0")),
+    "uncordon-card": (main, ("uncordon-card", "nope", "0")),
+    "inspect": (main_gcushare, ("nope",)),
+    "inspect by the API server": (main_gcushare, ("nope", "--source", "api")),
+    "top": (main_gcushare, ("top", "nope")),
+}
+
+
+@pytest.mark.parametrize("name", NAMING_A_NODE)
+async def test_a_node_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig, name: str) -> None:
+    command, argv = NAMING_A_NODE[name]
+    answer = await rig.call(command, [word.format(folder=rig.folder) for word in argv], None, {})
+    assert (answer.code, answer.stdout) == (1, "")
+    assert answer.stderr.splitlines()[0] == "error: there is no node 'nope'; 'kubectl get nodes' lists them"
+    assert not list(rig.folder.glob("bundle*"))
+
+
+async def test_a_pod_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:
+    answer = await rig.call(main_gcushare, ("explain", "nope"), None, {})
+    assert answer.code == 1
+    assert answer.stderr.splitlines()[0] == "error: there is no pod 'nope' in namespace 'default'"

@@ -113,9 +113,10 @@ def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
     assert "needs 4 in one card, of at least 20 (its limit)" in text
     assert "it can never fit: no usable card that the pod allows has the 20 units of its limit" in text
     asked = RequestDocument(4, 1, whole=False, node_policy="binpack", card_policy="binpack", limit=20)
-    document = explain_waiting(PodRef("uid", "default", "a"), asked, found, {})
+    document = explain_waiting(PodRef("uid", "default", "a"), asked, found, {}, 4)
     assert describe_ways_out(document) == (
-        "what would help: lower gcushare.io/memory-limit to at most 16, or add a node with a card of 20 or more"
+        'what would help: annotate the pod with gcushare.io/cards: "2": 2 in each of 2 cards of one node, or lower '
+        "gcushare.io/memory-limit to at most 16, or add a node with a card of 20 or more"
     )
 
 

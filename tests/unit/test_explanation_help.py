@@ -27,7 +27,8 @@ def explained(request: CardRequest, *sizes: tuple[int, ...], ledger: Ledger | No
     for node in ledger.nodes.values():
         explainer.add(node)
     asked = RequestDocument(request.units, request.cards, request.whole, "binpack", "binpack")
-    return explain_waiting(PodRef("uid", "default", "huge"), asked, explainer.finish(), {})
+    divisor = request.units * request.cards
+    return explain_waiting(PodRef("uid", "default", "huge"), asked, explainer.finish(), {}, divisor)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_an_explanation_says_the_same_as_json_and_as_text() -> None:
     ledger.apply(held("a", "full", (0, 9)))
     explainer = Explainer(asks(12))
     explainer.add(ledger.nodes["full"])
-    document = explain_waiting(POD_1, REQUEST, explainer.finish(), {"broken": "not JSON"})
+    document = explain_waiting(POD_1, REQUEST, explainer.finish(), {"broken": "not JSON"}, 12)
 
     as_json = json.loads(encode_explanation(document))
     assert as_json["state"] == "waits"

@@ -182,6 +182,11 @@ class PodRequest:
     def total_units(self) -> int:
         return self.cards.units * self.cards.cards
 
+    @property
+    def divisor(self) -> int:
+        """The largest number by which the amount of each container can be divided."""
+        return math.gcd(*(container.units for container in self.containers))
+
 
 def parse_pod_request(
     containers: Sequence[ContainerResources],

@@ -21,7 +21,7 @@ from gcushare.core.explain.reasons import MAX_EXAMPLES, Explainer, Verdict
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import PodRequest
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
@@ -85,12 +85,12 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
         return await _explain_bound(reader, vendor, figures, found)
-    explained = await _explain_unbound(reader, vendor, figures, found, request.cards)
+    explained = await _explain_unbound(reader, vendor, figures, found, request)
     return replace(explained, lacking=await find_lacking(reader.client, found, explained.document))
 
 
 async def _explain_unbound(
-    reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, request: CardRequest
+    reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, asked: PodRequest
 ) -> Explained:
     """Ask the extender why a pod waits; if it does not answer, ask the same core over the same ledger here."""
     passed_over = ""
@@ -110,7 +110,7 @@ async def _explain_unbound(
                 return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
     snapshot = await gather(reader, SnapshotRequest(vendor=vendor))
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
-    document = _explain_waiting(snapshot, pod, request)
+    document = _explain_waiting(snapshot, pod, asked)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=source)
 
 
@@ -149,9 +149,9 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) -> ExplainDocument:
+def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest) -> ExplainDocument:
     """Ask the core over the whole snapshot, as the extender does over its own."""
-    asking = pod_ref(pod)
+    asking, request = pod_ref(pod), wanted.cards
     _keep_room_for_nominees(snapshot, asking)
     explainer = Explainer(request, priority=asking.priority)
     is_claim = claimed_request(pod, snapshot.vendor) is not None
@@ -177,7 +177,8 @@ def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, request: CardRequest) 
     )
     unreadable = {name: facts.problem for name, facts in snapshot.nodes.items() if facts.problem}
     few = dict(sorted(unreadable.items())[:_MAX_UNREADABLE])
-    return explain_waiting(asking, asked, explainer.finish(), few)
+    divisor = wanted.divisor if snapshot.vendor.multi_card_runtime else 1
+    return explain_waiting(asking, asked, explainer.finish(), few, divisor)
 
 
 def _keep_room_for_nominees(snapshot: ClusterSnapshot, asking: PodRef) -> None:

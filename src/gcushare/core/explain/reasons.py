@@ -9,12 +9,12 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, describe_closure
 from gcushare.core.nodes import NodeState, PodRef
 from gcushare.core.preemption.victims import choose_victims, rank_victims
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import CardRequest, CardSelection
 
 MAX_BEST_CARDS = 3
 """Cards named per class of nodes: the first shows how close the request is to fitting, the others if that is typical.
@@ -23,6 +23,9 @@ MAX_BEST_CARDS = 3
 MAX_EXAMPLES = 3
 MAX_REMEDIES_TRIED = 32
 """Nodes for which a remedy (pods that would have to end) is searched: those with the smallest shortfall."""
+
+MAX_KINDS = 64
+"""Kinds of nodes on which changes of a request are tried. Clusters have a few."""
 
 LEAST_SAMPLE = 100
 """kube-scheduler stops its search for nodes at its percentageOfNodesToScore, but never below this number
@@ -166,6 +169,8 @@ class Explanation:
     asked: Asked | None = None
     weighed: int = 0
     after_preemption: int = 0
+    kinds: tuple[NodeState, ...] = ()
+    """A node of each kind that can never hold the request, to try others on; of very many kinds some are left out."""
 
     @property
     def nodes_fit(self) -> int:
@@ -202,6 +207,7 @@ class Explainer:
         self._possible = self._weighed = self._fit = 0
         self._largest_now = self._largest_ever = 0
         self._remedies: list[Remedy] = []
+        self._kinds: dict[tuple[tuple[int, bool, bool], ...], NodeState] = {}
 
     def add(self, node: NodeState, *, is_kept: bool = False) -> None:
         """Add one node. ``is_kept``: room that it may have is kept for another pod."""
@@ -214,8 +220,12 @@ class Explainer:
         if kind not in self._classes:
             self._classes[kind] = NodeClass(*kind)
         self._classes[kind].add(node.name, scan)
-        self._largest_now = max(self._largest_now, _most(scan.rooms, self._request))
-        self._largest_ever = max(self._largest_ever, _most(scan.ever, self._request))
+        if not is_kept:
+            self._largest_now = max(self._largest_now, _most(scan.rooms, self._request))
+        ever = _most(scan.ever, self._request)
+        if verdict not in POSSIBLE and (len(self._kinds) < MAX_KINDS or ever > self._largest_ever):
+            self._kinds.setdefault(_kind_of(node, self._request), node)
+        self._largest_ever = max(self._largest_ever, ever)
         if verdict is Verdict.FITS:
             self._fit += 1
         elif verdict in POSSIBLE and verdict not in (Verdict.KEPT, Verdict.UNCONFIRMED, Verdict.CLOSED):
@@ -252,6 +262,7 @@ class Explainer:
             asked=asked,
             weighed=self._weighed,
             after_preemption=self._possible,
+            kinds=tuple(self._kinds.values()),
         )
 
     def _weigh(self, name: str, node: NodeState) -> Remedy | None:
@@ -346,6 +357,13 @@ class _CardScan:
             return Verdict.IN_USE
         is_enough = sum(room for room, _ in self.rooms) >= request.units * request.cards
         return Verdict.FRAGMENTED if is_enough else Verdict.FULL
+
+
+def _kind_of(node: NodeState, request: CardRequest) -> tuple[tuple[int, bool, bool], ...]:
+    """What decides on changes of a request: each card's size, whether it takes pods, and whether the pod names it."""
+    options = replace(request.selection, limit=0) if request.selection is not None else CardSelection()
+    cards = ((card.units, card.is_usable, options.allows(card)) for card in node.present_cards)
+    return tuple(sorted((units, usable and node.serves(request), allowed) for units, usable, allowed in cards))
 
 
 def _best_first(card: FreeCard) -> tuple[int, str, int]:

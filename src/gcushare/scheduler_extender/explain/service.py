@@ -199,4 +199,4 @@ class ExplainService:
             cards.limit,
         )
         unreadable = dict(sorted(self._state.nodes.problems.items())[:_MAX_UNREADABLE])
-        return explain_waiting(waiting.pod, request, found, unreadable)
+        return explain_waiting(waiting.pod, request, found, unreadable, waiting.divisor)

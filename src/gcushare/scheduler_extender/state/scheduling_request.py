@@ -48,6 +48,9 @@ class SchedulingRequest:
     group: str = field(default="", compare=False)
     """The PodGroup of the pod as namespace/name; empty for a pod that is scheduled alone."""
 
+    divisor: int = field(default=1, compare=False)
+    """The largest number by which each container's amount can be divided; 1 if the pod can have one card only."""
+
     @property
     def cards(self) -> CardRequest:
         return self.shape.request
@@ -107,4 +110,5 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
         amounts,
         bool(pod.spec.scheduling_gates),
         f"{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}" if pod.spec.scheduling_group else "",
+        found[0].divisor if vendor.multi_card_runtime else 1,
     )

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from gcushare.core.explain.reason_text import describe_asked, describe_help, describe_request, describe_room
-from gcushare.core.explain.reasons import Explanation, Verdict
+from gcushare.core.explain.reasons import Explanation
+from gcushare.core.explain.ways_out import Change, WayOut, find_ways_out
 from gcushare.core.nodes import Assignment, PodRef
 from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
-from gcushare.wire.annotations import CARDS, MEMORY_LIMIT
-from gcushare.wire.pods import MAX_CARDS_PER_POD
+from gcushare.wire.annotations import AVOID_CARDS, CARDS, MEMORY_LIMIT, USE_CARDS
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder, Int
 
 
@@ -104,6 +104,7 @@ class ExplainDocument(_Document, frozen=True):
     on ``nodes_hopeful``; the search for a remedy covered ``nodes_weighed`` of them. ``choice`` says why a pod that was
     bound lately has its node. ``limit``: the units that a bound pod may use while no other pod needs them. ``uid`` is
     empty for a caller who is not authenticated: with the uid of a waiting pod one could forge a call of kube-scheduler.
+    ``ways_out`` says, for a pod that can never fit, what would help; each was tried.
     """
 
     namespace: str
@@ -127,6 +128,7 @@ class ExplainDocument(_Document, frozen=True):
     over_use: str = ""
     choice: ChoiceDocument | None = None
     limit: Int = 0
+    ways_out: tuple[str, ...] = ()
 
 
 EXPLANATION = BoundedJsonDecoder(ExplainDocument, "the extender's explanation", limit_bytes=OBJECT_BYTES)
@@ -166,9 +168,9 @@ def explain_refused(pod: PodRef, problem: str) -> ExplainDocument:
 
 
 def explain_waiting(
-    pod: PodRef, request: RequestDocument, found: Explanation, unreadable: dict[str, str]
+    pod: PodRef, request: RequestDocument, found: Explanation, unreadable: dict[str, str], divisor: int
 ) -> ExplainDocument:
-    """Describe a pod that has no node yet."""
+    """Describe a pod that has no node yet; for ``divisor`` see ``find_ways_out``."""
     remedy, asked = found.remedy, found.asked
     scope = [] if asked is None else [describe_asked(asked)]
     return ExplainDocument(
@@ -201,13 +203,14 @@ def explain_waiting(
         asked=None if asked is None else AskedDocument(asked.nodes, asked.known, asked.fit_elsewhere, asked.examples),
         nodes_weighed=found.weighed,
         nodes_hopeful=found.after_preemption,
+        ways_out=tuple(_way_text(way, found.request) for way in find_ways_out(found, divisor)),
     )
 
 
 def explain_claiming(pod: PodRef, cards: CardRequest, found: Explanation) -> ExplainDocument:
     """Describe a pod that waits for a claim of memory or whole cards; ``found`` is of the nodes that serve claims."""
     request = RequestDocument(cards.units, cards.cards, whole=cards.whole, node_policy="", card_policy="")
-    document = explain_waiting(pod, request, found, {})
+    document = explain_waiting(pod, request, found, {}, divisor=1)
     if not found.classes:
         help_ = "no node with cards serves claims; label one gcushare.io/serve=claims"
         summary = f"{describe_request(found.request)} by a claim; {help_}"
@@ -272,39 +275,30 @@ def _sizes(cards: Sequence[int]) -> str:
 
 def describe_ways_out(document: ExplainDocument) -> str:
     """Say in one sentence what would make the pod fit; "" for a pod that can fit as it is."""
-    request = document.request
-    if request is None or document.can_ever_fit is not False:
-        return ""
-    ways, largest = [], document.largest_that_ever_fits or 0
-    if largest and request.whole:
-        ways.append(f"ask for at most {counted(largest, 'whole card')}")
-    elif largest:
-        each = "" if request.cards == 1 else f" in each of {counted(request.cards, 'card')}"
-        ways.append(f"ask for at most {largest}{each}")
-    ways += _spread(document, request)
-    if request.limit and not largest:
-        size = max((size for found in document.classes for size in found.cards), default=0)
-        ways += [f"lower {MEMORY_LIMIT} to at most {size * request.cards}"] if size >= request.units else []
-    least = max(request.units, request.limit)
-    if request.whole:
-        ways.append(f"add a node with {counted(request.cards, 'card')} that its plugin serves whole")
-    elif request.cards > 1:
-        ways.append(f"add a node with {counted(request.cards, 'card')} of {least} or more")
-    else:
-        ways.append(f"add a node with a card of {least} or more")
-    return f"what would help: {', or '.join(ways)}"
+    return f"what would help: {', or '.join(document.ways_out)}" if document.ways_out else ""
 
 
-def _spread(document: ExplainDocument, request: RequestDocument) -> list[str]:
-    """Name the fewest cards of one node that together would hold the request; nothing if no node has so many."""
-    if request.whole:
-        return []
-    total = request.units * request.cards
-    for cards in range(request.cards + 1, MAX_CARDS_PER_POD + 1):
-        each = -(-total // cards)
-        too_small = (found for found in document.classes if found.reason == Verdict.TOO_SMALL.value)
-        if not any(sum(size >= each for size in found.cards) >= cards for found in too_small):
-            continue
-        asked = f" and ask for {each * cards}" if each * cards != total else ""
-        return [f'annotate the pod with {CARDS}: "{cards}"{asked}: {each} in each of {cards} cards of one node']
-    return []
+def _way_text(way: WayOut, asked: CardRequest) -> str:
+    request = way.request
+    cards = counted(request.cards, "card")
+    match way.change:
+        case Change.AMOUNT if request.whole:
+            return f"ask for at most {counted(request.cards, 'whole card')}"
+        case Change.AMOUNT:
+            return f"ask for at most {request.units}{f' in each of {cards}' if request.cards > 1 else ''}"
+        case Change.CARDS:
+            total = request.units * request.cards
+            more = f" and ask for {total}" if total != asked.units * asked.cards else ""
+            where = f"{request.units} in each of {cards} of one node"
+            return f'annotate the pod with {CARDS}: "{request.cards}"{more}: {where}'
+        case Change.LIMIT:
+            return f"lower {MEMORY_LIMIT} to at most {request.limit * request.cards}"
+        case Change.SELECTION:
+            return f"let it have other cards ({USE_CARDS}, {AVOID_CARDS})"
+        case Change.NODE:
+            chosen = request.selection is not None and (request.selection.use or request.selection.avoid)
+            allowed = " that the pod allows" if chosen and request.excludes_cards else ""
+            if request.whole:
+                return f"add a node with {cards}{allowed} that its plugin serves whole"
+            number = "a card" if request.cards == 1 else cards
+            return f"add a node with {number} of {max(request.units, request.limit)} or more{allowed}"

@@ -107,6 +107,24 @@ async def test_inspect_counts_claims_like_records_without_an_extender(both: Clus
         assert any(name in line for line in details.lines), details.out
 
 
+@pytest.mark.parametrize("source", ["api", "extender"])
+async def test_what_is_free_on_a_node_that_serves_claims_is_shown_as_free(both: Cluster, source: str) -> None:
+    async with extender_of(both) as replica:
+        state = replica.extender.states[0]
+        await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big")))
+        document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
+        free = {node["name"]: [card["free"] for card in node["cards"]] for node in document["nodes"]}
+        assert free == {"serves-claims": [12, 0], "serves-memory": [16, 12]}
+        wide = (await both.call("-o", "wide", f"--source={source}")).lines
+        at = next(line for line in wide if line.startswith("NAME")).index("FREE")
+        assert next(line for line in wide if line.startswith("serves-claims"))[at:].split()[:2] == ["12", "12"]
+        async with aiohttp.ClientSession() as http, http.get(f"{replica.url}/metrics") as answer:
+            metrics = await answer.text()
+        figures = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if 'vendor="enflame"' in line)
+        shown = {key.partition("{")[0]: float(value) for key, value in figures.items()}
+        assert (shown["gcushare_units_free"], shown["gcushare_largest_request_units"]) == (40, 16)
+
+
 async def test_the_extender_shows_and_the_commands_read_the_same(both: Cluster) -> None:
     async with extender_of(both) as replica:
         state = replica.extender.states[0]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gcushare.core.cards import Health
+from gcushare.core.cards import SERVES_CLAIMS, Health
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.dashboard.feed_documents import (
@@ -43,6 +43,17 @@ def test_a_node_says_what_its_cards_can_give_and_who_holds_them() -> None:
         (1, 16, 0, 16),
     ]
     assert document["pods"] == [{"uid": "uid-a", "ns": "default", "name": "a", "grants": [[0, 6, 0]]}]
+
+
+def test_what_only_claims_may_give_is_free_all_the_same() -> None:
+    ledger = Ledger()
+    ledger.set_node("n", [card(0, 16), card(1, 16), card(2, 16, sick=True)], GIB_UNIT, (SERVES_CLAIMS,))
+    ledger.apply(held("a", "n", (0, 6)))
+    document = written(ledger.nodes["n"])
+    assert (document["largest"], document["emptyCards"]) == (16, 1)
+    assert [(c.get("free", 0), c.get("wholeFree", False)) for c in document["cards"]] == [
+        (10, False), (16, True), (0, False)
+    ]  # fmt: skip
 
 
 def test_what_says_nothing_is_left_out() -> None:

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.cards import SERVES_WHOLE, Closure, UnrecordedHolder
+from gcushare.core.cards import SERVES_CLAIMS, SERVES_WHOLE, Closure, UnrecordedHolder
 from gcushare.core.fit_index import ChangeLog, can_ever_fit
 from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardMode
@@ -67,6 +67,19 @@ def test_totals_that_follow_changes_are_those_of_every_node(changes: list[tuple[
             assert each.fits(request) == any(node.fits(request) for node in here)
             assert each.can_ever_fit(request) == any(can_ever_fit(node, request) for node in here)
         assert each.modes == Counter(s.mode for s in states if s.card is not None)
+
+
+def test_what_claims_give_is_free_and_is_not_for_requests_that_the_extender_places() -> None:
+    ledger = Ledger()
+    totals = ClusterTotals(ledger, ChangeLog(ledger))
+    ledger.set_node("claims", cards(16, 16), GIB_UNIT, (SERVES_CLAIMS,))
+    ledger.set_node("memory", cards(4), GIB_UNIT)
+    found = totals.by_unit()["GiB"]
+    assert (found.free, found.largest_free) == (36, 16)
+    assert [found.fits(asks(4)), found.fits(asks(5)), found.fits_in_sum(asks(5))] == [True, False, False]
+    ledger.apply(held("a", "claims", (0, 6)))
+    found = totals.by_unit()["GiB"]
+    assert (found.free, found.largest_free, found.fragmentation(16)) == (30, 16, 14 / 30)
 
 
 def test_fragmentation_is_the_share_of_free_units_in_cards_too_small_for_the_request() -> None:

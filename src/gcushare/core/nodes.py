@@ -73,6 +73,8 @@ class CardState:
 
     __slots__ = (
         "card",
+        "gives_memory",
+        "gives_whole",
         "index",
         "is_unconfirmed",
         "kept",
@@ -98,13 +100,16 @@ class CardState:
         self.serves_memory = self.serves_whole = True
         """Which uses the node's plugin offers this card for."""
         self.takes_memory = self.takes_whole = False
-        """Whether new pods of each use are accepted. Cached, because every change of the node asks for it."""
+        """Whether the extender may place new pods of each use. Cached: every change of the node asks for it."""
+        self.gives_memory = self.gives_whole = False
+        """Whether new pods of each use may get this card at all: by the extender, or by a claim."""
 
-    def offer(self, card: InventoryCard | None, *, memory: bool, whole: bool) -> None:
+    def offer(self, card: InventoryCard | None, *, memory: bool, whole: bool, claims: bool) -> None:
         """Set the card's present state (None: the node no longer has it) and which uses it is offered for."""
         self.card, self.serves_memory, self.serves_whole = card, memory, whole
-        self.takes_memory = memory and card is not None and card.takes(SERVES_MEMORY)
-        self.takes_whole = whole and card is not None and card.units > 0 and card.takes(SERVES_WHOLE)
+        self.gives_memory = (memory or claims) and card is not None and card.takes(SERVES_MEMORY)
+        self.gives_whole = (whole or claims) and card is not None and card.units > 0 and card.takes(SERVES_WHOLE)
+        self.takes_memory, self.takes_whole = memory and self.gives_memory, whole and self.gives_whole
 
     @property
     def total(self) -> int:
@@ -137,8 +142,18 @@ class CardState:
 
     @property
     def grantable(self) -> int:
-        """Units that a new pod may get here; 0 if the card takes no new pods or the node is unconfirmed."""
+        """Units that the extender may grant here; 0 if the card takes no new pods or the node is unconfirmed."""
         return 0 if self.is_unconfirmed or not self.takes_memory else max(0, self.room_without())
+
+    @property
+    def available(self) -> int:
+        """Units that a new pod may get here, also by a claim, which the extender does not grant. For what is shown."""
+        return 0 if self.is_unconfirmed or not self.gives_memory else max(0, self.room_without())
+
+    @property
+    def is_available_whole(self) -> bool:
+        """Whether a new pod may get this card whole, also by a claim. For what is shown."""
+        return self.gives_whole and not (self.pods or self.kept or self.is_unconfirmed)
 
     def room_without(self, units: int = 0, wholes: int = 0) -> int:
         """Units for a new pod once pods have left that held ``units`` here, and ``wholes`` of them the whole card.
@@ -154,7 +169,7 @@ class CardState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a pod may get this card whole."""
+        """Whether the extender may grant this card whole."""
         return self.takes_whole and not (self.pods or self.kept or self.is_unconfirmed)
 
     def serves(self, request: CardRequest) -> bool:
@@ -227,7 +242,8 @@ class NodeState:
         for index in offered.keys() - self.cards.keys():
             self.cards[index] = CardState(index)
         for index, state in self.cards.items():
-            state.offer(offered.get(index), memory=self.serves_memory, whole=self.serves_whole)
+            card = offered.get(index)
+            state.offer(card, memory=self.serves_memory, whole=self.serves_whole, claims=self.serves_claims)
         self.known, self.unit = True, unit
         self._refresh()
 
@@ -270,6 +286,11 @@ class NodeState:
         if request.whole:
             return self.empty_cards >= request.cards
         return self.largest_free >= request.units > 0
+
+    @property
+    def largest_available(self) -> int:
+        """The most units that a new pod may get of one card, also by a claim. For what is shown."""
+        return max((state.available for state in self.cards.values()), default=0)
 
     def recount(self) -> list[str]:
         """Recompute all sums from the assignments. Returns a description of each sum that was wrong before."""

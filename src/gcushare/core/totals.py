@@ -16,11 +16,12 @@ from gcushare.core.requests import CardRequest
 class UnitTotals:
     """The sums of all nodes that use one memory unit.
 
-    Histograms: ``free_of_cards`` counts cards by grantable units (it shows fragmentation), ``sizes_of_cards`` counts
-    usable cards by units, ``modes`` counts cards by use. ``empty_of_nodes`` and ``usable_of_nodes`` count nodes by the
-    number of cards that a pod may get whole: now, and if every pod ended. ``unusable`` are sick or cordoned cards in
-    any mode. ``unrecorded`` are units that only the node reports, ``unplaced`` those of bound pods whose card is
-    unknown. ``closed`` counts cards by the use that they are closed to.
+    Histograms: ``free_of_cards`` counts cards by available units (it shows fragmentation), ``grantable_of_cards`` by
+    those that the extender may grant, ``sizes_of_cards`` usable cards by units, ``modes`` cards by use.
+    ``empty_of_nodes`` and ``usable_of_nodes`` count nodes by the number of cards that a pod may get whole: now, and if
+    every pod ended. ``unusable`` are sick or cordoned cards in any mode. ``unrecorded`` are units that only the node
+    reports, ``unplaced`` those of bound pods whose card is unknown. ``closed`` counts cards by the use that they are
+    closed to.
     """
 
     nodes: int = 0
@@ -33,6 +34,7 @@ class UnitTotals:
     unplaced: int = 0
     closed: Counter[str] = field(default_factory=Counter)
     free_of_cards: Counter[int] = field(default_factory=Counter)
+    grantable_of_cards: Counter[int] = field(default_factory=Counter)
     modes: Counter[CardMode] = field(default_factory=Counter)
     sizes_of_cards: Counter[int] = field(default_factory=Counter)
     empty_of_nodes: Counter[int] = field(default_factory=Counter)
@@ -40,12 +42,12 @@ class UnitTotals:
 
     @property
     def free(self) -> int:
-        """Units that new pods may get, over all usable cards."""
-        return sum(units * count for units, count in self.free_of_cards.items())
+        """Units that new pods may get, also by claims, over all usable cards."""
+        return _sum_of(self.free_of_cards)
 
     @property
     def largest_free(self) -> int:
-        """The most units that one card can still grant."""
+        """The most units that a new pod may get of one card, also by a claim."""
         return max(self.free_of_cards, default=0)
 
     def fragmentation(self, request_units: int) -> float:
@@ -63,7 +65,7 @@ class UnitTotals:
         """Whether some node has room for a request without a card selection: whole cards, or memory of one card."""
         if request.whole:
             return max(self.empty_of_nodes, default=0) >= request.cards
-        return self.largest_free >= request.units
+        return max(self.grantable_of_cards, default=0) >= request.units
 
     def can_ever_fit(self, request: CardRequest) -> bool:
         """Whether some node would have room for such a request if every pod ended."""
@@ -75,7 +77,7 @@ class UnitTotals:
         """Whether the free units (or empty cards) would be enough if all of them were in one place."""
         if request.whole:
             return sum(cards * nodes for cards, nodes in self.empty_of_nodes.items()) >= request.cards
-        return self.free >= request.units * request.cards
+        return _sum_of(self.grantable_of_cards) >= request.units * request.cards
 
     def _add(self, part: _Part, sign: int) -> None:
         for name, amount in part.sums.items():
@@ -134,6 +136,10 @@ class ClusterTotals:
         return self._changes.since(self._position) if self._position >= 0 else None
 
 
+def _sum_of(histogram: Counter[int]) -> int:
+    return sum(units * count for units, count in histogram.items())
+
+
 def _part_of(node: NodeState) -> _Part:
     offered = [state for state in node.cards.values() if state.card is not None]
     cards = node.present_cards
@@ -151,7 +157,8 @@ def _part_of(node: NodeState) -> _Part:
             "unplaced": sum(node.find_unplaced()) if node.unplaced else 0,
         },
         counts={
-            "free_of_cards": [state.grantable for state in offered],
+            "free_of_cards": [state.available for state in offered],
+            "grantable_of_cards": [state.grantable for state in offered],
             "modes": [state.mode for state in offered],
             "sizes_of_cards": usable if node.serves_memory else (),
             "empty_of_nodes": (node.empty_cards,),

@@ -128,7 +128,7 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
     served = [node.state for node in summary.nodes if node.state.serves_whole]
     modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
     if served or modes[CardMode.WHOLE]:
-        free = sum(node.empty_cards for node in served)
+        free = sum(card.is_available_whole for node in summary.nodes for card in node.state.cards.values())
         lines.append(f"whole cards: {free} free, {modes[CardMode.WHOLE]} held whole, {modes[CardMode.SHARED]} shared")
     if names_pods and summary.waiting:
         lines.append(_waiting_line(summary))
@@ -162,7 +162,7 @@ def _node_row(summary: Summary, node: NodeSummary, used: set[Mark], *, has_pendi
             Cell(node.facts.status, "" if node.facts.is_ready else "red"),
             Cell(str(len(node.state.assignments))),
             Cell(show_amount(node.free)),
-            Cell(show_amount(node.amount(node.state.largest_free))),
+            Cell(show_amount(node.amount(node.state.largest_available))),
             Cell(node.state.unit.label if node.state.unit is not None else "?"),
             Cell(",".join(node.models) or "-"),
         ]

@@ -76,7 +76,7 @@ def _node(summary: Summary, node: NodeSummary) -> Document:
         "allocated": node.state.used,
         "pending": sum(facts.units for facts in node.pending_pods),
         "modes": list(node.state.modes),
-        "wholeCardsFree": node.state.empty_cards,
+        "wholeCardsFree": sum(state.is_available_whole for state in node.state.cards.values()),
         "cards": [_card(summary, node, state) for state in node.state.cards.values()],
     }
 
@@ -90,7 +90,7 @@ def _card(summary: Summary, node: NodeSummary, state: CardState) -> Document:
         "model": offered.model if offered is not None else "",
         "total": state.total,
         "allocated": state.held,
-        "free": state.grantable,
+        "free": state.available,
         "reserved": offered.reserved_units if offered is not None else 0,
         "mode": state.mode.value,
         "health": (offered.health if offered is not None else Health.UNHEALTHY).value,

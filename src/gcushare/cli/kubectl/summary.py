@@ -39,7 +39,7 @@ class NodeSummary:
     @property
     def free(self) -> Fraction:
         """What new pods may be given here, over all usable cards."""
-        return sum((self.amount(card.grantable) for card in self.state.cards.values()), Fraction(0))
+        return sum((self.amount(card.available) for card in self.state.cards.values()), Fraction(0))
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -209,3 +209,16 @@ async def test_pods_are_told_by_event_that_the_daemon_was_started_again(tmp_path
             return [each["involvedObject"]["name"] for each in found if each["reason"] == "MpsDaemonRestarted"]
 
         await rig.until(lambda: events() == ["one"], "the pod that the claim was reserved for has the Event")
+
+
+async def test_cards_that_are_all_left_out_are_named_with_the_reason() -> None:
+    rig = ClaimsRig((16, 16))
+    rig.changes = {0: {"left_out": "MIG mode is on"}, 1: {"left_out": "MIG mode is on"}}
+    async with rig:
+        await rig.start(until_published=False)
+        why = "lists no card that can be shared: cards 0,1: MIG mode is on"
+        await rig.until(lambda: why in rig.app.observed.agent.problem, "the driver says why")
+        assert why in (await rig.get("/readyz"))[1]
+        status = json.loads((await rig.get("/status"))[1])
+        assert [card["index"] for card in status["leftOut"]] == [0, 1]
+        await rig.stop()

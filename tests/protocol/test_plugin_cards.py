@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from gcushare.cli.cards.cards import ask_addresses
+from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.core.units import GIB
 from gcushare.node.node_settings import Strategy
 from gcushare.wire.kubelet.device_ids import cards_of_ids
@@ -80,6 +84,32 @@ async def test_a_node_without_cards_says_so_and_offers_them_when_they_come() -> 
         rig.write_cards()
         await rig.until_units(16)
         assert rig.node()["metadata"]["name"] == NODE
+
+
+async def test_cards_that_are_all_left_out_are_named_with_the_reason_wherever_the_node_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    mig, unified = {"left_out": "MIG mode is on"}, {"left_out": "the driver reports no memory size for this card"}
+    async with PluginRig(cards=(16, 16, 16), plugin_first=False) as rig:
+        rig.write_cards({0: mig, 1: unified, 2: mig})
+        await rig.start_plugin()
+        await rig.until(lambda: rig.events("NoCards"), "an event on the Node")
+        why = "cards 0,2: MIG mode is on; card 1: the driver reports no memory size for this card"
+        (event,) = rig.events("NoCards")
+        assert event.endswith(f"lists no card that can be shared: {why}")
+        assert why in (await rig.get("/readyz"))[1]
+        assert why in caplog.text
+        status = json.loads((await rig.get("/status"))[1])
+        assert why in status["problems"]["cards"]
+        assert [(card["index"], card["reason"]) for card in status["leftOut"]] == [
+            (0, mig["left_out"]), (1, unified["left_out"]), (2, mig["left_out"])
+        ]  # fmt: skip
+        assert rig.app.server is not None
+        lines = view_lines(await ask_addresses([rig.app.server.url]), None, is_wide=False)
+        shown = "".join(f"{line.plain}\n" for line in lines)
+        assert [f"card {index} GCU-{index} is not shared" in shown for index in range(3)] == [True] * 3
+        rig.write_cards({1: mig})
+        await rig.until_units(32)
 
 
 @pytest.mark.parametrize("holds", [pytest.param(True, id="pod runs"), pytest.param(False, id="no pod")])

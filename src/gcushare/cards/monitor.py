@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from gcushare.cards.health import CardChange, CardRoster, CardsSnapshot, ChangeKind, HealthPolicy
 from gcushare.cards.links import LinkTable
 from gcushare.cards.ports import CardSource
+from gcushare.core.cards import LeftOutCard
 from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
+from gcushare.core.wording import index_text
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +43,15 @@ class MonitorSettings:
     policy: HealthPolicy
 
 
+def none_shared(source: str, left_out: Sequence[LeftOutCard]) -> str:
+    """Say that a source has no card to share; of cards that are left out, which ones and why."""
+    reasons: dict[str, list[int]] = {}
+    for card in left_out:
+        reasons.setdefault(card.reason, []).append(card.index)
+    named = (f"card{'s' if len(cards) > 1 else ''} {index_text(cards)}: {why}" for why, cards in reasons.items())
+    return f"{source} lists no card that can be shared{': ' if left_out else ''}{'; '.join(named)}"
+
+
 class CardMonitor:
     """Polls one source while it runs. Without cards it sets ``problem`` and polls again.
 
@@ -63,6 +74,7 @@ class CardMonitor:
         self._polled = asyncio.Event()
         """Set at the end of the next poll, which then replaces it."""
         self.problem = "the cards have not been polled yet"
+        self._reported: tuple[str, tuple[LeftOutCard, ...]] = (self.problem, ())
         self.polls = 0
         """Polls that ended, as proof of progress."""
 
@@ -93,7 +105,7 @@ class CardMonitor:
             self._update_problem(str(error))
             changes = self._roster.record_no_answer(str(error), self._clock())
         else:
-            self._update_problem("" if report.cards else f"{self._source.name} lists no card that can be shared")
+            self._update_problem("" if report.cards else none_shared(self._source.name, report.left_out))
             changes = self._roster.update_list(report, self._clock())
             for card in report.cards:
                 try:
@@ -131,8 +143,10 @@ class CardMonitor:
             card = change.card
             facts = fields(card=card.index, uuid=card.uuid, detail=change.detail)
             logger.log(_LOG_LEVELS[change.kind], "card %s %s", change.kind.value, facts)
-        if changes:
-            self._on_change(self.snapshot)
+        found = self.snapshot
+        if changes or self._reported != (found.problem, found.left_out):
+            self._reported = found.problem, found.left_out
+            self._on_change(found)
 
     def _update_problem(self, problem: str) -> None:
         if problem and problem != self.problem:

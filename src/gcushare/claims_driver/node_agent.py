@@ -13,7 +13,7 @@ from gcushare.claims_driver.prepared_claims import PreparedClaims
 from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
 from gcushare.claims_driver.service import HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan, order_cards
-from gcushare.core.cards import SERVES_CLAIMS, Inventory
+from gcushare.core.cards import SERVES_CLAIMS, Inventory, LeftOutCard
 from gcushare.core.errors import RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -170,6 +170,11 @@ class NodeAgent:
         known = neighbours_of(self._plan.vendor.whole_card_resource)
         status, annotations = self._node.status, self._node.metadata.annotations
         return describe_others(find_neighbours(known, status.allocatable, annotations, self._drivers))
+
+    @property
+    def left_out(self) -> tuple[LeftOutCard, ...]:
+        """The cards that the node has but does not share."""
+        return self._cards.left_out if self._cards is not None else ()
 
     @property
     def problem(self) -> str:

@@ -119,7 +119,7 @@ def describe(seen: Observed) -> DriverStatus:
         cards=card_statuses(
             seen, lambda index, whole: (str(h.ref) for h in holders if index in h.units and h.is_whole == whole)
         ),
-        left_out=inventory.left_out if inventory is not None else (),
+        left_out=seen.agent.left_out,
         pods=tuple(_describe_pod(holder, used, seen.over_use) for holder in holders),
         unreadable_pods=(),
         registrations=seen.registration.registrations,

@@ -14,7 +14,7 @@ from dataclasses import replace
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Health, Inventory, InventoryCard, LeftOutCard
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.units import MemoryUnit
@@ -210,6 +210,11 @@ class NodeAgent:
         if self.parts.cdi.offer(inventory):
             self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
+
+    @property
+    def left_out(self) -> tuple[LeftOutCard, ...]:
+        """The cards that the node has but does not share."""
+        return self._cards.left_out if self._cards is not None else ()
 
     @property
     def foreign_containers(self) -> int:

@@ -45,7 +45,7 @@ def describe_node(observed: Observed) -> PluginStatus:
         driver=inventory.driver if inventory is not None else "",
         modes=inventory.modes if inventory is not None else (),
         cards=card_statuses(observed, lambda index, whole: _holders(observed.store, index, whole=whole)),
-        left_out=inventory.left_out if inventory is not None else (),
+        left_out=observed.agent.left_out,
         pods=tuple(_pod(entry, sizes, used, observed.over_use) for _, entry in sorted(observed.store.entries.items())),
         unreadable_pods=tuple(
             UnreadableStatus(pod=str(pod.pod), reason=pod.reason) for pod in observed.store.unreadable

@@ -68,6 +68,23 @@ def put_claim(found: Cluster, pod: str, node: str, card: int, gib: int, *, whole
     )
 
 
+def own_claim(name: str, gib: int, *, whole: bool = False) -> Document:
+    """A claim as a pod's author writes it."""
+    exactly: Document = {"deviceClassName": NAMES.whole_class if whole else NAMES.memory_class}
+    if not whole:
+        exactly["capacity"] = {"requests": {"memory": f"{gib}Gi"}}
+    spec = {"devices": {"requests": [{"name": "gcu", "exactly": exactly}]}}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    return {**head, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def naming_pod(name: str, claim: str, node: str = "") -> Document:
+    """A pod whose request stands in a claim alone."""
+    pod = pod_document(name, None, node=node, phase="Running" if node else "Pending")
+    pod["spec"]["resourceClaims"] = [{"name": "cards", "resourceClaimName": claim}]
+    return pod
+
+
 @pytest.fixture
 async def both(tmp_path: Path) -> AsyncIterator[Cluster]:
     """One node of each kind, with two cards of 16, and a pod of 4 on each; one more pod waits for a claim of 20."""
@@ -220,3 +237,54 @@ async def test_without_its_verbs_the_extender_shows_all_and_places_nothing(both:
         assert 'gcushare_pods_waiting_by_reason{reason="claim",vendor="enflame"} 1.0' in figures
     finally:
         await replica.stop()
+
+
+OTHERS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "of-a-nic", "namespace": "default"},
+    "spec": {"devices": {"requests": [{"name": "x", "exactly": {"deviceClassName": "nic.example.com"}}]}},
+}
+
+
+@pytest.mark.parametrize("source", ["api", "extender"])
+async def test_pods_with_a_claim_of_their_author_are_seen_like_those_with_one_of_the_policy(
+    both: Cluster, source: str
+) -> None:
+    both.api.registry.put(own_claim("small", 2))
+    both.api.registry.put(own_claim("large", 24))
+    both.api.registry.put(own_claim("entire", 0, whole=True))
+    both.api.registry.put(OTHERS)
+    both.put(naming_pod("wants-2", "small"), naming_pod("wants-24", "large"), naming_pod("wants-a-card", "entire"))
+    both.api.registry.put(own_claim("templated-cards-x7k2p", 6))
+    templated = naming_pod("wants-6", "")
+    templated["spec"]["resourceClaims"] = [{"name": "cards", "resourceClaimTemplateName": "of-their-own"}]
+    made = [{"name": "cards", "resourceClaimName": "templated-cards-x7k2p"}]
+    templated["status"] = {**templated.get("status", {}), "resourceClaimStatuses": made}
+    both.put(templated)
+    both.put(naming_pod("of-no-concern", "of-a-nic"), naming_pod("own", "claim-of-own", "serves-claims"))
+    put_claim(both, "own", "serves-claims", 0, 3)
+    async with extender_of(both) as replica:
+        state = replica.extender.states[0]
+        await until(lambda: all(uid_of(both, pod) in state.bound for pod in ("new", "big", "own")))
+        document = json.loads((await both.call("-o", "json", f"--source={source}")).out)
+        waiting = {pod["name"]: (pod["units"], pod["wholeCards"]) for pod in document["pending"]}
+        assert waiting == {
+            "huge": (20, 0),
+            "wants-6": (6, 0),
+            "wants-2": (2, 0),
+            "wants-24": (24, 0),
+            "wants-a-card": (0, 1),
+        }
+        states = {
+            pod["name"]: pod["state"] for node in document["nodes"] for card in node["cards"] for pod in card["pods"]
+        }
+        assert states == {"old": "Running", "new": "Running", "big": "Pending", "own": "Running"}
+        for pod, words in (("wants-2", "fits"), ("wants-24", "waits"), ("wants-a-card", "waits")):
+            explained = await both.call("explain", pod, f"--source={source}")
+            assert (explained.code, explained.out.splitlines()[0].rpartition(": ")[2]) == (0, words), explained
+            assert "by a claim" in explained.out
+        assert "of-a-nic" not in (await both.call("-d", f"--source={source}")).out
+        bound = await both.call("explain", "own", f"--source={source}")
+        assert (bound.code, bound.out.splitlines()[0].rpartition(": ")[2]) == (0, "bound")
+        assert "asks for no enflame.com/gcu-memory" in (await both.call("explain", "of-no-concern")).err

@@ -14,7 +14,8 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare_playground.apiserver import FailBefore, Fault
 from tests.protocol.doctor_rig import NODE, DoctorRig
 
-COMMANDS: dict[str, tuple[Callable[[ProcessContext], int], tuple[str, ...]]] = {
+Commands = dict[str, tuple[Callable[[ProcessContext], int], tuple[str, ...]]]
+COMMANDS: Commands = {
     "doctor": (main, ("doctor",)),
     "doctor of a node": (main, ("doctor", "--node", NODE)),
     "support-bundle": (main, ("support-bundle", "{folder}/bundle.tar.gz")),
@@ -71,7 +72,7 @@ async def test_a_refusal_of_everything_is_the_reason_and_a_right_the_advice(rig:
     assert not list(rig.folder.glob("bundle*"))
 
 
-NAMING_A_NODE = {
+NAMING_A_NODE: Commands = {
     "doctor": (main, ("doctor", "--node", "nope")),
     "support-bundle": (main, ("support-bundle", "--node", "nope", "{folder}/bundle.tar.gz")),
     "cards": (main, ("cards", "nope")),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_CLAIMS
+from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.request_metrics import Answer
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
-from gcushare.wire.objects import Pod
+from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim, asked_of_claims
+from gcushare.wire.objects import Pod, PodResourceClaim
 from tests.extender_objects import Document, a_node, a_pod, as_whole, filter_body, pod_document, state_of
 from tests.unit.claims_driver_values import a_claim, a_result
 from tests.unit.extender_cluster import Cluster
@@ -165,3 +167,50 @@ async def test_a_whole_card_is_taken_on_a_node_that_serves_claims_if_no_other_ha
     side.allocate("whole", "claims-1", 1, 16)
     assert await side.bind("whole", "claims-1") == ""
     assert ENFLAME.record.card_index not in side.cluster.pods["default", "whole"].metadata.annotations
+
+
+def own_claim(name: str, amounts: dict[str, str], *, klass: str = ENFLAME.claims.memory_class, count: int = 1) -> Any:
+    exactly = {"deviceClassName": klass, "count": count, "capacity": {"requests": amounts}}
+    document = {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gcu", "exactly": exactly}]}},
+    }
+    return msgspec.convert(document, ResourceClaim)
+
+
+@pytest.mark.parametrize("claim_first", [True, False], ids=["claim first", "pod first"])
+def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(claim_first: bool) -> None:
+    state = state_of(a_node("n", 16, 16, modes=CLAIMS))
+    pod = a_pod("p", None)
+    entry = PodResourceClaim(name="x", resource_claim_name="mine")
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=(entry,)))
+    claim = own_claim("mine", {"memory": "4Gi"}, count=2)
+    if claim_first:
+        state.on_claim_update(claim)
+    state.on_pod_update(pod)
+    state.on_claim_update(claim)
+    (waiting,) = state.claiming.values()
+    assert isinstance(waiting, SchedulingRequest)
+    assert (waiting.cards.units, waiting.cards.cards, waiting.cards.whole) == (4, 2, False)
+    state.on_claim_update(own_claim("of-another", {"memory": "4Gi"}))
+    state.on_pod_resync(frozenset(), "9")
+    assert (state.claiming, state.claims.noted_pods) == ({}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("amounts", "klass", "expected"),
+    [
+        ({"memory": "4Gi"}, ENFLAME.claims.memory_class, (4, 1, False)),
+        ({f"{ENFLAME.claims.driver}/memory": "3Gi"}, ENFLAME.claims.memory_class, (3, 1, False)),
+        ({"memory": "4.5Gi"}, ENFLAME.claims.memory_class, (5, 1, False)),
+        ({}, ENFLAME.claims.memory_class, (0, 1, True)),
+        ({"memory": "a lot"}, ENFLAME.claims.memory_class, (0, 1, True)),
+        ({}, ENFLAME.claims.whole_class, (0, 1, True)),
+        ({"memory": "4Gi"}, "nic.example.com", None),
+    ],
+)
+def test_what_a_claim_of_an_author_asks_for(
+    amounts: dict[str, str], klass: str, expected: tuple[int, int, bool] | None
+) -> None:
+    found = asked_of_claims((own_claim("mine", amounts, klass=klass).spec,), ENFLAME)
+    assert expected == (None if found is None else (found.cards.units, found.cards.cards, found.cards.whole))

@@ -25,6 +25,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import ClaimHandler
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import NODE_POLICY, OVER_USE
+from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from tests.builders import asks, pod
 from tests.extender_objects import DEFAULT_POLICIES, a_node, a_pod, on_card, pod_document, state_of
@@ -250,12 +251,12 @@ class TestRequests:
     @pytest.mark.parametrize(("asked", "policy"), [("", "spread"), ("binpack", "binpack"), ("best", "spread")])
     def test_of_a_claiming_pods_options_the_node_policy_counts(self, asked: str, policy: str) -> None:
         document = claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {}))
-        found = read_claiming_request(
-            msgspec.convert(document, Pod), ENFLAME, replace(DEFAULT_POLICIES, node="spread", card="spread")
-        )
-        assert found is not None
+        pod = msgspec.convert(document, Pod)
+        claimed = claimed_request(pod, ENFLAME)
+        assert claimed is not None
+        found = read_claiming_request(pod, claimed, replace(DEFAULT_POLICIES, node="spread", card="spread"))
         assert (found.shape.node_policy, found.card_policy, found.cards.units) == (policy, "spread", 4)
-        assert read_claiming_request(a_pod("a"), ENFLAME, DEFAULT_POLICIES) is None
+        assert claimed_request(a_pod("a"), ENFLAME) is None
 
 
 class TestNodeReader:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gcushare.cluster.cluster_flags import SourceChoice, SourceFlags
 from gcushare.cluster.extender import QUICK_S, adopt_document, open_extender
-from gcushare.cluster.reader import Reader, Scope, error_as_value
+from gcushare.cluster.reader import Reader, Scope, claim_texts, error_as_value
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.kube.resources import RESOURCE_CLAIMS
@@ -54,6 +54,8 @@ async def gather(reader: Reader, request: SnapshotRequest) -> ClusterSnapshot:
         snapshot.problems.append(f"pods' states and pods that wait are missing: {pods}")
         pods = []
     snapshot.count(nodes, pods, is_counted=False)
+    if snapshot.claims.noted_pods:
+        await _read_claims(reader, snapshot, is_counted=False)
     adopt_document(snapshot, document)
     snapshot.source = Source("extender", extender.text)
     return snapshot
@@ -69,14 +71,17 @@ async def _counted(
         raise pods
     snapshot.count(nodes, pods)
     if snapshot.needs_claims:
-        try:
-            # Of all nodes, because no selector knows the node.
-            driver = snapshot.vendor.claims.driver.encode()
-            claims = await reader.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=(driver,))
-        except GcushareError as error:
-            snapshot.problems.append(f"what claims hold is missing: {error}")
-            return snapshot
-        for claim in claims:
-            snapshot.update_claim(claim)
+        await _read_claims(reader, snapshot, is_counted=True)
         snapshot.problems.extend(snapshot.claims.problems.values())
     return snapshot
+
+
+async def _read_claims(reader: Reader, snapshot: ClusterSnapshot, *, is_counted: bool) -> None:
+    """Read what claims hold and ask for, of all nodes, because no selector knows the node."""
+    try:
+        claims = await reader.list_objects(RESOURCE_CLAIMS, RESOURCE_CLAIM.read, texts=claim_texts(snapshot.vendor))
+    except GcushareError as error:
+        snapshot.problems.append(f"what claims hold and ask for is missing: {error}")
+        return
+    for claim in claims:
+        snapshot.update_claim(claim, is_counted=is_counted)

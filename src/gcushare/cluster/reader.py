@@ -64,9 +64,17 @@ class Scope:
 def asking_texts(vendor: Vendor) -> tuple[bytes, ...]:
     """One of these occurs in the JSON of every pod that requests cards of this vendor.
 
-    They are its resources, after the slash: the slash itself may be escaped in JSON.
+    They are its resources, after the slash: the slash itself may be escaped in JSON. The request of a pod with claims
+    may stand in the claims alone.
     """
-    return tuple(name.rpartition("/")[2].encode() for name in (vendor.memory_resource, vendor.whole_card_resource))
+    names = (vendor.memory_resource, vendor.whole_card_resource)
+    return (*(name.rpartition("/")[2].encode() for name in names), b'"resourceClaims"')
+
+
+def claim_texts(vendor: Vendor) -> tuple[bytes, ...]:
+    """One of these occurs in the JSON of every claim for cards of this vendor."""
+    names = vendor.claims
+    return tuple(name.encode() for name in (names.driver, names.memory_class, names.whole_class))
 
 
 def may_ask(raw: msgspec.Raw, texts: tuple[bytes, ...]) -> bool:

@@ -130,9 +130,13 @@ class ClusterSnapshot:
         """Whether a node serves claims, so that claims say what its pods hold."""
         return any(node.serves_claims for node in self.ledger.nodes.values())
 
-    def update_claim(self, claim: ResourceClaim) -> None:
-        """Update a claim; one that is allocated counts like a pod with a record."""
-        self._count_claims(self.claims.update(claim))
+    def update_claim(self, claim: ResourceClaim, *, is_counted: bool = True) -> None:
+        """Update a claim, and the pods that name it; one that is allocated counts like a pod with a record."""
+        changed = self.claims.update(claim)
+        if is_counted:
+            self._count_claims(changed)
+        for pod in self.claims.pods_naming(claim):
+            self.update_pod(pod, is_counted=is_counted)
 
     def remove_claim(self, uid: str) -> None:
         self._count_claims(self.claims.remove(uid))
@@ -181,8 +185,13 @@ class ClusterSnapshot:
     def update_pod(self, pod: Pod, *, is_counted: bool = True) -> None:
         """Update a pod; one that asks for nothing of this vendor, or has ended, is removed."""
         uid, problem = pod.metadata.uid, ""
-        if self.claims.holds(uid) or claimed_request(pod, self.vendor) is not None:
-            self._update_claiming_pod(pod)
+        if is_finished(pod):
+            self.claims.forget_pod(uid)
+        else:
+            self.claims.note_pod(pod)
+        claimed = claimed_request(pod, self.vendor) or self.claims.request_of(pod)
+        if self.claims.holds(uid) or claimed is not None:
+            self._update_claiming_pod(pod, claimed, is_counted=is_counted)
             return
         assignment, request = None, None
         try:
@@ -197,7 +206,7 @@ class ClusterSnapshot:
             with contextlib.suppress(RemoteContractError, Refused):
                 request = pod_request(pod, self.vendor, options=NO_OPTIONS, is_bound=pod.is_bound)
         if is_finished(pod) or (assignment is None and request is None and not problem):
-            self.remove_pod(uid)
+            self._drop_pod(uid)
             return
         if is_counted:
             if assignment is not None:
@@ -208,18 +217,22 @@ class ClusterSnapshot:
         unplaced = assignment.unplaced if assignment is not None else 0
         self.pods[uid] = replace(facts, problem=problem, unplaced=unplaced)
 
-    def _update_claiming_pod(self, pod: Pod) -> None:
+    def _update_claiming_pod(self, pod: Pod, request: PodRequest | None, *, is_counted: bool) -> None:
         """Update a pod that has cards by a claim: the claim says which it holds, the pod what it asked for."""
         uid = pod.metadata.uid
         if is_finished(pod):
             self.pods.pop(uid, None)
             return
-        request = claimed_request(pod, self.vendor)
         facts = _pod_facts(pod, self.claims.find(uid), request)
         self.pods[uid] = replace(facts, ref=pod_ref(pod))
-        self._count_claims((uid,) if self.claims.holds(uid) else ())
+        self._count_claims((uid,) if is_counted and self.claims.holds(uid) else ())
 
     def remove_pod(self, uid: str) -> None:
+        """Remove a pod that is gone."""
+        self.claims.forget_pod(uid)
+        self._drop_pod(uid)
+
+    def _drop_pod(self, uid: str) -> None:
         """Remove a pod that is gone or has ended; its claim counts until it is deallocated."""
         self.pods.pop(uid, None)
         if not self.claims.holds(uid):

@@ -92,7 +92,7 @@ class ClaimHandler:
 
     def applied(self, obj: ResourceClaim) -> None:
         for state in self._states:
-            state.count_claims(state.claims.update(obj))
+            state.on_claim_update(obj)
 
     def deleted(self, obj: ResourceClaim) -> None:
         for state in self._states:

@@ -77,9 +77,10 @@ class Container(KubeObject, frozen=True):
 
 
 class PodResourceClaim(KubeObject, frozen=True):
-    """An entry of a pod's ``resourceClaims``."""
+    """An entry of a pod's ``resourceClaims``, or of the list of claims that Kubernetes made for it from templates."""
 
     name: str = ""
+    resource_claim_name: str = ""
     resource_claim_template_name: str = ""
 
 
@@ -138,6 +139,7 @@ class PodStatus(KubeObject, frozen=True):
     conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaim, ...] = ()
 
 
 class Pod(KubeObject, frozen=True):

@@ -23,7 +23,7 @@ from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.preemption.kept_room import compute_room_left
 from gcushare.core.requests import PodRequest
 from gcushare.kube.client import KubeClient
-from gcushare.kube.resources import NODES, PODS, Resource, Selector
+from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource, Selector
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.documents.explain import (
     ExplainDocument,
@@ -33,7 +33,7 @@ from gcushare.wire.documents.explain import (
     explain_refused,
     explain_waiting,
 )
-from gcushare.wire.dra.claims import claimed_request
+from gcushare.wire.dra.claims import asked_of_claims, claimed_request, named_claims
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import POD_DEMAND, PodDemand
 from gcushare.wire.pods import current_request, is_finished, pod_options, pod_ref
@@ -73,7 +73,10 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
     except NotFoundError as error:
         raise NotFoundError(f"there is no pod {name!r} in namespace {namespace!r}") from error
     try:
-        request = claimed_request(found, vendor) or current_request(found, vendor)
+        claimed = claimed_request(found, vendor)
+        request = claimed or current_request(found, vendor)
+        if request is None:
+            request = claimed = await _read_claims_of(reader, vendor, found)
     except (RemoteContractError, Refused) as error:
         return _explain_refused(vendor, found, str(error))
     if request is None:
@@ -85,12 +88,28 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
     if found.is_bound:
         return await _explain_bound(reader, vendor, figures, found)
-    explained = await _explain_unbound(reader, vendor, figures, found, request)
+    explained = await _explain_unbound(reader, vendor, figures, found, request, is_claim=claimed is not None)
     return replace(explained, lacking=await find_lacking(reader.client, found, explained.document))
 
 
+async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodRequest | None:
+    """Read what a pod asks for by claims and templates of its author."""
+    client, namespace = reader.client, pod.metadata.namespace
+    made = {each.name for each in pod.status.resource_claim_statuses}
+    specs = []
+    for name in sorted(named_claims(pod)):
+        with contextlib.suppress(NotFoundError):
+            specs.append((await client.get(RESOURCE_CLAIMS, name, namespace=namespace)).spec)
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_template_name and entry.name not in made:
+            with contextlib.suppress(NotFoundError):
+                name = entry.resource_claim_template_name
+                specs.append((await client.get(RESOURCE_CLAIM_TEMPLATES, name, namespace=namespace)).spec.spec)
+    return asked_of_claims(specs, vendor)
+
+
 async def _explain_unbound(
-    reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, asked: PodRequest
+    reader: Reader, vendor: Vendor, figures: SourceFlags, pod: Pod, asked: PodRequest, *, is_claim: bool
 ) -> Explained:
     """Ask the extender why a pod waits; if it does not answer, ask the same core over the same ledger here."""
     passed_over = ""
@@ -110,7 +129,7 @@ async def _explain_unbound(
                 return Explained(document=document, pod=pod, snapshot=ClusterSnapshot(vendor), source=source)
     snapshot = await gather(reader, SnapshotRequest(vendor=vendor))
     source = Source("api", "the API server alone" if passed_over else "the API server", passed_over)
-    document = _explain_waiting(snapshot, pod, asked)
+    document = _explain_waiting(snapshot, pod, asked, is_claim=is_claim)
     return Explained(document=document, pod=pod, snapshot=snapshot, source=source)
 
 
@@ -149,12 +168,11 @@ async def _explain_bound(reader: Reader, vendor: Vendor, figures: SourceFlags, p
     return Explained(document=document, pod=pod, snapshot=snapshot, source=snapshot.source)
 
 
-def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest) -> ExplainDocument:
+def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *, is_claim: bool) -> ExplainDocument:
     """Ask the core over the whole snapshot, as the extender does over its own."""
     asking, request = pod_ref(pod), wanted.cards
     _keep_room_for_nominees(snapshot, asking)
     explainer = Explainer(request, priority=asking.priority)
-    is_claim = claimed_request(pod, snapshot.vendor) is not None
     for node in snapshot.ledger.nodes.values():
         if node.serves_claims and (is_claim or request.whole):
             explainer.add(node.as_offered_to_claims())

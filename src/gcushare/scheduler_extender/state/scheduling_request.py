@@ -10,10 +10,9 @@ from gcushare.core.matching import KubeletCalls
 from gcushare.core.nodes import PodRef
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
-from gcushare.core.requests import CardRequest
+from gcushare.core.requests import CardRequest, PodRequest
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import NODE_POLICY, record_keys
-from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import Pod
 from gcushare.wire.other_resources import pod_amounts
 from gcushare.wire.pods import kubelet_calls, pod_ref, pod_request_and_options
@@ -71,11 +70,8 @@ class RejectedRequest:
 WaitingPod: TypeAlias = SchedulingRequest | RejectedRequest
 
 
-def read_claiming_request(pod: Pod, vendor: Vendor, policies: Policies) -> SchedulingRequest | None:
-    """Read what a pod asks for by a claim; None if it names none. Of its options only the node policy counts."""
-    claimed = claimed_request(pod, vendor)
-    if claimed is None:
-        return None
+def read_claiming_request(pod: Pod, claimed: PodRequest, policies: Policies) -> SchedulingRequest:
+    """Read how a pod with these claims is to be placed. Of its options only the node policy counts."""
     chosen = pod.metadata.annotations.get(NODE_POLICY, "")
     shape = Shape(claimed.cards, chosen if chosen in POLICIES else policies.node)
     return SchedulingRequest(pod_ref(pod), shape, policies.card)

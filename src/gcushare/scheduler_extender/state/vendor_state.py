@@ -37,6 +37,7 @@ from gcushare.scheduler_extender.state.starting_pods import StartingPods
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import over_use_text
 from gcushare.wire.dra.claim_holders import ClaimHolders
+from gcushare.wire.dra.claims import ResourceClaim, claimed_request
 from gcushare.wire.extender_api import SPARE_NODES
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import is_finished, pod_assignment, pod_ref, starting_calls, unplaced_assignment
@@ -163,6 +164,12 @@ class VendorState:
 
     # Claims
 
+    def on_claim_update(self, claim: ResourceClaim) -> None:
+        """Update a claim, and the unbound pods that name it."""
+        self.count_claims(self.claims.update(claim))
+        for pod in self.claims.pods_naming(claim):
+            self._update_unbound(pod)
+
     def count_claims(self, holders: Iterable[str]) -> None:
         """Count again what these holders of ``claims`` hold, because a change of ``claims`` named them."""
         for uid in holders:
@@ -241,6 +248,7 @@ class VendorState:
         later version than the list's stay too: they may be newer than the list.
         """
         known = self.waiting.keys() | self.parked.keys() | self.claiming.keys() | self.bound.keys() | self.ahead.uids
+        known |= self.claims.noted_pods
         for uid in known - uids:
             if self.ahead.outlives(uid, version):
                 continue
@@ -260,6 +268,7 @@ class VendorState:
             if (waiting := pods.pop(uid, None)) is not None:
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
+        self.claims.forget_pod(uid)
         self.asked.forget(uid)
         self.nominations.forget(uid)
         self.offered.forget(uid)
@@ -272,8 +281,9 @@ class VendorState:
         if is_finished(pod):
             self.on_pod_delete(uid)
             return
-        if (claiming := read_claiming_request(pod, self.vendor, self.policies)) is not None:
-            self.claiming[uid] = claiming
+        self.claims.note_pod(pod)
+        if (claimed := claimed_request(pod, self.vendor) or self.claims.request_of(pod)) is not None:
+            self.claiming[uid] = claiming = read_claiming_request(pod, claimed, self.policies)
             self.names.add(claiming.pod)
             return
         try:

@@ -15,9 +15,18 @@ from gcushare.core.claim_names import claimed_units, parse_device_name
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.nodes import Assignment, CardGrant, NodeState, PodRef
 from gcushare.core.quantities import parse_count
+from gcushare.core.requests import PodRequest
 from gcushare.core.units import parse_memory_unit
 from gcushare.vendors.vendor import Vendor
-from gcushare.wire.dra.claims import AllocationResult, ResourceClaim
+from gcushare.wire.dra.claims import (
+    AllocationResult,
+    ClaimSpec,
+    ResourceClaim,
+    asked_of_claims,
+    claimed_request,
+    named_claims,
+)
+from gcushare.wire.objects import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,12 @@ class ClaimHolders:
         self._find_node = find_node
         self._claims: dict[str, ClaimHolding] = {}
         self._claims_of: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
+        self._asking: dict[tuple[str, str], tuple[str, ClaimSpec]] = {}
+        """By namespace and name, the uid and spec of every claim for our cards, allocated or not."""
+        self._key_of: dict[str, tuple[str, str]] = {}
+        self._naming: dict[tuple[str, str], dict[str, Pod]] = {}
+        self._named_by: dict[str, list[tuple[str, str]]] = {}
+        """By uid of a pod that was noted, the claims that it names."""
         self.problems: dict[str, str] = {}
         """Claims that cannot be read, by uid, and why."""
 
@@ -82,6 +97,9 @@ class ClaimHolders:
         """Use a claim's newest state."""
         uid = claim.metadata.uid
         self.problems.pop(uid, None)
+        if asked_of_claims((claim.spec,), self._vendor) is not None:
+            key = self._key_of[uid] = claim.metadata.namespace, claim.metadata.name
+            self._asking[key] = uid, claim.spec
         try:
             holding = _read_holding(claim, self._vendor)
         except RemoteContractError as error:
@@ -99,16 +117,52 @@ class ClaimHolders:
     def remove(self, uid: str) -> frozenset[str]:
         """Forget a claim that is gone."""
         self.problems.pop(uid, None)
+        key = self._key_of.pop(uid, ("", ""))
+        if self._asking.get(key, ("",))[0] == uid:
+            del self._asking[key]
         return self._drop(uid)
 
     def retain(self, uids: Collection[str]) -> frozenset[str]:
         """Forget every claim but these."""
-        gone = [uid for uid in (*self._claims, *self.problems) if uid not in uids]
+        gone = [uid for uid in (*self._claims, *self.problems, *self._key_of) if uid not in uids]
         return frozenset(holder for uid in gone for holder in self.remove(uid))
 
     def on_node(self, name: str) -> frozenset[str]:
         """The holders on a node whose unit or cards changed."""
         return frozenset(each.holder.uid for each in self._claims.values() if each.node == name)
+
+    def note_pod(self, pod: Pod) -> None:
+        """Remember a pod's newest state if its request may stand in claims of its author alone."""
+        uid = pod.metadata.uid
+        self.forget_pod(uid)
+        if claimed_request(pod, self._vendor) is not None:
+            return
+        keys = [(pod.metadata.namespace, name) for name in named_claims(pod)]
+        for key in keys:
+            self._naming.setdefault(key, {})[uid] = pod
+        if keys:
+            self._named_by[uid] = keys
+
+    def forget_pod(self, uid: str) -> None:
+        """Forget a pod; repeatable."""
+        for key in self._named_by.pop(uid, ()):
+            del self._naming[key][uid]
+            if not self._naming[key]:
+                del self._naming[key]
+
+    @property
+    def noted_pods(self) -> frozenset[str]:
+        """The uids of the pods that were noted."""
+        return frozenset(self._named_by)
+
+    def pods_naming(self, claim: ResourceClaim) -> list[Pod]:
+        """The pods that were noted and name this claim."""
+        return list(self._naming.get((claim.metadata.namespace, claim.metadata.name), {}).values())
+
+    def request_of(self, pod: Pod) -> PodRequest | None:
+        """What a pod asks for by claims of its author, written or made from a template; None for nothing of ours."""
+        keys = ((pod.metadata.namespace, name) for name in named_claims(pod))
+        return asked_of_claims((self._asking[key][1] for key in keys if key in self._asking), self._vendor)
 
     def holds(self, uid: str) -> bool:
         """Whether claims count under this uid."""

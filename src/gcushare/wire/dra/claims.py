@@ -6,13 +6,15 @@ that another program created differs from the wanted one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import field
 
-from gcushare.core.claim_names import ClaimSize, parse_template_name, unit_bytes
+from gcushare.core.claim_names import ClaimSize, claimed_units, parse_template_name, unit_bytes
+from gcushare.core.errors import RemoteContractError
+from gcushare.core.quantities import parse_count
 from gcushare.core.requests import CardRequest, PodRequest
-from gcushare.core.units import MemoryUnit
+from gcushare.core.units import MemoryUnit, parse_memory_unit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.slices import API_VERSION, MEMORY, quantity
 from gcushare.wire.objects import KubeObject, ObjectMeta, Pod, PodResourceClaim, PodSpec, PodStatus
@@ -174,23 +176,13 @@ class ClaimingPod(KubeObject, frozen=True):
     spec: ClaimingPodSpec = ClaimingPodSpec()
 
 
-class _ClaimEntry(PodResourceClaim, frozen=True):
-    resource_claim_name: str = ""
-
-
-class _NamedClaim(KubeObject, frozen=True):
-    resource_claim_name: str = ""
-
-
 class _ClaimingSpec(PodSpec, frozen=True):
     containers: tuple[ContainerWithVariables, ...] = ()
     init_containers: tuple[ContainerWithVariables, ...] = ()
-    resource_claims: tuple[_ClaimEntry, ...] = ()
 
 
 class _ClaimingStatus(PodStatus, frozen=True):
-    resource_claim_statuses: tuple[_NamedClaim, ...] = ()
-    extended_resource_claim_status: _NamedClaim | None = None
+    extended_resource_claim_status: PodResourceClaim | None = None
 
 
 class PodWithClaims(Pod, frozen=True):
@@ -202,11 +194,8 @@ class PodWithClaims(Pod, frozen=True):
     @property
     def claim_names(self) -> frozenset[str]:
         """The names of its claims that exist, all in its own namespace."""
-        names = {each.resource_claim_name for each in self.spec.resource_claims}
-        names |= {each.resource_claim_name for each in self.status.resource_claim_statuses}
-        if (extended := self.status.extended_resource_claim_status) is not None:
-            names.add(extended.resource_claim_name)
-        return frozenset(names - {""})
+        extended = self.status.extended_resource_claim_status
+        return named_claims(self) | ({extended.resource_claim_name} - {""} if extended is not None else set())
 
 
 RESOURCE_CLAIM = BoundedJsonDecoder(ResourceClaim, "a ResourceClaim", limit_bytes=OBJECT_BYTES, max_depth=None)
@@ -215,6 +204,36 @@ RESOURCE_CLAIM_TEMPLATE = BoundedJsonDecoder(
 )
 CLAIMING_POD = BoundedJsonDecoder(ClaimingPod, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
 POD_WITH_CLAIMS = BoundedJsonDecoder(PodWithClaims, "a pod", limit_bytes=OBJECT_BYTES, max_depth=None)
+
+
+def named_claims(pod: Pod) -> frozenset[str]:
+    """The claims that a pod's ``resourceClaims`` stand for, as far as they exist, all in its own namespace."""
+    entries = (*pod.spec.resource_claims, *pod.status.resource_claim_statuses)
+    return frozenset(each.resource_claim_name for each in entries) - {""}
+
+
+def asked_of_claims(specs: Iterable[ClaimSpec], vendor: Vendor) -> PodRequest | None:
+    """What claims ask for of a vendor's classes, in its usual unit; None if that is nothing.
+
+    Claims with several requests are one sum. Without an amount that can be read a request counts as whole cards.
+    """
+    names, unit = vendor.claims, parse_memory_unit(vendor.default_unit)
+    cards = units = 0
+    is_whole = False
+    for request in (each.exactly for spec in specs for each in spec.devices.requests):
+        if request.device_class_name not in (names.memory_class, names.whole_class):
+            continue
+        amounts = request.capacity.requests
+        amount = amounts.get(MEMORY) or amounts.get(f"{names.driver}/{MEMORY}")
+        cards += request.count
+        try:
+            units += request.count * claimed_units(parse_count(amount), unit)
+        except RemoteContractError:
+            is_whole = True
+        is_whole |= request.device_class_name == names.whole_class
+    if not cards:
+        return None
+    return PodRequest((), CardRequest(0, cards, whole=True) if is_whole else CardRequest(-(-units // cards), cards))
 
 
 def claimed_request(pod: Pod, vendor: Vendor) -> PodRequest | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.pods.pod import MIRROR
+from gcushare.node.pods import MIRROR
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import ControlPlane

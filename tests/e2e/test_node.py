@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
+from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from gcushare.kube.resources import PODS
 from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import ENFLAME

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gcushare.cli.cards.cards import ask_addresses
 from gcushare.cli.top.rows import POD_GRANTED, POD_USED, POD_UTILIZATION, parse_metrics
 from gcushare.core.cards import SERVES_CLAIMS
@@ -18,6 +20,10 @@ from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.vendors import ALIYUN
 from gcushare.wire.annotations import OVER_USE
 from gcushare.wire.contracts import CLAIMS_DRIVER, CLAIMS_DRIVER_PORT
+from gcushare_playground.apiserver.objects import Key
+from gcushare_playground.apiserver.patches import merge
+from gcushare_playground.apiserver.resources import BY_NAME
+from gcushare_playground.kubelet.dra import ClaimRef
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
 from tests.protocol.cards_command_rig import Caller
@@ -39,10 +45,35 @@ class UseRig(ClaimsRig):
         """Run a pod whose claim has so much of the card."""
         claim = self.allocate(name, share("card-0", gib))
         uid = self.run_pod(name, name)
-        self._pids[name] = 100 + len(self._pids)
-        self.proc.start_in_pod(self._pids[name], uid)
+        self.reserve(claim, (name, uid))
+        self.join(name, uid)
         assert (await self.kubelet.prepare(claim))[claim.uid].error == ""
         await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
+
+    def reserve(self, claim: ClaimRef, *pods: tuple[str, str]) -> None:
+        """Reserve a claim for these pods, by name and uid."""
+        reserved = {"status": {"reservedFor": [{"resource": "pods", "name": name, "uid": uid} for name, uid in pods]}}
+        key = Key(claim.namespace, claim.name)
+        self.api.registry.update(
+            BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, reserved), status_only=True
+        )
+
+    async def share(self, name: str, other: str) -> None:
+        """Run another pod with the claim of a pod."""
+        uid = self.run_pod(name, other)
+        claim = self.api.store.get("resourceclaims.resource.k8s.io", other)
+        first = self.api.store.get("pods", other)
+        assert claim is not None
+        assert first is not None
+        users = ((other, first["metadata"]["uid"]), (name, uid))
+        self.reserve(ClaimRef(claim["metadata"]["uid"], other), *users)
+        self.join(name, uid)
+        await self.until(lambda: uid in self.app.observed.pods.entries, "the driver knows the pod")
+
+    def join(self, name: str, uid: str) -> None:
+        """Start the one process of a pod."""
+        self._pids[name] = 100 + len(self._pids)
+        self.proc.start_in_pod(self._pids[name], uid)
 
     def use(self, **gib: float) -> None:
         processes = {str(self._pids[name]): int(size * GIB) for name, size in gib.items()}
@@ -110,19 +141,47 @@ async def test_a_pod_over_its_claim_is_evicted_once_a_neighbour_lacks_its_own(tm
         assert found is None or "deletionTimestamp" in found["metadata"]
 
 
-async def test_no_pod_is_evicted_from_a_card_on_which_two_pods_share_a_claim(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", ["greedy", "modest"])
+async def test_a_pod_that_only_names_a_claim_of_the_card_is_no_user_of_it(tmp_path: Path, named: str) -> None:
     async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
         await rig.start()
         await rig.run("greedy", 4)
         await rig.run("modest", 8)
-        rig.run_pod("second", "modest")
+        rig.run_pod("second", named)
         rig.use(greedy=9, modest=2)
-        await rig.until(lambda: rig.annotation("greedy") is not None, "it is reported")
-        await rig.polls(3)
-        reasons = (await rig.status())["overUse"]["passedOver"]
-        assert reasons == {
-            "default/greedy": "the figures of card 0 are in doubt: claim default/modest is shared by 2 pods"
-        }
+        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "the pod is evicted")
+        assert [each for each in rig.app.observed.pods.entries.values() if each.ref.name == "second"] == []
+
+
+async def test_pods_that_a_claim_is_reserved_for_share_it_and_the_one_that_uses_too_much_is_evicted(
+    tmp_path: Path,
+) -> None:
+    async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
+        await rig.start()
+        await rig.run("greedy", 4)
+        await rig.run("modest", 8)
+        await rig.share("second", "greedy")
+        rig.use(greedy=2, second=1, modest=2)
+        await rig.polls(4)
+        assert rig.annotation("greedy") is None
+        assert rig.annotation("second") is None
+        rig.use(greedy=9, second=1, modest=2)
+        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "a pod is evicted")
+        second = rig.api.store.get("pods", "second")
+        assert second is not None
+        assert "deletionTimestamp" not in second["metadata"]
+
+
+async def test_a_pod_without_a_claim_is_an_offender_and_evicted_like_any(tmp_path: Path) -> None:
+    async with UseRig(tmp_path / "proc", over_use=Action.EVICT, over_use_pause=1.0) as rig:
+        await rig.start()
+        await rig.run("modest", 12)
+        rig.join("helper", rig.run_pod("helper"))
+        rig.use(helper=5, modest=2)
+        await rig.until(lambda: bool(rig.events("OverUseEvicted")), "the pod is evicted")
+        assert rig.events("OverUse") == [
+            "5.00 GiB of card 0 in use, nothing granted: other pods of this card may lack what they were granted"
+        ]
 
 
 async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Path) -> None:

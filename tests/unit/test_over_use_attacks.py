@@ -12,7 +12,9 @@ from gcushare.core.nodes import PodRef
 from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
 from gcushare.core.over_use.tracking import Figures, OverUseTracker
 from gcushare.core.units import GIB
-from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
+from gcushare.node.over_use.watch import divide_grant
+from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from tests.builders import TOLERANCE
 from tests.extender_objects import a_pod, on_card
 from tests.fake_proc import FakeProc, cgroup_of
@@ -141,10 +143,105 @@ def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_ma
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_no_pod_is_evicted_if_the_driver_reports_more_for_processes_than_for_the_card(when: When) -> None:
+def test_what_processes_are_reported_with_beyond_the_cards_use_counts_for_the_pod_that_is_judged(when: When) -> None:
     greedy = _refused("greedy", 9)
     card = _card(greedy)
-    assert decide([greedy], {0: card}, When.ALWAYS).victim == greedy
-    found = decide([greedy], {0: replace(card, in_use=8 * GIB)}, when)
+    assert decide([greedy], {0: replace(card, in_use=5 * GIB)}, When.ALWAYS).victim == greedy, "4 of the 5 are certain"
+    found = decide([greedy], {0: replace(card, in_use=4 * GIB)}, when)
     assert found.victim is None
-    assert "1.00 GiB more than it has in use" in found.passed_over["default/greedy"]
+    assert "5.00 GiB more than it has in use" in found.passed_over["default/greedy"]
+
+
+@pytest.mark.parametrize("when", list(When))
+def test_units_that_were_given_out_just_now_count_for_the_pod_that_is_judged(when: When) -> None:
+    greedy = _refused("greedy", 9)
+    card = replace(_card(greedy), memory=12 * GIB)
+    assert decide([greedy], {0: replace(card, unconfirmed=4 * GIB)}, when).victim == greedy
+    found = decide([greedy], {0: replace(card, unconfirmed=5 * GIB)}, when)
+    assert found.victim is None
+    assert "5.00 GiB of card 0 were given out just now" in found.passed_over["default/greedy"]
+
+
+def test_allocations_are_in_doubt_on_their_own_card_alone(tmp_path: Path) -> None:
+    """An author may start a pod a second, whose init container asks for a unit."""
+    node = OverUseNode(tmp_path)
+    for number in range(5):
+        node.store.on_allocate("", "", {1: 1}, float(number))
+    node.store.on_allocate("", "", {0: 2}, 9.0)
+    node.watch.on_poll()
+    assert node.store.unconfirmed_units() == {0: 2, 1: 5}
+
+
+@pytest.mark.parametrize("when", list(When))
+def test_a_small_pod_that_is_being_deleted_protects_no_other_pod(when: When) -> None:
+    """An author may delete one after the other."""
+    worst, small = _refused("worst", 14), replace(_refused("small", 5), ending=True)
+    found = decide([worst, small], {0: replace(_card(worst, small), memory=19 * GIB)}, when)
+    assert found.victim == worst
+
+
+async def test_a_pod_without_a_grant_is_an_offender_and_keeps_no_card_from_being_judged(tmp_path: Path) -> None:
+    node = OverUseNode(tmp_path)
+    for name in ("helper", "unreadable"):
+        node.store.on_pod_update(a_pod(name, 0, node=NODE, uid=f"{len(name):08d}-0000-4000-8000-000000000000"))
+        node.uids[name] = f"{len(name):08d}-0000-4000-8000-000000000000"
+    node.start("p0", 11)
+    node.start("helper", 31)
+    node.use({11: 40, 31: 0.3})
+    for _ in range(2):
+        await node.poll()
+    assert set(node.watch.over) == {node.uids["p0"], node.uids["helper"]}
+    assert node.watch.cards[0].unknown == 0
+    assert node.watch.figures[node.uids["helper"], 0].granted == 0
+    node.store.on_pod_delete(node.uids["helper"])
+    await node.poll()
+    assert set(node.watch.over) == {node.uids["p0"]}
+    assert node.watch.cards[0].unknown == 0, "its containers run on, and still its memory is no process of the host's"
+
+
+async def test_where_others_hand_out_the_cards_too_a_pod_without_a_grant_is_not_judged(tmp_path: Path) -> None:
+    node = OverUseNode(tmp_path)
+    node.watch._hands_out_alone = lambda: False
+    uid = "00000009-0000-4000-8000-000000000000"
+    node.store.on_pod_update(a_pod("other", 0, node=NODE, uid=uid))
+    node.proc.start_in_pod(31, uid)
+    node.use({31: 3})
+    for _ in range(3):
+        await node.poll()
+    assert node.watch.over == {}
+
+
+async def test_processes_that_end_before_their_pod_is_found_are_no_unknown_ones(tmp_path: Path) -> None:
+    """An author may start one after the other that lives for some milliseconds."""
+    node = OverUseNode(tmp_path)
+    node.start("p0", 11)
+    node.use({11: 40, 12: 5, 13: 5})
+    await node.poll()
+    assert (node.watch.cards[0].unknown, node.watch.cards[0].in_use) == (0, 40 * GIB)
+    node.proc.start(12, "0::/system.slice/x.service\n")
+    await node.poll()
+    assert (node.watch.cards[0].unknown, node.watch.cards[0].in_use) == (5 * GIB, 45 * GIB)
+
+
+def test_a_pod_that_needs_no_cards_and_got_some_has_what_the_kubelet_gave_it(tmp_path: Path) -> None:
+    node = OverUseNode(tmp_path)
+    uid = "00000009-0000-4000-8000-000000000000"
+    node.store.on_pod_update(a_pod("other", 0, node=NODE, uid=uid))
+    node.store.on_kubelet_read(KubeletAllocations(memory={"default/other": {"main": {0: 3}}}))
+    node.store.find_unrecorded(0.0)
+    assert node.store.everyone[uid].units_by_card() == {0: 3}
+
+
+USES = [
+    pytest.param({"a": 1, "b": 2}, {"a": 1.5, "b": 2.5}, id="less than the grant"),
+    pytest.param({"a": 4, "b": 0}, {"a": 4, "b": 0}, id="all of it by one"),
+    pytest.param({"a": 6, "b": 2}, {"a": 3, "b": 1}, id="too much together"),
+    pytest.param({"a": 4, "b": 4, "c": 4}, {"a": 4 / 3, "b": 4 / 3, "c": 4 / 3}, id="as much as one may, each"),
+]
+
+
+@pytest.mark.parametrize(("used", "granted"), USES)
+def test_a_shared_grant_counts_once(used: dict[str, int], granted: dict[str, float]) -> None:
+    figures = {(uid, 0): Figures(size * GIB, 4 * GIB) for uid, size in used.items()}
+    divide_grant(figures, list(figures), 4 * GIB)
+    assert {uid: figures[uid, 0].granted for uid in used} == {uid: int(size * GIB) for uid, size in granted.items()}

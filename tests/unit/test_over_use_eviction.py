@@ -101,13 +101,13 @@ def test_a_pod_that_is_within_its_grant_at_the_last_poll_is_not_evicted_for_a_pe
     assert decide([peaked], {0: card_of(peaked, memory=8)}, When.ALWAYS).victim is None
 
 
-def test_while_an_offender_of_the_card_is_ending_no_one_else_of_it_is_evicted() -> None:
+def test_while_an_offender_is_ending_whose_memory_suffices_no_one_else_of_the_card_is_evicted() -> None:
     ending, other = replace(offender("ending", 9), ending=True), offender("other", 9)
     elsewhere = offender("elsewhere", 12, card=1)
-    cards = {0: card_of(ending, other), 1: card_of(elsewhere, index=1)}
+    cards = {0: card_of(ending, other, memory=20), 1: card_of(elsewhere, index=1)}
     found = decide([ending, other], cards, When.DANGER)
     assert found.victim is None
-    assert "is being deleted" in found.passed_over["default/other"]
+    assert "being deleted" in found.passed_over["default/other"]
     assert decide([ending, other, elsewhere], cards, When.DANGER).victim == elsewhere
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.units import GIB, parse_memory_unit
-from gcushare.device_plugin.pods.pod import MIRROR, STATIC_POD_UID
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.node.pod_use import PodUse, divide_use, granted_bytes
+from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole, on_card
 from tests.unit.plugin_reconcile import reconcile

@@ -277,13 +277,13 @@ def test_a_pod_without_cards_is_neither_kept_nor_unreadable() -> None:
 def test_the_kubelet_confirms_the_allocation_that_was_made_for_the_container_it_shows() -> None:
     store = store_of(pod("a", 4, card=0), pod("b", 4, card=0))
     store.on_allocate("uid-a", "c0", {0: 4}, 0.0)
-    assert store.doubt_of(0) == "1 allocations are not confirmed by the kubelet yet"
+    assert store.unconfirmed_units() == {0: 4}
     store.on_allocate("uid-b", "c0", {0: 4}, 1.0)
     assert store.missing_from(frozenset()) == [], "an allocation that is not confirmed is missing nowhere"
     reconcile(store, {"d/b": {"c0": {0: 4}}})
     assert store.pending_allocations == 1
     store.end_pending(0.5, is_readable=True)
-    assert (store.pending_allocations, store.doubt_of(0)) == (0, "")
+    assert (store.pending_allocations, store.unconfirmed_units()) == (0, {})
 
 
 def test_an_init_containers_allocation_waits_until_the_kubelet_shows_its_pod() -> None:

@@ -17,6 +17,7 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.libraries import PCI_DEVICES
 from gcushare.cards.pci import PciBus
 from gcushare.cards.process_owners import ProcessOwners
+from gcushare.claims_driver.claim_checks import ClaimChecks
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.claims_driver.claim_pods import ClaimPods
 from gcushare.claims_driver.claims_driver_settings import COMPONENT, ClaimsDriverSettings
@@ -40,7 +41,7 @@ from gcushare.node.cards import open_monitor
 from gcushare.node.cdi import CdiSpecFile, CdiSpecPublisher
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
-from gcushare.node.node_settings import Strategy
+from gcushare.node.node_settings import OtherSystems, Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_resources import list_claims_of_containers
 from gcushare.node.pod_use import PodMemoryMonitor
@@ -94,6 +95,15 @@ class ClaimsDriverApp:
         )
         self._monitor = open_monitor(cards, settings.health, self._on_cards, time.monotonic)
         self._registration = self._make_registration(directory)
+        self._checks = ClaimChecks(
+            self._prepared,
+            self._pods,
+            client,
+            claims_of_containers=lambda: list_claims_of_containers(self._pod_resources),
+            running=self._read_running,
+            announce=self._announce,
+            clock=time.monotonic,
+        )
         self._announcer = EventAnnouncer(self._recorder, node)
         self._pod_use: PodMemoryMonitor | None = None
         self._over_use: OverUseParts | None = None
@@ -123,6 +133,7 @@ class ClaimsDriverApp:
             over_use=self._over_use,
             mps=self._mps,
             agent=self._agent,
+            checks=self._checks,
             prepared=self._prepared,
             publisher=self._publisher,
             writer=self._writer,
@@ -162,6 +173,9 @@ class ClaimsDriverApp:
             announcer=self._announcer,
             client=client,
             inventory=lambda: self._agent.inventory,
+            hands_out_alone=lambda: (
+                self._settings.cards.other_systems is OtherSystems.REFUSE and not self._agent.problem
+            ),
         )
 
     def _make_registration(self, directory: Path) -> Registration:
@@ -234,6 +248,7 @@ class ClaimsDriverApp:
             group.create_task(self._registration.run(), name="registration")
             plugin_pods = self._agent.follow_plugin_pods(self._pod_resources, self._announce)
             group.create_task(plugin_pods, name="plugin's holdings")
+            group.create_task(self._checks.run(), name="orphaned claims")
 
     async def _load_checkpoint(self) -> None:
         """Read the checkpoint, or rebuild an unreadable one from the API server's claims, however long that takes.
@@ -265,6 +280,12 @@ class ClaimsDriverApp:
                 "the checkpoint was unreadable and was rebuilt %s",
                 fields(reason=error, copy=aside, claims=len(self._prepared.claims)),
             )
+
+    async def _read_running(self) -> frozenset[str] | None:
+        """The pods with processes on this machine, if it may be looked at."""
+        if self._pod_use is None:
+            return None
+        return await asyncio.to_thread(ProcessOwners(self._settings.cards.proc_root).running_pods)
 
     def _announce(self, reason: str, message: str) -> None:
         logger.warning("%s", message)

@@ -222,7 +222,10 @@ class NodeAgent:
         is_taken = bool(self._offered() or self._plugin_pods or self.other_systems)
         if self._node is None or (self._plugin_pods is None and not is_taken):
             return
-        self.order = order_cards(self.inventory, self._prepared.assignments(self.inventory), self._offer.card_policy)
+        # The scheduler counts what a deleted claim held as free: pods that it sends there would be refused.
+        last = {each.index for uid in self._prepared.orphans for each in self._prepared.claims[uid].devices}
+        held = self._prepared.assignments(self.inventory)
+        self.order = order_cards(self.inventory, held, self._offer.card_policy, last)
         specs = () if is_taken else self._plan.build(self.inventory, self.order)
         self._publisher.publish(specs, self._node.metadata.uid)
         if not is_taken:

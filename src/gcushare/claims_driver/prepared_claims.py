@@ -17,7 +17,7 @@ import msgspec
 from gcushare.claims_driver.allocation_results import assignment_of, check_room, grant_of, read_devices
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.core.cards import Inventory
-from gcushare.core.errors import Refused, RemoteContractError
+from gcushare.core.errors import DeviceError, Refused, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.wording import index_text
@@ -28,7 +28,7 @@ from gcushare.node.container_environment import Grant, container_variables, devi
 from gcushare.node.mps.limits import NO_LIMITS, MpsLimiter
 from gcushare.node.node_settings import Strategy
 from gcushare.vendors import Vendor
-from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice
+from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, PreparedDevice, users_of
 from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,8 @@ async def list_claims(client: KubeClient, driver: str, pool: str) -> list[Resour
 class PreparedClaims:
     """What is prepared. Every change is one synchronous call, so that none is left half done by a cancelled one.
 
-    ``on_change`` is called after each change of what the cards hold.
+    ``on_change`` is called after each change of what the cards hold. ``orphans``: the uids of claims that are deleted
+    and that no container seems to use.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class PreparedClaims:
         self._cdi = cdi
         self._wall_clock_s = wall_clock_s
         self.claims: Mapping[str, PreparedClaim] = {}
+        self.orphans: frozenset[str] = frozenset()
         self.on_change: Callable[[], None] = lambda: None
 
     def load(self) -> None:
@@ -111,7 +113,7 @@ class PreparedClaims:
         Raises:
             RemoteContractError: the checkpoint cannot be understood, or is missing while a claim has a CDI file. The
                 checkpoint is written first and lasts longer, so it was removed under running claims.
-            DeviceError: a file cannot be read or written.
+            DeviceError: the checkpoint or the folder of the CDI files cannot be read.
         """
         found = self._checkpoint.read()
         if found is None and self._cdi.exist():
@@ -148,26 +150,39 @@ class PreparedClaims:
         self._repair_files()
         return aside
 
+    def is_complete(self, uid: str) -> bool:
+        """Whether a claim is prepared."""
+        return uid in self.claims and self.claims[uid].is_complete
+
+    def is_moved(self, claim: ResourceClaim, uid: str) -> bool:
+        """Whether a claim that is prepared was allocated other devices of this node since."""
+        if not self.is_complete(uid):
+            return False
+        try:
+            devices = read_devices(claim, uid, self._form.vendor.claims, self._node)
+        except (Refused, RemoteContractError):
+            return False  # it is not allocated here any more, and the pod that was given its devices may still run
+        return devices != self.claims[uid].devices
+
     def complete(self, uid: str) -> PreparedClaim | None:
         """A claim that is prepared, with its file in place; None if it has to be prepared.
 
         Raises:
             DeviceError: its file is missing and cannot be written.
         """
-        claim = self.claims.get(uid)
-        if claim is None or not claim.is_complete:
+        if not self.is_complete(uid):
             return None
-        self._cdi.write(claim)
-        return claim
+        self._cdi.write(self.claims[uid])
+        return self.claims[uid]
 
     def prepare(self, claim: ResourceClaim, uid: str, inventory: Inventory) -> PreparedClaim:
-        """Prepare an allocated claim; repeatable.
+        """Prepare an allocated claim; repeatable. One that is prepared with other devices is prepared again.
 
         Raises:
             Refused, RemoteContractError: it is not allocated here, or its cards are taken.
             DeviceError: a file cannot be written; the kubelet calls again.
         """
-        if (done := self.complete(uid)) is not None:
+        if not self.is_moved(claim, uid) and (done := self.complete(uid)) is not None:
             return done
         entry = self._entry(claim, read_devices(claim, uid, self._form.vendor.claims, self._node))
         wanted = assignment_of(entry, inventory.unit, self._node)
@@ -201,6 +216,16 @@ class PreparedClaims:
             self._save({each: claim for each, claim in self.claims.items() if each != uid})
             logger.info("unprepared %s", fields(claim=key, uid=uid))
 
+    def update_users(self, uid: str, users: tuple[ConsumerReference, ...]) -> None:
+        """Store which pods a prepared claim is reserved for now.
+
+        Raises:
+            DeviceError: the checkpoint cannot be written.
+        """
+        claim = self.claims[uid]
+        if claim.users != users:
+            self._save({**self.claims, uid: msgspec.structs.replace(claim, users=users)})
+
     def cdi_ids(self, claim: PreparedClaim) -> tuple[str, ...]:
         """All CDI devices of a claim, for the kubelet's answer."""
         own = self._cdi.cdi_name(claim)
@@ -212,25 +237,33 @@ class PreparedClaims:
 
     def _entry(self, claim: ResourceClaim, devices: tuple[PreparedDevice, ...]) -> PreparedClaim:
         metadata = claim.metadata
-        pod = next((each for each in claim.status.reserved_for if each.resource == "pods"), ConsumerReference())
         return PreparedClaim(
             uid=metadata.uid,
             namespace=metadata.namespace,
             name=metadata.name,
             devices=devices,
-            pod_name=pod.name,
-            pod_uid=pod.uid,
+            users=users_of(claim),
             prepared_s=self._wall_clock_s(),
         )
+
+    def mark_orphans(self, uids: Collection[str]) -> None:
+        """Store which claims no pod seems to use any more."""
+        if self.orphans != uids:
+            self.orphans = frozenset(uids)
+            self.on_change()
 
     def _save(self, claims: dict[str, PreparedClaim]) -> None:
         self._checkpoint.write(claims)
         self.claims = claims
+        self.orphans &= claims.keys()
         self.on_change()
 
     def _repair_files(self) -> None:
         for claim in self.claims.values():
             if claim.is_complete:
-                self._cdi.write(claim)
+                try:
+                    self._cdi.write(claim)
+                except DeviceError as error:  # the kubelet's next call for this claim says so too
+                    logger.error("a claim has no CDI file %s", fields(claim=claim.key, reason=error))
         if removed := self._cdi.remove_others(self.claims):
             logger.info("removed CDI files of claims that are not prepared %s", fields(files=removed))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gcushare._version import __version__
+from gcushare.claims_driver.claim_checks import ClaimChecks
 from gcushare.claims_driver.claim_pods import ClaimHolder, ClaimPods
 from gcushare.claims_driver.node_agent import NodeAgent
 from gcushare.claims_driver.prepared_claims import PreparedClaims
@@ -32,6 +33,7 @@ class Observed(ObservedCards):
 
     pods: ClaimPods
     agent: NodeAgent
+    checks: ClaimChecks
     prepared: PreparedClaims
     publisher: SlicePublisher
     writer: InventoryWriter
@@ -43,6 +45,7 @@ class Observed(ObservedCards):
         found = {
             "checkpoint": self.recovery(),
             "cards": self.agent.problem,
+            "claims": self.checks.problem,
             "slices": self.publisher.problem,
             "inventory": self.writer.problem,
             "registration": self.registration.problem,

@@ -11,7 +11,7 @@ cards are listed in the order in which the placement policy prefers them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
@@ -39,15 +39,18 @@ from gcushare.wire.dra.slices import (
 )
 
 
-def order_cards(inventory: Inventory, assignments: Iterable[Assignment], policy: str) -> tuple[int, ...]:
-    """The cards' indexes in the order in which ``policy`` prefers them for one unit more."""
+def order_cards(
+    inventory: Inventory, assignments: Iterable[Assignment], policy: str, last: Collection[int] = ()
+) -> tuple[int, ...]:
+    """The cards' indexes in the order in which ``policy`` prefers them for one unit more, those of ``last`` behind."""
     node = NodeState("")
     node.set_cards(inventory.cards, inventory.unit, BOTH_MODES)
     for assignment in assignments:
         node.add(assignment)
     rank, request = POLICIES[policy].rank_card, CardRequest(units=1)
     states = [node.cards[card.index] for card in inventory.cards]
-    return tuple(state.index for state in sorted(states, key=lambda state: rank(state, request)))
+    ordered = sorted(states, key=lambda state: (state.index in last, rank(state, request)))
+    return tuple(state.index for state in ordered)
 
 
 @dataclass(frozen=True, slots=True)

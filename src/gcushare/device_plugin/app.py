@@ -41,7 +41,7 @@ from gcushare.node.api_server import EventAnnouncer, SliceDrivers
 from gcushare.node.cards import open_monitor
 from gcushare.node.mps.limits import make_limiter
 from gcushare.node.mps.watch import make_mps_watch
-from gcushare.node.node_settings import Strategy
+from gcushare.node.node_settings import OtherSystems, Strategy
 from gcushare.node.over_use.parts import OverUseParts, make_over_use
 from gcushare.node.pod_use import PodMemoryMonitor
 from gcushare.node.status import REGISTRATION_AGE_S
@@ -207,6 +207,10 @@ class PluginApp:
             announcer=parts.announcer,
             client=self._client,
             inventory=lambda: self._agent.inventory,
+            hands_out_alone=lambda: (
+                self._settings.cards.other_systems is OtherSystems.REFUSE
+                and not any(endpoint.problem for endpoint in self._endpoints.values())
+            ),
             longest_wait_s=self._settings.kubelet.longest_wait_for_containers,
         )
 

@@ -208,8 +208,9 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     granted: dict[tuple[str, ...], int] = {}
     limits: dict[tuple[str, ...], int] = {}
     busy: dict[tuple[str, ...], float] = {}
+    pods = observed.pods.everyone
     for uid, cards in found.by_pod.items():
-        entry = observed.pods.entries[uid]
+        entry = pods[uid]
         inventory = observed.inventory()
         may_use = granted_bytes(entry, inventory)
         limit = inventory.unit.bytes_of(entry.limit) if inventory is not None else 0
@@ -247,7 +248,7 @@ def _pod_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     )
     yield gauge(
         "gcushare_card_memory_unattributed_bytes",
-        "Bytes used by processes that belong to no pod with cards.",
+        "Bytes used by processes that belong to no pod of this node.",
         _CARD_LABELS,
         unattributed,
     )
@@ -262,8 +263,9 @@ def _over_use_metrics(observed: ObservedCards) -> Iterator[Metric]:
     if parts is None or parts.watch is None:
         return
     sums: dict[tuple[str, ...], int] = {}
+    pods = observed.pods.everyone
     for uid, cards in parts.watch.over.items():
-        ref = observed.pods.entries[uid].ref
+        ref = pods[uid].ref
         for index, each in cards.items():
             key = (*where, str(index), ref.namespace, ref.name)
             sums[key] = sums.get(key, 0) + each.figures.excess

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -26,17 +26,20 @@ _NO_UTILIZATION: Mapping[int, Mapping[int, float]] = {}
 
 @dataclass(frozen=True, slots=True)
 class PodUse:
-    """Bytes in use by pod uid and card index, and by card those of processes that belong to no pod with cards.
+    """Bytes in use by pod uid and card index, and by card those of processes that belong to none of these pods.
 
-    A card that is in neither has a library that lists no processes, or its use was not read. ``ours``: the part of
-    ``unattributed`` that this program's own pod has, for example an MPS server. ``peaks``: the most that one process of
-    a pod had since the poll before, if the library keeps accounts; the pod had at least that. ``utilization``: percents
-    of the chip's time by pod uid and card, without cards whose library does not sample processes.
+    A card that is in neither has a library that lists no processes, or its use was not read. ``outside`` and ``ended``
+    are parts of ``unattributed``: of processes that run in no pod, and of those that ended since the poll. The rest is
+    of this program's own pod, for example an MPS server, and of pods that the API server does not have any more.
+    ``peaks``: the most that one process of a pod had since the poll before, if the library keeps accounts; the pod had
+    at least that. ``utilization``: percents of the chip's time by pod uid and card, without cards whose library does
+    not sample processes.
     """
 
     by_pod: Mapping[str, Mapping[int, int]]
     unattributed: Mapping[int, int]
-    ours: Mapping[int, int] = field(default_factory=dict)
+    outside: Mapping[int, int] = field(default_factory=dict)
+    ended: Mapping[int, int] = field(default_factory=dict)
     peaks: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     utilization: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
@@ -101,6 +104,10 @@ def granted_bytes(entry: PodWithCards, inventory: Inventory | None) -> dict[int,
     return {index: inventory.unit.bytes_of(units) for index, units in entry.units_by_card().items()}
 
 
+def _sum_of(processes: Processes, pids: Collection[int]) -> int:
+    return sum(size for pid, size in processes.items() if pid in pids)
+
+
 class PodMemoryMonitor:
     """Keeps the pods' use. ``problem`` says why it is unknown; ``latest`` is None then, and before the first poll."""
 
@@ -118,8 +125,9 @@ class PodMemoryMonitor:
         """The last result, of pods that are still here."""
         if self._latest is None:
             return None
-        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in self._pods.entries}
-        busy = {uid: found for uid, found in self._latest.utilization.items() if uid in self._pods.entries}
+        here = self._pods.everyone
+        by_pod = {uid: found for uid, found in self._latest.by_pod.items() if uid in here}
+        busy = {uid: found for uid, found in self._latest.utilization.items() if uid in here}
         return replace(self._latest, by_pod=by_pod, utilization=busy)
 
     async def run(self, on_refresh: Callable[[], None]) -> None:
@@ -140,7 +148,9 @@ class PodMemoryMonitor:
         pids = {pid for processes in cards.values() for pid in processes}
         if self._own_pid is not None:
             pids.add(self._own_pid)
-        problem, owners = await asyncio.to_thread(lambda: (self._owners.problem(), self._owners.find(pids)))
+        problem, owners, outsiders = await asyncio.to_thread(
+            lambda: (self._owners.problem(), self._owners.find(pids), self._owners.outsiders)
+        )
         if problem and problem != self.problem:
             logger.warning("use per pod is not known %s", fields(reason=problem))
         self.problem = problem
@@ -148,13 +158,11 @@ class PodMemoryMonitor:
             self._latest = None
             return
         own = owners.get(self._own_pid, "") if self._own_pid is not None else ""
-        ours = {
-            index: sum(size for pid, size in processes.items() if own and owners.get(pid) == own)
-            for index, processes in cards.items()
-        }
         busy = {index: each for index, use in uses.items() if (each := use.process_utilization) is not None}
-        found = divide_use(cards, owners, self._pods.entries.values(), busy)
-        self._latest = replace(found, ours=ours, peaks=self._find_peaks(owners))
+        found = divide_use(cards, owners, [pod for uid, pod in self._pods.everyone.items() if uid != own], busy)
+        outside = {index: _sum_of(each, outsiders) for index, each in cards.items()}
+        ended = {index: _sum_of(each, each.keys() - owners.keys() - outsiders) for index, each in cards.items()}
+        self._latest = replace(found, outside=outside, ended=ended, peaks=self._find_peaks(owners))
 
     def _find_peaks(self, owners: Mapping[int, str]) -> dict[str, dict[int, int]]:
         """The most that one process had since the poll before, by pod uid and card.

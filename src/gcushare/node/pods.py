@@ -5,14 +5,33 @@ The device plugin's pod store and the claims driver's pods fit; each learns of i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from gcushare.core.nodes import PodRef
+from gcushare.wire.objects import Pod
+from gcushare.wire.pods import deletion_time_s, pod_ref
 
 CardCounts = Mapping[int, int]
 """Units (ids) per card index; 1 per card that is held whole."""
 NO_SIZES: CardCounts = {}
+
+
+STATIC_POD_UID = "kubernetes.io/config.hash"
+"""Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
+
+
+def is_mirror(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod is the mirror of a static pod."""
+    return MIRROR in annotations
+
+
+def machine_uid(annotations: Mapping[str, str]) -> str:
+    """The uid of a static pod in the kubelet's checkpoint and in its processes; "" for any other pod."""
+    return annotations.get(STATIC_POD_UID, "") if is_mirror(annotations) else ""
 
 
 class PodWithCards(Protocol):
@@ -61,12 +80,76 @@ class PodWithCards(Protocol):
         """Units that it may use beyond those that it is known to hold already, by card."""
 
 
+@dataclass(slots=True)
+class PlainPod:
+    """A ``PodWithCards`` that says itself what it holds: ``units`` of each card, none if it was granted nothing.
+
+    ``placed_s``: when it was given the last of them.
+    """
+
+    ref: PodRef
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ends_at_s: float | None = None
+    deletion_grace_s: float = 0.0
+    units: dict[int, int] = field(default_factory=dict)
+    is_whole: bool = False
+    placed_s: float = 0.0
+    limit: int = 0
+
+    @property
+    def machine_uid(self) -> str:
+        return machine_uid(self.annotations)
+
+    @property
+    def is_static(self) -> bool:
+        return is_mirror(self.annotations)
+
+    @property
+    def taken_cards(self) -> tuple[int, ...]:
+        return tuple(sorted(self.units))
+
+    def overdue_since_s(self, longest_wait_s: float) -> float | None:
+        return overdue_since_s(self.ends_at_s, self.deletion_grace_s, longest_wait_s)
+
+    def units_by_card(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
+        return self.units
+
+    def entitled_units(self) -> Mapping[int, int]:
+        return NO_SIZES
+
+
+PlainPodT = TypeVar("PlainPodT", bound=PlainPod)
+
+
+def plain_pod(pod: Pod, kind: type[PlainPodT]) -> PlainPodT:
+    """A pod as the API server has it; what it holds is filled in later."""
+    metadata = pod.metadata
+    grace_s = float(metadata.deletion_grace_period_seconds or 0)
+    return kind(pod_ref(pod), metadata.annotations, deletion_time_s(pod), grace_s)
+
+
+def overdue_since_s(ends_at_s: float | None, deletion_grace_s: float, longest_wait_s: float) -> float | None:
+    """When a pod that is being deleted should have ended; of the time that it was given, ``longest_wait_s`` counts."""
+    return None if ends_at_s is None else ends_at_s - max(0.0, deletion_grace_s - longest_wait_s)
+
+
+SharedGrant = tuple[Collection[str], CardCounts]
+"""The uids of several pods, and the units of each card that were granted to all of them together."""
+
+
 class NodePods(Protocol):
     """All of them."""
 
     @property
     def entries(self) -> Mapping[str, PodWithCards]:
-        """The pods by uid."""
+        """The pods with cards by uid."""
+
+    @property
+    def everyone(self) -> Mapping[str, PodWithCards]:
+        """Those, and the pods that were granted nothing: they may use a card all the same."""
+
+    def shared(self) -> Iterable[SharedGrant]:
+        """The grants that several pods share, which count in full for each of ``entries``."""
 
     def held_units(self, sizes: CardCounts = NO_SIZES) -> Mapping[int, int]:
         """Units per card that are given out; ``sizes`` are the units of whole cards."""
@@ -80,5 +163,5 @@ class NodePods(Protocol):
     def promised_whole(self) -> Collection[int]:
         """The cards that are kept whole for such pods."""
 
-    def doubt_of(self, index: int) -> str:
-        """Why it is uncertain what pods hold of a card; "" if it is certain."""
+    def unconfirmed_units(self) -> Mapping[int, int]:
+        """Units per card that were given out just now, and may be another pod's than it seems."""

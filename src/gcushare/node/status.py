@@ -14,6 +14,7 @@ from gcushare.core.nodes import CardMode
 from gcushare.core.wording import utc_text
 from gcushare.node.card_and_pod_metrics import ObservedCards
 from gcushare.node.over_use.parts import OverUseParts
+from gcushare.node.pod_use import PodUse
 from gcushare.runtime.health import Progress
 from gcushare.wire.documents.plugin_status import CardStatus, OverUseStatus, PodOverUse, UseStatus
 
@@ -58,11 +59,19 @@ def card_statuses(observed: ObservedCards, holders: Callable[[int, bool], Iterab
                 mode=mode.value,
                 holders=tuple(sorted(wholes | sharers)),
                 use=_use(uses.get(card.uuid)),
-                unattributed_bytes=used.unattributed.get(card.index) if used is not None else None,
+                unattributed_bytes=_unlisted_bytes(observed, used, card.index),
                 unrecorded_units=unrecorded.get(card.index, 0),
             )
         )
     return tuple(statuses)
+
+
+def _unlisted_bytes(observed: ObservedCards, used: PodUse | None, index: int) -> int | None:
+    """What processes use of a card that belong to no pod with cards."""
+    if used is None or index not in used.unattributed:
+        return None
+    others = used.by_pod.keys() - observed.pods.entries.keys()
+    return used.unattributed[index] + sum(used.by_pod[uid].get(index, 0) for uid in others)
 
 
 def _use(use: CardUse | None) -> UseStatus | None:

@@ -1,14 +1,16 @@
 """Which pod is to be evicted for its over-use, if any, and why not the others. Pure; one answer per poll.
 
 Only if a neighbour needs the memory (or always, if the admin says so), never on doubtful figures, one pod at a time.
+A doubt that a pod's author can cause counts in bytes, for the pod that is judged: it never keeps a card from being
+judged.
 Pods that may burst are evicted before all others: what they use beyond their grant is lent.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:  # the settings, which name the choices here, need no ledger
     from gcushare.core.nodes import PodRef
 
 UNKNOWN_BYTES = GIB // 4
-"""If processes of no known pod use this much of a card, it is uncertain which pod causes a shortage."""
+"""If processes outside of pods use this much of a card, it is uncertain which pod causes a shortage."""
 
 
 BURST_MARGIN_BYTES = GIB // 2
@@ -38,7 +40,8 @@ class CardReading:
     """One card as the last poll read it, in bytes; None is what could not be read.
 
     ``granted`` and ``used``: of each pod on it, by uid. ``promised``: kept for pods that have not been given it yet.
-    ``unknown``: in use by processes of no known pod. ``doubt``: why the figures cannot be relied on.
+    ``unknown``: in use by processes that run in no pod. ``unconfirmed``: given out to pods that are not certain yet.
+    ``doubt``: why the figures cannot be relied on. No pod's author can bring about ``unknown`` or ``doubt``.
     """
 
     index: int
@@ -47,6 +50,7 @@ class CardReading:
     unknown: int | None
     figures: Mapping[str, Figures]
     promised: int = 0
+    unconfirmed: int = 0
     doubt: str = ""
 
     @property
@@ -75,6 +79,12 @@ class CardReading:
         """Whether free memory hardly covers the unused grants, so that no pod may burst; False if use is unknown."""
         is_known = self.in_use is not None
         return is_known and self.unused_grants > 0 and self.free < self.unused_grants + BURST_MARGIN_BYTES
+
+    def without(self, uids: Collection[str]) -> CardReading:
+        """The card once these pods have ended."""
+        freed = sum(each.used for uid, each in self.figures.items() if uid in uids)
+        figures = {uid: each for uid, each in self.figures.items() if uid not in uids}
+        return replace(self, figures=figures, in_use=None if self.in_use is None else max(0, self.in_use - freed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +127,13 @@ def decide(
     Pods that may burst come first, whatever their priority. Among equals the largest excess over the grant decides.
     """
     found = tuple(offenders)
-    ending = {each.index for each in found if each.ending and not each.is_overdue}
+    ending = {each.pod.uid for each in found if each.ending and not each.is_overdue}
     passed_over: dict[str, str] = {}
     able: list[Offender] = []
     for each in found:
-        why = _why_not(each, cards.get(each.index), when, exempt) or pausing
-        if not why and each.index in ending:
-            why = f"another pod that is over its grant of card {each.index} is being deleted"
-        if why:
+        card = cards.get(each.index)
+        later = None if card is None else card.without(ending)
+        if why := _why_not(each, card, later, when, exempt) or pausing:
             passed_over.setdefault(str(each.pod), why)
         else:
             able.append(each)
@@ -138,7 +147,10 @@ def decide(
     return Decision(victim, _reason(victim, cards[victim.index]), passed_over)
 
 
-def _why_not(offender: Offender, card: CardReading | None, when: When, exempt: Iterable[str]) -> str:
+def _why_not(
+    offender: Offender, card: CardReading | None, later: CardReading | None, when: When, exempt: Iterable[str]
+) -> str:
+    """Why a pod is not evicted; ``later`` is the card once the pods that are being deleted have ended."""
     for pattern in exempt:
         namespace, _, name = pattern.partition("/")
         if fnmatchcase(offender.pod.namespace, namespace) and fnmatchcase(offender.pod.name, name or "*"):
@@ -149,24 +161,30 @@ def _why_not(offender: Offender, card: CardReading | None, when: When, exempt: I
         return "a static pod, which only its node's own files can end"
     if offender.refused_lately:
         return offender.refused_lately
-    if card is None or card.in_use is None or card.unknown is None:
+    if card is None or later is None or card.in_use is None or card.unknown is None:
         return f"it is not known how much of card {offender.index} is in use"
     if card.doubt:
         return f"the figures of card {card.index} are in doubt: {card.doubt}"
     if card.unknown >= UNKNOWN_BYTES:
         return f"{gib_text(card.unknown)} of card {card.index} are in use by processes of no known pod"
-    if card.surplus >= UNKNOWN_BYTES:
-        return f"processes of card {card.index} are reported with {gib_text(card.surplus)} more than it has in use"
     figures = offender.figures
     if not figures.excess:
         return "its peak was above its grant, its use at the last poll is not"
-    if figures.can_burst:
-        is_permitted = not card.is_tight and (when is When.DANGER or figures.used <= figures.limit)
-    else:
-        is_permitted = when is When.DANGER and not card.shortfall
-    if is_permitted:
+    if figures.excess <= card.surplus:
+        return f"processes of card {card.index} are reported with {gib_text(card.surplus)} more than it has in use"
+    if figures.excess <= card.surplus + card.unconfirmed:
+        return f"{gib_text(card.unconfirmed)} of card {card.index} were given out just now, perhaps to it"
+    if _is_permitted(figures, card, when):
         return f"card {card.index} still has what its pods were granted"
+    if _is_permitted(figures, later, when):
+        return f"card {card.index} will have what its pods were granted once others have ended that are being deleted"
     return ""
+
+
+def _is_permitted(figures: Figures, card: CardReading, when: When) -> bool:
+    if figures.can_burst:
+        return not card.is_tight and (when is When.DANGER or figures.used <= figures.limit)
+    return when is When.DANGER and not card.shortfall
 
 
 def _reason(victim: Offender, card: CardReading) -> str:

@@ -6,6 +6,7 @@ are listed apart and never count as cards. An answered Allocate call is pending,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -225,6 +226,13 @@ class PendingAllocations:
     def cards(self, *, whole: bool) -> frozenset[int]:
         """The cards that were given out: their memory, or the whole card."""
         return frozenset(index for pending in self._open if pending.whole == whole for index in pending.counts)
+
+    def units(self) -> Counter[int]:
+        """Units of memory per card that were given out and that the kubelet has not shown."""
+        found: Counter[int] = Counter()
+        for pending in self._open:
+            found.update({} if pending.whole else pending.counts)
+        return found
 
     def ids(self) -> list[DeviceIds]:
         """The units of memory that were given out and that the kubelet has not shown, accepted ones included."""

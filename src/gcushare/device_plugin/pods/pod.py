@@ -18,16 +18,12 @@ from gcushare.core.requests import (
     split_over_cards,
 )
 from gcushare.device_plugin.pods.states import PodState
-from gcushare.node.pods import NO_SIZES, CardCounts
+from gcushare.node.pods import NO_SIZES, CardCounts, is_mirror, machine_uid, overdue_since_s
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import CARD_UUID, PodRecord
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import NO_OPTIONS, PodOptions, memory_limit, pod_options, pod_request
 
-STATIC_POD_UID = "kubernetes.io/config.hash"
-"""Annotation of a static pod's mirror: the uid by which the kubelet knows the pod. The mirror has another one."""
-MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of a static pod's mirror. The API server refuses to change it, and the kubelet runs no other pod."""
 DEFAULT_GRACE_S = 30.0
 """Kubernetes' own default of ``terminationGracePeriodSeconds``."""
 
@@ -101,12 +97,12 @@ class PodEntry:
     @property
     def is_static(self) -> bool:
         """Whether it is the mirror of a static pod."""
-        return MIRROR in self.annotations
+        return is_mirror(self.annotations)
 
     @property
     def machine_uid(self) -> str:
         """The uid of a static pod in the kubelet's checkpoint and in its processes; "" for any other pod."""
-        return self.annotations.get(STATIC_POD_UID, "") if self.is_static else ""
+        return machine_uid(self.annotations)
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -120,7 +116,7 @@ class PodEntry:
 
     def overdue_since_s(self, longest_wait_s: float) -> float | None:
         """When a pod that is being deleted should have ended, given at most this time; None if it is not deleted."""
-        return None if self.ends_at_s is None else self.ends_at_s - max(0.0, self.deletion_grace_s - longest_wait_s)
+        return overdue_since_s(self.ends_at_s, self.deletion_grace_s, longest_wait_s)
 
     def on_record_update(self, record: PodRecord | None, annotations: Mapping[str, str], *, error: str = "") -> None:
         """Use the newest record. Cards that another program wrote on a pod that was not served are now kept for it.

@@ -15,7 +15,6 @@ from gcushare.core.errors import GcushareError
 from gcushare.core.matching import Candidate
 from gcushare.core.nodes import PodRef
 from gcushare.core.requests import split_over_cards
-from gcushare.core.wording import counted
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
@@ -31,7 +30,7 @@ from gcushare.device_plugin.pods.pod import (
 from gcushare.device_plugin.pods.states import NEEDS_CARDS, PodState, compute_states
 from gcushare.device_plugin.pods.unrecorded import UnrecordedHolders, find_unrecorded, mirrored_keys
 from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
-from gcushare.node.pods import NO_SIZES, CardCounts
+from gcushare.node.pods import NO_SIZES, CardCounts, PlainPod, PodWithCards, SharedGrant, plain_pod
 from gcushare.vendors import Vendor
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.kubelet.device_lists import DeviceIds
@@ -48,6 +47,7 @@ class PodStore:
         self._vendor = vendor
         self._allows_bursts = allows_bursts
         self._entries: dict[str, PodEntry] = {}
+        self._others: dict[str, PlainPod] = {}  # They ask for no cards, or their request cannot be read.
         self._unreadable: dict[str, UnreadablePod] = {}
         self._pending = PendingAllocations()
         self._shown = KubeletAllocations()
@@ -80,7 +80,9 @@ class PodStore:
         if entry is None:
             entry = self._make_entry(pod, record)
             if entry is None:
+                self._others[ref.uid] = plain_pod(pod, PlainPod)
                 return False
+            self._others.pop(ref.uid, None)
             self._entries[ref.uid] = entry
         entry.on_record_update(record, pod.metadata.annotations, error=record_error)
         entry.ends_at_s = deletion_time_s(pod)
@@ -104,7 +106,7 @@ class PodStore:
 
     def on_pod_resync(self, uids: Collection[str]) -> None:
         """Remove every pod but these: they are all that a full list has."""
-        for uid in [uid for uid in (*self._entries, *self._unreadable) if uid not in uids]:
+        for uid in [uid for uid in (*self._entries, *self._others) if uid not in uids]:
             self._remove(uid, is_over=False)
         compute_states(self._entries, self._pending)
 
@@ -166,8 +168,8 @@ class PodStore:
         self, shown: Collection[str], now_s: float, *, wall_s: float = 0.0, running: Collection[str] | None = None
     ) -> None:
         """Free the cards of deleted pods that cannot run any more; arguments as in ``ForceDeletedPods.end``."""
-        here = {str(entry.ref) for entry in self._entries.values()}
-        for ref in self.gone.end(frozenset(shown) - here, now_s, wall_s=wall_s, running=running):
+        shown = frozenset(shown) - {str(entry.ref) for entry in self._entries.values()}
+        for ref in self.gone.end(shown, now_s, wall_s=wall_s, running=running):
             self._end(ref)
 
     def find_unrecorded(self, now_s: float) -> None:
@@ -184,6 +186,17 @@ class PodStore:
     def entries(self) -> Mapping[str, PodEntry]:
         """The pods that ask for cards, by uid."""
         return self._entries
+
+    @property
+    def everyone(self) -> Mapping[str, PodWithCards]:
+        """All pods by uid, also ``_others`` with what the kubelet shows that they hold."""
+        for pod in self._others.values():
+            pod.units, pod.is_whole = self.unrecorded.holding_of(str(pod.ref))
+        return {**self._others, **self._entries}
+
+    def shared(self) -> tuple[SharedGrant, ...]:
+        """None: the kubelet gives each id to one pod."""
+        return ()
 
     @property
     def unreadable(self) -> tuple[UnreadablePod, ...]:
@@ -265,13 +278,9 @@ class PodStore:
         """Units per card that the kubelet gave to pods that no record names."""
         return self.unrecorded.units(sizes)
 
-    def doubt_of(self, index: int) -> str:
-        """Why it is uncertain what pods hold of a card; a pending allocation may be of any of them."""
-        return (
-            f"{counted(len(self._pending), 'allocation', 'are')} not confirmed by the kubelet yet"
-            if self._pending
-            else ""
-        )
+    def unconfirmed_units(self) -> Mapping[int, int]:
+        """Units per card that were given out, and that the kubelet does not show yet: they may be of any pod."""
+        return self._pending.units()
 
     def fresh_ids(self) -> list[DeviceIds]:
         """The units of memory that were given out and that the kubelet does not show yet."""
@@ -323,9 +332,8 @@ class PodStore:
 
     def writes(self, uuids: Mapping[int, str], units: CardCounts, now_ns: int) -> list[RecordWrite]:
         """The records that must be written, by creation and uid of their pods (see ``compute_write``)."""
-        found = [compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values()]
-        due = [write for write in found if write is not None]
-        return sorted(due, key=lambda write: (write.pod.created, write.pod.uid))
+        found = (compute_write(entry, self._vendor, uuids, units, now_ns) for entry in self._entries.values())
+        return sorted(filter(None, found), key=lambda write: (write.pod.created, write.pod.uid))
 
     def _is_for_init(self, pending: PendingAllocation) -> bool:
         """Whether an allocation is for an ordinary init container."""
@@ -367,16 +375,16 @@ class PodStore:
         )
 
     def _remove(self, uid: str, *, is_over: bool) -> bool:
+        self._others.pop(uid, None)
         entry, unreadable = self._entries.pop(uid, None), self._unreadable.pop(uid, None)
         ref = entry.ref if entry is not None else unreadable.pod if unreadable is not None else None
         if ref is None:
             return False
         if is_over:
             self._end(ref)
-        elif entry is not None and entry.taken_cards:
-            self.gone.add(
-                ref, entry.taken_cards, is_whole=entry.is_whole, grace_s=entry.grace_s, machine_uid=entry.machine_uid
-            )
+        elif entry is not None and (cards := entry.taken_cards):
+            machine_uid = entry.machine_uid
+            self.gone.add(ref, cards, is_whole=entry.is_whole, grace_s=entry.grace_s, machine_uid=machine_uid)
         return True
 
     def _end(self, ref: PodRef) -> None:

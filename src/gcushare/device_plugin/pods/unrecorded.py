@@ -85,6 +85,13 @@ class UnrecordedHolders:
             held.update({index: sizes.get(index, 0) for index in holder.whole})
         return held
 
+    def holding_of(self, pod: str) -> tuple[dict[int, int], bool]:
+        """The units of each card that a pod of this name holds, and whether it holds whole cards."""
+        holder = next((each for each in self.now.values() if each.pod == pod), None)
+        if holder is None:
+            return {}, False
+        return {**holder.units, **dict.fromkeys(holder.whole, 0)}, bool(holder.whole)
+
     def users_of(self, card_index: int, *, whole: bool) -> list[str]:
         """The names of the holders of a card, for messages."""
         return [h.pod for h in self.now.values() if card_index in (h.whole if whole else h.units)]

@@ -27,9 +27,8 @@ logger = logging.getLogger(__name__)
 OVERDUE_S = 10.0
 """How long a pod may outlive its termination grace period before its memory is no longer expected to become free."""
 REFUSED_S = 300.0
-"""After a disruption budget refused an eviction, the pod is left alone this long; another one may be chosen."""
-DENIED_S = 300.0
-"""Pause after the API server denied an eviction: a missing right is not granted within seconds."""
+"""After a disruption budget or the API server refused an eviction, the pod is left alone this long: another one may be
+chosen, so that no pod protects others by what its author can have refused."""
 
 
 class Outcome(enum.Enum):
@@ -46,8 +45,9 @@ class Outcome(enum.Enum):
 class OverUseEvictor:
     """Decides after each reading of the cards (``on_poll``) and evicts in ``run``, its owner task.
 
-    ``decision`` is the newest one, ``last`` the result of the last eviction as text, ``problem`` why no pod can be
-    evicted; "" if one can. ``longest_wait_s`` bounds how much of a pod's termination grace period counts.
+    ``decision`` is the newest one, ``last`` the result of the last eviction as text, ``problem`` why the API server
+    denied one; "" if it did not, or evicted a pod since. ``longest_wait_s`` bounds how much of a pod's termination
+    grace period counts.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class OverUseEvictor:
             self._watch.cards,
             self._settings.over_use_when,
             self._settings.over_use_exempt,
-            pausing=self.problem or pausing,
+            pausing=pausing,
         )
-        if left_s <= 0:
+        if not self._refused:
             self.problem = ""
         if self.decision.victim is not None:
             self._chosen = self.decision
@@ -127,11 +127,14 @@ class OverUseEvictor:
             self._record_outcome(Outcome.REFUSED, victim, f"not evicted: {error}", self._settings.over_use_pause)
             self._announcer.about_pod(pod, "OverUseEvictionRefused", f"{reason}; {self.last}", warning=True)
         except GcushareError as error:
-            is_passing = isinstance(error, RetryableError)
-            delay_s = self._settings.over_use_pause if is_passing else max(DENIED_S, self._settings.over_use_pause)
-            self.problem = "" if is_passing else f"pods over their grant cannot be evicted: {_remedy(error)}"
-            self._record_outcome(Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", delay_s)
+            if not isinstance(error, RetryableError):
+                self._refused[pod.uid] = (self._clock() + REFUSED_S, f"its eviction was denied a moment ago: {error}")
+                self.problem = f"pods over their grant cannot be evicted: {_remedy(error)}"
+            self._record_outcome(
+                Outcome.FAILED, victim, f"not evicted: {_remedy(error)}", self._settings.over_use_pause
+            )
         else:
+            self.problem = ""
             self._record_outcome(Outcome.EVICTED, victim, f"evicted: {reason}", self._settings.over_use_pause)
             self._announcer.about_pod(pod, "OverUseEvicted", self.last, warning=True)
 
@@ -142,9 +145,9 @@ class OverUseEvictor:
         logger.warning("over-use: pod %s %s", text, fields(pod=victim.pod, uid=victim.pod.uid, card=victim.index))
 
     def _offenders(self) -> list[Offender]:
-        found = []
+        found, pods = [], self._pods.everyone
         for uid, cards in self._watch.over.items():
-            entry = self._pods.entries[uid]
+            entry = pods[uid]
             _, refused = self._refused.get(uid, (0.0, ""))
             # A pod's termination grace period counts up to the admin's limit.
             ended_s = entry.overdue_since_s(self._longest_wait_s)

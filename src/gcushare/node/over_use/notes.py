@@ -84,7 +84,7 @@ class OverUseNotes:
         if over is None:
             return []
         now_s = self._clock()
-        entries = self._pods.entries
+        entries = self._pods.everyone
         self._notes = {uid: self._note(uid, cards, now_s) for uid, cards in over.items()}
         self._next_at_s = {uid: at_s for uid, at_s in self._next_at_s.items() if uid in entries}
         self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in entries}

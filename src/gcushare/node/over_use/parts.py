@@ -68,14 +68,27 @@ def make_over_use(
     announcer: Announcer,
     client: KubeClient,
     inventory: Callable[[], Inventory | None],
+    hands_out_alone: Callable[[], bool],
     longest_wait_s: float = DEFAULT_LONGEST_WAIT_S,
 ) -> OverUseParts:
-    """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant."""
+    """Build the parts; nothing runs yet. Without ``pod_use`` no pod counts as over its grant.
+
+    ``hands_out_alone`` as for ``OverUseWatch``.
+    """
     if pod_use is None:
         notes = OverUseNotes(pods, client, dict[str, dict[int, OverUse]], clock=time.monotonic)
         return OverUseParts(settings, None, polls, None, notes, None)
     tracker = OverUseTracker(settings.tolerance, settings.over_use_looks)
-    watch = OverUseWatch(tracker, pod_use, polls, pods, announcer, inventory=inventory, wall_clock_s=time.time)
+    watch = OverUseWatch(
+        tracker,
+        pod_use,
+        polls,
+        pods,
+        announcer,
+        inventory=inventory,
+        hands_out_alone=hands_out_alone,
+        wall_clock_s=time.time,
+    )
     evictor = None
     if settings.over_use is Action.EVICT:
         evictor = OverUseEvictor(

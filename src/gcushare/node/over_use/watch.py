@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import Health, Inventory, InventoryCard
@@ -28,7 +29,11 @@ logger = logging.getLogger(__name__)
 
 
 class OverUseWatch:
-    """Compares the readings of ``pod_use`` with the grants; ``began`` counts over-uses since the start."""
+    """Compares the readings of ``pod_use`` with the grants; ``began`` counts over-uses since the start.
+
+    ``hands_out_alone``: whether no other system may have given pods these cards, so that a pod without a grant from
+    here may use none of them.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class OverUseWatch:
         announcer: Announcer,
         *,
         inventory: Callable[[], Inventory | None],
+        hands_out_alone: Callable[[], bool] = lambda: True,
         wall_clock_s: Callable[[], float],
     ) -> None:
         self.tracker = tracker
@@ -47,6 +53,7 @@ class OverUseWatch:
         self._pods = pods
         self._announcer = announcer
         self._inventory = inventory
+        self._hands_out_alone = hands_out_alone
         self._wall_clock_s = wall_clock_s
         self.began = 0
         self.figures: Mapping[Place, Figures] = {}
@@ -58,8 +65,9 @@ class OverUseWatch:
     def over(self) -> dict[str, dict[int, OverUse]]:
         """The over-uses of now, by pod uid and card."""
         found: dict[str, dict[int, OverUse]] = {}
+        here = self._pods.everyone
         for (uid, index), over in self.tracker.over.items():
-            if uid in self._pods.entries:
+            if uid in here:
                 found.setdefault(uid, {})[index] = over
         return found
 
@@ -68,7 +76,7 @@ class OverUseWatch:
         self.figures = self._read_figures()
         self.cards = self._read_cards()
         tight = {index for index, card in self.cards.items() if card.is_tight}
-        alive, now_s = self._pods.entries.keys(), self._wall_clock_s()
+        alive, now_s = self._pods.everyone.keys(), self._wall_clock_s()
         # A card that is gone has no over-use; any other that was not read may have one.
         cards = self._polls.snapshot
         unread = {each.index for each in cards.cards} - cards.gone - (cards.uses.keys() - cards.unread)
@@ -83,21 +91,28 @@ class OverUseWatch:
         cards = self._polls.snapshot
         fresh = {each.index for each in cards.cards} - cards.gone - cards.unread
         figures: dict[Place, Figures] = {}
+        having, pods = self._pods.entries, self._pods.everyone
         for uid, used_by_card in found.by_pod.items():
-            entry = self._pods.entries[uid]
+            if uid not in having and not self._hands_out_alone():
+                continue
+            entry = pods[uid]
             granted, limit = entitled_bytes(entry, inventory), inventory.unit.bytes_of(entry.limit)
             peaks = found.peaks.get(uid, {})
             for index, used in used_by_card.items():
                 if index in fresh:
                     of_card = granted.get(index, 0)
                     figures[uid, index] = Figures(used, of_card, peaks.get(index, 0), limit if of_card else 0)
+        for uids, units in self._pods.shared():
+            for index, count in units.items():
+                places = [(uid, index) for uid in sorted(uids) if (uid, index) in figures]
+                divide_grant(figures, places, inventory.unit.bytes_of(count))
         return figures
 
     def _read_cards(self) -> dict[int, CardReading]:
         inventory, found = self._inventory(), self._pod_use.latest
         if inventory is None:
             return {}
-        promised = self._pods.promised()
+        promised, unconfirmed = self._pods.promised(), self._pods.unconfirmed_units()
         whole = self._pods.promised_whole()
         units = inventory.units_by_card
         by_card: dict[int, dict[str, Figures]] = {}
@@ -107,22 +122,23 @@ class OverUseWatch:
         cards = self._polls.snapshot
         for each in cards.cards:
             index, use = each.index, cards.uses.get(each.index)
-            unknown = found.unattributed.get(index) if found is not None else None
+            ended = found.ended.get(index, 0) if found is not None else 0
             kept = units.get(index, 0) if index in whole else promised.get(index, 0)
             readings[index] = CardReading(
                 index=index,
                 memory=each.memory_bytes,
-                in_use=use.memory_used_bytes if use is not None else None,
-                unknown=None if unknown is None or found is None else unknown - found.ours.get(index, 0),
+                in_use=None if use is None or use.memory_used_bytes is None else max(0, use.memory_used_bytes - ended),
+                unknown=found.outside.get(index) if found is not None else None,
                 figures=by_card.get(index, {}),
                 promised=inventory.unit.bytes_of(kept),
-                doubt=_doubt(each, cards) or self._pods.doubt_of(index),
+                unconfirmed=inventory.unit.bytes_of(unconfirmed.get(index, 0)),
+                doubt=_doubt(each, cards),
             )
         return readings
 
     def _announce(self, change: OverUseChange) -> None:
         uid, index = change.place
-        entry = self._pods.entries[uid]
+        entry = self._pods.everyone[uid]
         figures = self.figures.get(change.place, change.over_use.figures)
         if change.kind is ChangeKind.BEGAN:
             since = note_since_s(entry.annotations, index) if self.tracker.is_first_word else None
@@ -144,6 +160,20 @@ class OverUseWatch:
             words = f"how much of card {index} it uses is not known any more; it was over its grant before"
             self._announcer.about_pod(entry.ref, "OverUseUnknown", words, warning=False)
         logger.info("over-use %s: %s %s", change.kind.value, words, fields(pod=entry.ref, uid=uid, card=index))
+
+
+def divide_grant(figures: dict[Place, Figures], places: Collection[Place], size: int) -> None:
+    """Divide a grant among the pods that share it: it counts in full for each of them before, and once afterwards.
+
+    Each pod gets what it uses, and an equal part of the rest. If all of them use too much together, each gets a part in
+    proportion to what it uses, so that each is over by its part.
+    """
+    own = {place: figures[place].granted - size for place in places}
+    needs = {place: max(0, figures[place].used - granted) for place, granted in own.items()}
+    total = sum(needs.values())
+    for place, need in needs.items():
+        part = need * size // total if total > size else need + (size - total) // len(needs)
+        figures[place] = replace(figures[place], granted=own[place] + part)
 
 
 def entitled_bytes(entry: PodWithCards, inventory: Inventory) -> dict[int, int]:

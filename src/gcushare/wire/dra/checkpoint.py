@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
+from gcushare.wire.dra.claims import ConsumerReference, ResourceClaim
 from gcushare.wire.objects import KubeObject
 from gcushare.wire.untrusted_json import MAX_DEPTH, BoundedJsonDecoder, Count, Int
 
@@ -39,8 +40,8 @@ class ContainerEdits(KubeObject, frozen=True):
 class PreparedClaim(KubeObject, frozen=True):
     """A claim that is being prepared, or is prepared if ``is_complete``.
 
-    ``cdi_names`` are devices of other CDI specifications that its containers get in addition to ours. ``pod_name`` and
-    ``pod_uid``: the first pod that it was reserved for then. ``prepared_s``: when, in seconds since the epoch.
+    ``cdi_names`` are devices of other CDI specifications that its containers get in addition to ours. ``users``: the
+    pods that it is reserved for, as far as is known. ``prepared_s``: when, in seconds since the epoch.
     """
 
     uid: str
@@ -50,14 +51,18 @@ class PreparedClaim(KubeObject, frozen=True):
     edits: ContainerEdits = ContainerEdits()
     cdi_names: tuple[str, ...] = ()
     is_complete: bool = False
-    pod_name: str = ""
-    pod_uid: str = ""
+    users: tuple[ConsumerReference, ...] = ()
     prepared_s: float = 0.0
 
     @property
     def key(self) -> str:
         """``namespace/name``, for messages."""
         return f"{self.namespace}/{self.name}"
+
+
+def users_of(claim: ResourceClaim) -> tuple[ConsumerReference, ...]:
+    """The pods that a claim is reserved for: no other pod may use it, whatever its spec names."""
+    return tuple(each for each in claim.status.reserved_for if each.resource == "pods")
 
 
 class Checkpoint(KubeObject, frozen=True):

@@ -1,0 +1,166 @@
+"""Looks for prepared claims that no pod uses any more, and for pods that came to use a prepared claim.
+
+The kubelet ends every use with a call. If its state or ours was lost, that call never comes: the claim is deleted, no
+container has it, and its memory would stay taken. Such a claim is an orphan; after a while it is released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from gcushare.claims_driver.claim_pods import ClaimPods
+from gcushare.claims_driver.prepared_claims import PreparedClaims
+from gcushare.claims_driver.service import ClaimsOfContainers
+from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, RemoteContractError, RetryableError
+from gcushare.core.log_fields import fields
+from gcushare.core.wording import some_names
+from gcushare.kube.client import KubeClient
+from gcushare.kube.resources import RESOURCE_CLAIMS
+from gcushare.node.node_settings import DEFAULT_LONGEST_WAIT_S
+from gcushare.wire.dra.checkpoint import PreparedClaim, users_of
+
+logger = logging.getLogger(__name__)
+
+CHECK_S = 10.0
+UNSEEN_S = 60.0
+"""How long no container must have had a claim before the API server is asked for it, and between two such questions: a
+kubelet that starts lists no pod for some seconds, and it never lists ordinary init containers."""
+_MAX_NAMES = 5
+
+
+class ClaimChecks:
+    """``run`` is its owner task. ``problem`` names the orphans; "" if there are none.
+
+    ``claims_of_containers`` reads what the kubelet shows. ``running`` returns the uids of the pods that have processes
+    on this machine, None if that is not known. An orphan is released ``release_s`` after it was found: containers of a
+    pod that was deleted by force may run that long. ``announce`` gets a reason and a message then. ``clock`` is
+    monotonic, in seconds.
+    """
+
+    release_s = DEFAULT_LONGEST_WAIT_S
+
+    def __init__(
+        self,
+        prepared: PreparedClaims,
+        pods: ClaimPods,
+        client: KubeClient,
+        *,
+        claims_of_containers: Callable[[], Awaitable[ClaimsOfContainers]],
+        running: Callable[[], Awaitable[frozenset[str] | None]],
+        announce: Callable[[str, str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._prepared = prepared
+        self._pods = pods
+        self._client = client
+        self._claims_of_containers = claims_of_containers
+        self._running = running
+        self._announce = announce
+        self._clock = clock
+        self._unseen_since: dict[str, float] = {}
+        self._orphan_since: dict[str, float] = {}
+
+    @property
+    def problem(self) -> str:
+        found = [self._prepared.claims[uid].key for uid in self._orphan_since if uid in self._prepared.claims]
+        if not found:
+            return ""
+        return (
+            f"claims {some_names(sorted(found), _MAX_NAMES)} are prepared, but they are deleted and no container has "
+            f"them: their memory is released {self.release_s:g} s after that was seen, unless processes of their pods "
+            "run"
+        )
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_S)
+
+    async def check(self) -> None:
+        """Check once."""
+        await self._find_unseen()
+        now_s = self._clock()
+        due = {uid for uid, since_s in self._unseen_since.items() if now_s - since_s >= UNSEEN_S}
+        for uid in sorted(due | self._pods.asking().keys()):
+            await self._ask(uid)
+        await self._release()
+        self._prepared.mark_orphans(self._orphan_since.keys() & self._prepared.claims.keys())
+
+    async def _find_unseen(self) -> None:
+        """Note which claims no container has, and forget those that one has again."""
+        before = self._prepared.claims
+        try:
+            shown = await self._claims_of_containers()
+        except (RetryableError, RemoteContractError) as error:
+            logger.warning("which containers have which claims is not known %s", fields(reason=error))
+            return
+        unseen = unused_claims(before.values(), shown)
+        self._unseen_since = {uid: self._unseen_since.get(uid, self._clock()) for uid in unseen}
+        self._orphan_since = {uid: since_s for uid, since_s in self._orphan_since.items() if uid in unseen}
+
+    async def _ask(self, uid: str) -> None:
+        """Ask the API server for a claim: whether it is there, and who may use it."""
+        claim = self._prepared.claims.get(uid)
+        if claim is None:
+            return
+        try:
+            found = await self._client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
+        except NotFoundError:
+            found = None
+        except GcushareError as error:
+            logger.warning("a prepared claim cannot be read %s", fields(claim=claim.key, reason=error))
+            return
+        if uid not in self._prepared.claims:
+            return
+        if found is not None and found.metadata.uid == uid:
+            self._orphan_since.pop(uid, None)
+            if uid in self._unseen_since:
+                self._unseen_since[uid] = self._clock()  # ask again in a while
+            try:
+                self._prepared.update_users(uid, users_of(found))
+            except DeviceError as error:
+                logger.warning("the users of a claim are not stored %s", fields(claim=claim.key, reason=error))
+        elif uid in self._unseen_since and uid not in self._orphan_since:
+            self._orphan_since[uid] = self._clock()
+            logger.warning("a prepared claim is deleted and no container has it %s", fields(claim=claim.key, uid=uid))
+
+    async def _release(self) -> None:
+        now_s = self._clock()
+        due = [uid for uid, since_s in self._orphan_since.items() if now_s - since_s >= self.release_s]
+        running = await self._running() if due else None
+        for uid in due:
+            claim = self._prepared.claims.get(uid)
+            if claim is None or any(each.uid in (running or ()) for each in claim.users):
+                continue
+            try:
+                self._prepared.unprepare(uid)
+            except DeviceError as error:
+                logger.warning("an orphaned claim cannot be released; will retry %s", fields(reason=error))
+                continue
+            del self._orphan_since[uid]
+            self._announce("ClaimReleased", f"claim {claim.key} was deleted and no container had it: it is released")
+
+
+def unused_claims(claims: Collection[PreparedClaim], shown: ClaimsOfContainers) -> set[str]:
+    """The uids of the claims that no container has.
+
+    The kubelet shows names. If claims had the same name one after the other, it stands for the newest, or for the one
+    whose pod is shown.
+    """
+    having: dict[str, set[str]] = {}
+    for (pod, _), keys in shown.items():
+        for key in keys:
+            having.setdefault(key, set()).add(pod)
+    newest = {each.key: each.uid for each in sorted(claims, key=lambda each: each.prepared_s)}
+    return {
+        each.uid
+        for each in claims
+        if not having.get(each.key)
+        or (
+            newest[each.key] != each.uid
+            and having[each.key].isdisjoint(f"{each.namespace}/{user.name}" for user in each.users)
+        )
+    }

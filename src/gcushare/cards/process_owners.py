@@ -42,6 +42,8 @@ class ProcessOwners:
     def __init__(self, root: Path = PROC) -> None:
         self._root = root
         self._known: dict[int, tuple[str, str]] = {}
+        self.outsiders: frozenset[int] = frozenset()
+        """The processes of the last call of ``find`` that run and that are of no pod, as far as can be read."""
 
     def problem(self) -> str:
         """Why no process's pod can be found here; empty if they can."""
@@ -72,10 +74,11 @@ class ProcessOwners:
         """The uid of each process's pod, without processes that ended, cannot be read or belong to no pod."""
         if self.problem():
             return {}
-        asked = sorted(set(pids))[:MAX_PROCESSES]
+        asked = sorted(set(pids))
+        outsiders = set(asked[MAX_PROCESSES:])
         # Processes of no pod are not remembered: a process may be moved into its pod's group after its start.
         known, self._known = self._known, {}
-        for pid in asked:
+        for pid in asked[:MAX_PROCESSES]:
             started = self._start_time(pid)
             if started is None:
                 continue
@@ -84,8 +87,13 @@ class ProcessOwners:
                 continue
             uid = find_pod_uid(self._read(pid, "cgroup"))
             # Between the two reads the id may have passed to another process, and the group would be of that one.
-            if uid is not None and self._start_time(pid) == started:
+            if self._start_time(pid) != started:
+                continue
+            if uid is None:
+                outsiders.add(pid)
+            else:
                 self._known[pid] = (started, uid)
+        self.outsiders = frozenset(outsiders)
         return {pid: uid for pid, (_, uid) in self._known.items()}
 
     def _start_time(self, pid: int) -> str | None:
@@ -100,25 +108,33 @@ class ProcessOwners:
             return ""
 
 
-_POD = re.compile(
-    r"(?:.*-)?pod(?P<uid>[0-9a-f]{8}(?P<dash>[-_]?)[0-9a-f]{4}(?:(?P=dash)[0-9a-f]{4}){2}(?P=dash)[0-9a-f]{12})"
-    r"(?:\.slice)?(?::.*| \(deleted\))?",
-    re.ASCII,
+_UID = r"(?P<uid>[0-9a-f]{8}(?P<dash>[-_]?)[0-9a-f]{4}(?:(?P=dash)[0-9a-f]{4}){2}(?P=dash)[0-9a-f]{12})"
+_PLACE = re.compile(
+    rf"(?P<words>(?:.*-)?kubepods(?:-burstable|-besteffort)?-)?pod{_UID}(?:\.slice)?(?::.*| \(deleted\))?", re.ASCII
 )
-"""A whole part of a path. Behind a ":" follow runtime and container, " (deleted)" follows what was removed already."""
+"""A pod's part of a path. Behind a ":" follow runtime and container, " (deleted)" follows what was removed already."""
+_ABOVE = re.compile(r"(?:.*/kubepods|(?:/\.\.)+)(?:/burstable|/besteffort)?", re.ASCII)
+"""What is above a part without the kubelet's words: its root and a class, or the way up from another of its groups."""
+_OF_USERS = "user.slice"
+"""Groups below it are made by people who log in, under any name."""
 
 
 def find_pod_uid(text: str) -> str | None:
     """Find the uid of the pod that a process belongs to, as the API server writes it; None for one of no pod.
 
-    The outermost pod counts: the groups below it are made within the pod, by any process that may write there. Version
-    1 has a line per hierarchy; if lines name different pods, the result is None.
+    The outermost pod counts: the groups below it are made within the pod, by any process that may write there. A pod's
+    group is one of the kubelet's own tree. Version 1 has a line per hierarchy; if lines name different pods, the result
+    is None.
     """
     found: set[str] = set()
     for line in text.split("\n"):  # not splitlines: a name may contain what Unicode takes for the end of a line
         # A line is ``hierarchy:controllers:path``. A path seen from another namespace begins with ``/../``.
-        matches = map(_POD.fullmatch, line.split(":", 2)[-1].split("/"))
-        outermost = next((match for match in matches if match is not None), None)
-        if outermost is not None:
-            found.add(outermost["uid"].replace("_", "-"))
+        parts = line.split(":", 2)[-1].split("/")
+        for at, part in enumerate(parts):
+            match = _PLACE.fullmatch(part)
+            if part == _OF_USERS:
+                break
+            if match is not None and (match["words"] or _ABOVE.fullmatch("/".join(parts[:at]))):
+                found.add(match["uid"].replace("_", "-"))
+                break
     return found.pop() if len(found) == 1 else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from gcushare.claims_driver.publishers import slice_name
@@ -12,6 +14,7 @@ from gcushare.core.cards import SERVES_CLAIMS, Inventory
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import decode_inventory
 from gcushare_playground.apiserver import Deletion
+from gcushare_playground.apiserver.faults import Delay, Fault
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.patches import merge
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -300,3 +303,44 @@ async def test_a_container_with_two_claims_of_ours_is_refused(rig: ClaimsRig) ->
     assert "default/a and default/c" in (await rig.kubelet.prepare(first))[first.uid].error, "c is prepared already"
     rig.claims_of.clear()
     assert (await rig.kubelet.prepare(first))[first.uid].error == ""
+
+
+async def test_a_use_that_ends_while_it_is_prepared_leaves_nothing_prepared(rig: ClaimsRig) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    late = rig.api.faults.on(Fault(Delay(0.5), path="/resourceclaims/one$"))
+    preparing = asyncio.create_task(rig.kubelet.prepare(claim))
+    await rig.until(lambda: late.hits > 0, "the driver asks for the claim")
+    assert await rig.kubelet.unprepare(claim) == {claim.uid: ""}
+    await preparing
+    assert rig.app.observed.prepared.claims == {}
+    assert list((rig.root / "cdi").iterdir()) == []
+
+
+async def test_a_claim_that_is_allocated_again_without_an_end_of_its_first_use_gets_its_new_card(
+    rig: ClaimsRig,
+) -> None:
+    claim = rig.allocate("one", share("card-0", 4))
+    first = await rig.kubelet.prepare(claim)
+    moved = {"status": {"allocation": {"devices": {"results": [
+        {"request": "card", "driver": NAMES.driver, "pool": NODE, **share("card-1", 8)}
+    ]}}}}  # fmt: skip
+    key = Key(claim.namespace, claim.name)
+    rig.api.registry.update(
+        BY_NAME["resourceclaims.resource.k8s.io"], key, lambda obj: merge(obj, moved), status_only=True
+    )
+    second = await rig.kubelet.prepare(claim)
+    assert [each.device_name for each in first[claim.uid].devices] == ["card-0"]
+    assert [each.device_name for each in second[claim.uid].devices] == ["card-1"]
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+async def test_a_file_that_cannot_be_written_fails_its_own_claim_alone(rig: ClaimsRig, is_prepared: bool) -> None:
+    one, two = (rig.allocate(name, share("card-0", 4)) for name in ("one", "two"))
+    place = rig.root / "cdi" / f"{NAMES.driver}-claim-{one.uid}.json"
+    if is_prepared:
+        await rig.kubelet.prepare(one)
+        place.unlink()
+    place.mkdir(parents=True)
+    answers = await rig.kubelet.prepare(one, two)
+    assert place.name in answers[one.uid].error
+    assert answers[two.uid].error == ""

@@ -82,6 +82,34 @@ def test_a_checkpoint_of_another_user_is_not_read(tmp_path: Path) -> None:
     nothing_of_the_host(tmp_path)
 
 
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602])
+def test_a_checkpoint_that_others_can_write_is_not_read(tmp_path: Path, mode: int) -> None:
+    forged(tmp_path / "plugin").chmod(mode)
+    nothing_of_the_host(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("owner", [0, 12345])
+def test_a_checkpoint_with_a_second_name_is_not_read(tmp_path: Path, owner: int) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    path = forged(tmp_path / "plugin")
+    (tmp_path / "elsewhere" / "mine").hardlink_to(path)
+    os.chown(path, owner, owner)
+    nothing_of_the_host(tmp_path)
+
+
+def test_a_cdi_file_that_others_can_write_or_name_is_replaced(tmp_path: Path) -> None:
+    forged(tmp_path / "plugin")
+    prepared_claims(tmp_path).load()
+    (path,) = (tmp_path / "cdi").iterdir()
+    (tmp_path / "mine").hardlink_to(path)
+    prepared_claims(tmp_path).load()
+    assert path.stat().st_nlink == 1
+    path.chmod(0o666)
+    prepared_claims(tmp_path).load()
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_pipe_in_place_of_the_checkpoint_does_not_hold_the_driver_up(tmp_path: Path) -> None:
     (tmp_path / "plugin").mkdir(mode=0o755)
     os.mkfifo(tmp_path / "plugin" / "checkpoint.json")

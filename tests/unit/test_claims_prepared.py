@@ -143,6 +143,35 @@ def test_preparing_again_gives_the_same_answer_though_the_cards_have_changed(tmp
     assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "1"
 
 
+def test_a_claim_that_is_allocated_again_before_it_is_unprepared_gets_its_new_card(tmp_path: Path) -> None:
+    prepared = prepared_claims(tmp_path)
+    prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
+    prepared.prepare(a_claim("one", a_result("card-0", 8)), "one", CARDS)
+    assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "0"
+    assert [(each.index, each.memory_bytes) for each in prepared.claims["one"].devices] == [(0, 8 * GIB)]
+    prepared.prepare(a_claim("two", a_result("card-1", 16)), "two", CARDS)
+    with pytest.raises(Refused, match="card 1 has 0 of 16 units free"):
+        prepared.prepare(a_claim("one", a_result("card-1", 4)), "one", CARDS)
+    assert variables(tmp_path, "one")["ENFLAME_VISIBLE_DEVICES"] == "0"
+
+
+@pytest.mark.parametrize("at", ["the file", "the file that is renamed"])
+def test_a_start_serves_the_other_claims_if_one_files_place_is_taken(tmp_path: Path, at: str) -> None:
+    prepared = prepared_claims(tmp_path)
+    for name in ("one", "two"):
+        prepared.prepare(a_claim(name, a_result("card-0", 4)), name, CARDS)
+        cdi_file(tmp_path, name).unlink()
+    place = cdi_file(tmp_path, "one")
+    (place if at == "the file" else place.with_name(f"{place.name}.tmp")).mkdir()
+    (tmp_path / "cdi" / f"{DRIVER}-claim-gone.json").mkdir()
+    again = prepared_claims(tmp_path)
+    again.load()
+    assert set(again.claims) == {"one", "two"}
+    assert variables(tmp_path, "two")["ENFLAME_VISIBLE_DEVICES"] == "0"
+    with pytest.raises(DeviceError, match=r"claim-one\.json"):
+        again.complete("one")
+
+
 def test_unpreparing_is_repeatable_and_knows_no_unknown_claim(tmp_path: Path) -> None:
     prepared = prepared_claims(tmp_path)
     prepared.prepare(a_claim("one", a_result("card-0", 4)), "one", CARDS)

@@ -6,17 +6,19 @@ leave a thread behind that still writes.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from gcushare.core.errors import DeviceError, RemoteContractError
+from gcushare.core.log_fields import fields
 from gcushare.node.cdi import CDI_VERSION
-from gcushare.runtime.safe_directory import Attributes, SafeDirectory, UnsafePathError, open_directory, remove_file
+from gcushare.runtime.safe_directory import Attributes, UnsafePathError, open_directory, remove_file
 from gcushare.wire.dra.checkpoint import (
     CHECKPOINT,
     CHECKPOINT_NAME,
@@ -26,6 +28,8 @@ from gcushare.wire.dra.checkpoint import (
     PreparedClaim,
 )
 from gcushare.wire.untrusted_json import read_bounded
+
+logger = logging.getLogger(__name__)
 
 _UID = re.compile("[A-Za-z0-9]([A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
 _ROOT_ALONE = Attributes(mode=0o600)
@@ -45,7 +49,10 @@ class CheckpointFile:
             DeviceError: it cannot be read.
         """
         try:
-            with open_directory(self.path.parent) as directory, _open_own(directory, self.path.name) as file:
+            with (
+                open_directory(self.path.parent) as directory,
+                os.fdopen(directory.open_own_to_read(self.path.name), "rb") as file,
+            ):
                 content = read_bounded(file, MAX_CHECKPOINT_BYTES, str(self.path))
         except FileNotFoundError:
             return None
@@ -81,7 +88,7 @@ class CheckpointFile:
         """
         try:
             with open_directory(self.path.parent) as directory:
-                with _open_own(directory, self.path.name) as file:
+                with os.fdopen(directory.open_own_to_read(self.path.name), "rb") as file:
                     content = file.read(MAX_CHECKPOINT_BYTES)
                 number = sum(name.startswith(f"{self.path.name}.unreadable-") for name in directory.names()) + 1
                 aside = f"{self.path.name}.unreadable-{number}"
@@ -91,13 +98,6 @@ class CheckpointFile:
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"the checkpoint {self.path} cannot be copied: {error}") from error
         return self.path.with_name(aside)
-
-
-def _open_own(directory: SafeDirectory, name: str) -> BinaryIO:
-    """Open a file to read that no other user can have written: it says what containers get of the host."""
-    if directory.is_file_of_another(name):
-        raise UnsafePathError(f"{directory.shown(name)!r} belongs to another user: remove it")
-    return os.fdopen(directory.open_to_read(name), "rb")
 
 
 class ClaimCdiFiles:
@@ -163,18 +163,25 @@ class ClaimCdiFiles:
             raise DeviceError(f"CDI files of claims in {self._directory} cannot be read: {error}") from error
 
     def remove_others(self, uids: Iterable[str]) -> int:
-        """Remove the files of claims that are not among ``uids``; returns how many.
+        """Remove the files of claims that are not among ``uids``; returns how many. The log names those that stay.
 
         Raises:
-            DeviceError: one cannot be removed.
+            DeviceError: the folder cannot be read.
         """
         kept = {self._file_name(uid) for uid in uids}
+        removed = 0
         try:
             with open_directory(self._directory, make=True) as directory:
-                stale = [name for name in directory.names() if name.startswith(self._prefix) and name not in kept]
-                return sum(directory.remove(name) for name in stale)
+                for name in directory.names():
+                    if name.startswith(self._prefix) and name not in kept:
+                        try:
+                            removed += directory.remove(name)
+                        except OSError as error:  # no claim names it, so no container gets it
+                            facts = fields(file=directory.shown(name), reason=error)
+                            logger.warning("a CDI file of no claim cannot be removed %s", facts)
         except (OSError, UnsafePathError) as error:
             raise DeviceError(f"CDI files of claims in {self._directory} cannot be removed: {error}") from error
+        return removed
 
     def _file_name(self, uid: str) -> str:
         if _UID.fullmatch(uid) is None:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 import grpc
 
@@ -33,6 +34,8 @@ CALLS = (services.NODE_PREPARE_RESOURCES, services.NODE_UNPREPARE_RESOURCES)
 HEALTH_REPEAT_S = 10.0
 """Between two reports of health: 30 s after the last one the kubelet calls it unknown, see its DefaultHealthTimeout."""
 _MAX_MESSAGE_CHARS = 1024
+_ASK_S = 3.0
+"""How long a call for a claim that is prepared waits for the API server."""
 
 
 class HealthStream:
@@ -125,6 +128,7 @@ class ClaimsService:
         self._pool = pool
         self._clock = clock
         self._observe = observe
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the handlers to add to a server."""
@@ -146,7 +150,7 @@ class ClaimsService:
         claims = read_message(pb.NodePrepareResourcesRequest, request).claims
         ours = {claim.key for claim in self._prepared.claims.values()} | {_key(claim) for claim in claims}
         doubled: Mapping[str, str] = {}
-        if len(ours) > 1 and any(self._prepared.complete(claim.uid) is None for claim in claims):
+        if len(ours) > 1 and not all(self._prepared.is_complete(claim.uid) for claim in claims):
             doubled = await self._find_doubled(ours)
 
         async def prepare(claim: pb.Claim) -> PreparedClaim:
@@ -166,7 +170,8 @@ class ClaimsService:
         response = pb.NodeUnprepareResourcesResponse()
 
         async def unprepare(claim: pb.Claim) -> None:
-            self._prepared.unprepare(claim.uid)
+            async with self._turn_of(claim.uid):
+                self._prepared.unprepare(claim.uid)
 
         for claim in read_message(pb.NodeUnprepareResourcesRequest, request).claims:
             _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, unprepare)
@@ -199,16 +204,34 @@ class ClaimsService:
         return found
 
     async def _prepare(self, claim: pb.Claim, refusal: str) -> PreparedClaim:
-        """Prepare one claim; one that is prepared needs neither the API server nor the cards."""
-        if (done := self._prepared.complete(claim.uid)) is not None:
-            return done
-        if refusal:
-            raise Refused(refusal)
-        try:
-            found = await self._client.get(RESOURCE_CLAIMS, claim.name, namespace=claim.namespace)
-        except NotFoundError as error:
-            raise Refused("the claim does not exist any more; delete the pod") from error
-        return self._prepared.prepare(found, claim.uid, self._inventory())
+        """Prepare one claim.
+
+        One that is prepared needs neither the API server nor the cards. If the API server has another allocation of it
+        on this node, it was given to another pod, and the call that ends the first use never came.
+        """
+        async with self._turn_of(claim.uid):
+            is_done = self._prepared.is_complete(claim.uid)
+            if refusal and not is_done:
+                raise Refused(refusal)
+            timeout_s = _ASK_S if is_done else None
+            try:
+                found = await self._client.get(
+                    RESOURCE_CLAIMS, claim.name, namespace=claim.namespace, timeout_s=timeout_s
+                )
+            except GcushareError as error:
+                if (done := self._prepared.complete(claim.uid)) is not None:
+                    logger.warning("a prepared claim stays as it is %s", fields(claim=_key(claim), reason=error))
+                    return done
+                if isinstance(error, NotFoundError):
+                    raise Refused("the claim does not exist any more; delete the pod") from error
+                raise
+            if not self._prepared.is_moved(found, claim.uid) and (done := self._prepared.complete(claim.uid)):
+                return done
+            return self._prepared.prepare(found, claim.uid, self._inventory())
+
+    def _turn_of(self, uid: str) -> asyncio.Lock:
+        """The calls for one claim come one after the other: the later one decides."""
+        return self._turns.setdefault(uid, asyncio.Lock())
 
     async def _answer(
         self, call: str, claim: pb.Claim, work: Callable[[pb.Claim], Awaitable[PreparedClaim | None]]

@@ -58,6 +58,29 @@ class SafeDirectory:
         """Open a file for reading. Raises ``OSError`` with ELOOP for a link."""
         return os.open(_bare(name), os.O_RDONLY | _FILE, dir_fd=self._descriptor)
 
+    def open_own_to_read(self, name: str) -> int:
+        """Open a file for reading that no other user can have written or can write.
+
+        Raises:
+            UnsafePathError: it is not a regular file, has a hard link, belongs to another user, or others may write it.
+            OSError: it cannot be opened; with ELOOP it is a link.
+        """
+        descriptor, shown = self.open_to_read(name), self.shown(name)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnsafePathError(f"{shown!r} is not a regular file: remove it")
+            _check_owner(status, repr(shown), "remove it")
+            if status.st_nlink != 1 or status.st_mode & _BY_OTHERS:
+                raise UnsafePathError(
+                    f"{shown!r} can be written by others (mode {stat.S_IMODE(status.st_mode):04o}, {status.st_nlink} "
+                    "names), expected is one name and a mode like 0600: remove it"
+                )
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def open_to_append(self, name: str) -> int:
         """Open a file at its end; create it if it does not exist.
 
@@ -91,12 +114,16 @@ class SafeDirectory:
         return descriptor
 
     def holds(self, name: str, content: bytes) -> bool:
-        """Whether a regular file with this name has exactly this content."""
-        status = self.status(name)
-        if status is None or not stat.S_ISREG(status.st_mode) or status.st_size != len(content):
+        """Whether a file that only we can write has exactly this content."""
+        try:
+            with os.fdopen(self.open_own_to_read(name), "rb") as file:
+                return file.read(len(content) + 1) == content
+        except UnsafePathError:
             return False
-        with os.fdopen(self.open_to_read(name), "rb") as file:
-            return file.read(len(content) + 1) == content
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP):
+                raise
+            return False
 
     def write(self, name: str, content: bytes, attributes: Attributes, temporary: str) -> None:
         """Write a file atomically: write ``temporary`` in the same directory, fsync, rename, fsync of the directory.

@@ -86,7 +86,7 @@ def slice_of(name: str, cards: int = 2, generation: int = 1, uid: str = "") -> R
         for number in range(cards)
     )
     pool = ResourcePool(name=name, generation=generation, resource_slice_count=1)
-    meta = ObjectMeta(name=f"{name}-cards", uid=uid or f"slice-{name}-{generation}")
+    meta = ObjectMeta(name=f"{name}-cards-{generation}", uid=uid or f"slice-{name}-{generation}")
     return ResourceSlice(metadata=meta, spec=SliceSpec(driver=DRIVER, pool=pool, node_name=name, devices=devices))
 
 

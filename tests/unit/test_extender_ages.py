@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gcushare.core.errors import Refused
+from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.watches import PodHandler
 from gcushare.wire.objects import Pod
@@ -31,6 +32,26 @@ def reading(version: str) -> tuple[VendorState, PodHandler]:
 
 def used(state: VendorState) -> list[int]:
     return [card.used for card in state.ledger.nodes["node-1"].cards.values()]
+
+
+@pytest.mark.parametrize("end", ["deleted", "missing in a list"])
+def test_a_read_that_is_answered_after_the_pods_end_brings_nothing_back(end: str) -> None:
+    state = state_of(a_node("node-1", 16, 16))
+    watch = PodHandler([state])
+    watch.applied(on(0, "5"))
+    if end == "deleted":
+        watch.deleted(on(0, "6"))
+    else:
+        watch.retained(frozenset(), "6")
+    state.on_pod_read(on(0, "5"), 0.0)
+    assert used(state) == [0, 0]
+    assert state.bound == {}
+    request = read_scheduling_request(a_pod("a", 4), state.vendor, state.policies)
+    assert request is not None
+    state.remember(request)
+    assert state.find_waiting(request.pod.uid) is None
+    watch.applied(on(0, "7"))
+    assert used(state) == [12, 0], "the server's store was restored"
 
 
 async def test_the_end_of_a_list_that_is_older_than_a_binding_gives_its_card_to_no_one() -> None:

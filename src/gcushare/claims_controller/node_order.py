@@ -133,12 +133,6 @@ class ClusterFill:
         self._stale.clear()
         return self._current
 
-    def on_level_written(self, name: str, level: int) -> None:
-        """Record a label that was written, before the watch shows it."""
-        if name in self._levels:
-            self._levels[name] = level
-            self._stale.add(name)
-
     def _change_slice(self, before: ResourceSlice | None, after: ResourceSlice | None) -> None:
         for each in (before, after):
             if each is not None and each.spec.driver in self._drivers:
@@ -273,7 +267,7 @@ class OrderWriter:
                 patch = Patch(PatchKind.MERGE, {"metadata": {"labels": labels}})
                 try:
                     # Through the status, which keeps the spec: the controller needs no right to change taints.
-                    await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
+                    node = await self._client.patch(NODES, name, patch, subresource="status", timeout_s=_WRITE_S)
                 except NotFoundError:
                     continue  # the watch will show it
                 except GcushareError as error:
@@ -281,7 +275,7 @@ class OrderWriter:
                     errors.append(error)
                 else:
                     self.counters.written += 1
-                    self.fill.on_level_written(name, level)
+                    self.fill.nodes.answered(node)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(_AT_ONCE):

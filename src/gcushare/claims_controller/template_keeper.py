@@ -143,8 +143,7 @@ class TemplateKeeper:
         except AlreadyExistsError:
             found = await self.client.get(RESOURCE_CLAIM_TEMPLATES, key.name, namespace=key.namespace)
             if OWN_LABELS.items() <= found.metadata.labels.items():
-                self.plan.templates.applied(found)
-                return True
+                return self.plan.templates.answered(found)
             if found.spec != spec:
                 self._report_to_users(
                     key,
@@ -155,8 +154,7 @@ class TemplateKeeper:
             return False
         self.counters.created += 1
         logger.info("template created %s", fields(template=key))
-        self.plan.templates.applied(made)  # before the watch shows it
-        return True
+        return self.plan.templates.answered(made)  # before the watch shows it
 
     async def _delete(self, key: TemplateKey) -> bool:
         found = self.plan.existing(key)

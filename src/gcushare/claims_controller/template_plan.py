@@ -140,16 +140,14 @@ class TemplatePlan:
                     self._mark(key)
 
     def _change_template(self, before: ResourceClaimTemplate | None, after: ResourceClaimTemplate | None) -> None:
-        for each in (before, after):
-            if each is not None:
-                key = TemplateKey(each.metadata.namespace, each.metadata.name)
-                if each is after:
-                    self._existing[key] = each
-                    self._count[key.namespace] += 1
-                else:
-                    self._existing.pop(key, None)
-                    self._count[key.namespace] -= 1
-                self._mark(key)
+        metadata = (after or before).metadata  # type: ignore[union-attr]  # one of both is there
+        key = TemplateKey(metadata.namespace, metadata.name)
+        self._count[key.namespace] += (after is not None) - (before is not None)
+        if after is not None:
+            self._existing[key] = after
+        else:
+            del self._existing[key]
+        self._mark(key)
 
     def _mark(self, key: TemplateKey) -> None:
         self.changed.add(key)

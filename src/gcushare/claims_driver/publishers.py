@@ -24,9 +24,10 @@ from gcushare.core.cards import Inventory
 from gcushare.core.errors import GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
+from gcushare.kube.collections import Kept
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind, Precondition
-from gcushare.kube.resources import RESOURCE_SLICES, is_at_least
+from gcushare.kube.resources import RESOURCE_SLICES
 from gcushare.wire.dra.slices import ResourceSlice, SliceSpec, new_slice
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import ObjectMeta, OwnerReference
@@ -162,13 +163,18 @@ class SlicePublisher(Publisher):
         self._wanted: dict[str, SliceSpec] | None = None
         self._rng = rng
         self._salt = ""
-        self._known: dict[str, ResourceSlice] = {}
+        self._slices: Kept[ResourceSlice] = Kept(lambda _before, _after: self._wake.set())
         self._is_listed = False
+
+    @property
+    def _known(self) -> dict[str, ResourceSlice]:
+        """The slices that exist, by name."""
+        return {each.metadata.name: each for each in self._slices.objects.values()}
 
     @property
     def published(self) -> int:
         """Slices that exist now."""
-        return len(self._known)
+        return len(self._slices.objects)
 
     @property
     def is_current(self) -> bool:
@@ -182,26 +188,16 @@ class SlicePublisher(Publisher):
         self._wake.set()
 
     def applied(self, obj: ResourceSlice) -> None:
-        """Store a slice's state, unless it is older than our own last write."""
-        known = self._known.get(obj.metadata.name)
-        if known is None or is_at_least(obj.metadata.resource_version, known.metadata.resource_version):
-            self._known[obj.metadata.name] = obj
-            self._wake.set()
+        """Store a slice's newest state."""
+        self._slices.applied(obj)
 
     def deleted(self, obj: ResourceSlice) -> None:
         """Remove a slice that is gone."""
-        known = self._known.get(obj.metadata.name)
-        if known is not None and known.metadata.uid == obj.metadata.uid:
-            del self._known[obj.metadata.name]
-            self._wake.set()
+        self._slices.deleted(obj)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """Remove every slice that a full list lacks, except those that we created after it."""
-        self._known = {
-            name: each
-            for name, each in self._known.items()
-            if each.metadata.uid in uids or not is_at_least(version, each.metadata.resource_version)
-        }
+        """Remove every slice that a full list lacks."""
+        self._slices.retained(uids, version)
         self._is_listed = True
         self._wake.set()
 
@@ -209,29 +205,32 @@ class SlicePublisher(Publisher):
         wanted = self._wanted
         if wanted is None or not self._is_listed:
             return False
-        writes = plan_writes(wanted, self._known)
+        known = self._known
+        writes = plan_writes(wanted, known)
         if not writes:
             return False
         for name in writes.updates:
             spec = _with_generation(wanted[name], writes.generation)
             try:
                 # A merge patch: lists are replaced whole, and the version keeps a second driver from being overwritten.
-                version = Precondition(resource_version=self._known[name].metadata.resource_version)
+                version = Precondition(resource_version=known[name].metadata.resource_version)
                 body = {"devices": [], "sharedCounters": [], **msgspec.to_builtins(spec)}
                 merged = {key: None if value == [] else value for key, value in body.items()}
                 patch = Patch(PatchKind.MERGE, {"metadata": version.metadata(), "spec": merged})
-                self.applied(await self._client.patch(RESOURCE_SLICES, name, patch))
+                self._slices.answered(await self._client.patch(RESOURCE_SLICES, name, patch))
             except NotFoundError:
-                self._known.pop(name, None)
-                self.applied(await self._create(name, spec))
+                self._slices.deleted(known[name])
+                self._slices.answered(await self._create(name, spec))
         for name in writes.creates:
-            self.applied(await self._create(name, _with_generation(wanted[name], writes.generation)))
+            self._slices.answered(await self._create(name, _with_generation(wanted[name], writes.generation)))
         for name in writes.deletes:
             try:
-                await self._client.delete(RESOURCE_SLICES, name)
+                await self._client.delete(RESOURCE_SLICES, name, precondition=Precondition(known[name].metadata.uid))
             except NotFoundError:
                 logger.debug("a slice to delete was gone already %s", fields(slice=name))
-            self._known.pop(name, None)
+            self._slices.deleted(known[name])
+        # An answer may have come after the end of its slice, which nothing else will report.
+        self._wake.set()
         logger.info(
             "published the slices %s",
             fields(slices=len(wanted), generation=writes.generation, deleted=len(writes.deletes)),

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -17,11 +16,12 @@ from gcushare.cluster.reader import Reader, asking_texts, may_ask
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
 from gcushare.core.errors import RetryableError
 from gcushare.kube.client import KubeClient
+from gcushare.kube.collections import Places
 from gcushare.kube.connection.transport import RequestReport
 from gcushare.kube.reflector import Reflector
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from gcushare.wire.dra.claims import RESOURCE_CLAIM, ResourceClaim
-from gcushare.wire.objects import HEAD, NODE, POD, Node, ObjectHead, ObjectMeta, Pod
+from gcushare.wire.objects import HEAD, NODE, POD, Node, ObjectHead, Pod
 
 PAUSE_S = 0.25
 """Changes within this time are shown together: a rollout makes hundreds a second."""
@@ -134,9 +134,9 @@ def _reflectors(
         return POD.read(raw) if may_ask(raw, texts) else HEAD.read(raw)
 
     node_selector, pod_selector = request.scope.selectors()
-    nodes = _Handler(changed, snapshot.update_node, snapshot.remove_node, attrgetter("name"))
-    pods = _Handler(changed, snapshot.update_pod, snapshot.remove_pod, attrgetter("uid"))
-    claims = _Handler(changed, snapshot.update_claim, snapshot.remove_claim, attrgetter("uid"))
+    nodes = _Handler(changed, snapshot.update_node, lambda _uid, name: snapshot.remove_node(name))
+    pods = _Handler(changed, snapshot.update_pod, lambda uid, _name: snapshot.remove_pod(uid))
+    claims = _Handler(changed, snapshot.update_claim, lambda uid, _name: snapshot.remove_claim(uid))
     return {
         "nodes": Reflector(api, NODES, nodes, decode=NODE.read, selector=node_selector),
         "pods": Reflector(api, PODS, pods, decode=decode_pod, selector=pod_selector),
@@ -148,32 +148,31 @@ def _reflectors(
 class _Handler:
     """Updates the snapshot; ``kube.reflector`` says what each call means.
 
-    ``remove`` gets what ``key`` reads from an object's metadata. An ``ObjectHead`` is a pod that asks for no card.
+    ``remove`` gets an object's uid and name. An ``ObjectHead`` is a pod that asks for no card.
     """
 
     changed: asyncio.Event
     update: Callable[[Any], None]
-    remove: Callable[[str], None]
-    key: Callable[[ObjectMeta], str]
-    _keys: dict[str, str] = field(default_factory=dict)
-    """By uid."""
+    remove: Callable[[str, str], None]
+    _places: Places = field(default_factory=Places)
 
     def applied(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
         if isinstance(obj, ObjectHead):
             self.deleted(obj)
             return
-        self._keys[obj.metadata.uid] = self.key(obj.metadata)
+        if (displaced := self._places.put(obj.metadata)) is not None:
+            self.remove(displaced, obj.metadata.name)
         self.update(obj)
         self.changed.set()
 
     def deleted(self, obj: Node | Pod | ObjectHead | ResourceClaim) -> None:
-        self._drop(self._keys.keys() & {obj.metadata.uid})
+        self._drop(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        self._drop(self._keys.keys() - uids)
+        for uid in self._places.missing_in(uids):
+            self._drop(uid)
 
-    def _drop(self, uids: set[str]) -> None:
-        gone = {self._keys.pop(uid) for uid in uids}
-        for key in gone - set(self._keys.values()) if gone else ():  # another node may have the name by now
-            self.remove(key)
+    def _drop(self, uid: str) -> None:
+        if (name := self._places.drop(uid)) is not None:
+            self.remove(uid, name)
             self.changed.set()

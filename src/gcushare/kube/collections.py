@@ -1,8 +1,13 @@
-"""What a reflector reads from (the API server), the handler that gets the objects, and a handler that keeps them."""
+"""What a reflector reads from (the API server), the handler that gets the objects, and a handler that keeps them.
+
+Objects are distinguished by uid: a name may be given again. A program also learns of objects by the answers to its own
+requests, and such an answer may come after the watch has shown the object's end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,7 +15,7 @@ import msgspec
 
 from gcushare.kube.client import PAGE_SIZE
 from gcushare.kube.connection.watch_lines import RawWatchEvent
-from gcushare.kube.resources import EVERYTHING, Resource, Selector
+from gcushare.kube.resources import EVERYTHING, Resource, Selector, is_at_least
 from gcushare.wire.objects import ListOf, ObjectMeta
 
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -39,31 +44,126 @@ class HasMetadata(Protocol):
 T = TypeVar("T", bound=HasMetadata)
 
 
+class Gone:
+    """The uids that were deleted last. A uid is not given again, so an answer that has one of them is too late."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._uids: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+    def add(self, uid: str) -> None:
+        """Record a deleted object; repeatable."""
+        self._uids[uid] = None
+        if len(self._uids) > self._most:
+            self._uids.popitem(last=False)
+
+    def discard(self, uid: str) -> None:
+        """Record that the watch shows the object all the same: the server's store was restored."""
+        self._uids.pop(uid, None)
+
+
+class Places:
+    """The objects that exist, by uid, and which of them has each name now: one at a time, in every order of events."""
+
+    def __init__(self) -> None:
+        self._place_of: dict[str, tuple[str, str]] = {}
+        self._uid_at: dict[tuple[str, str], str] = {}
+
+    def put(self, meta: ObjectMeta) -> str | None:
+        """Record an object; returns the uid of the one that had its name before and is therefore gone."""
+        place = (meta.namespace, meta.name)
+        before = self._uid_at.get(place)
+        self._uid_at[place], self._place_of[meta.uid] = meta.uid, place
+        if before is None or before == meta.uid:
+            return None
+        del self._place_of[before]
+        return before
+
+    def drop(self, uid: str) -> str | None:
+        """Remove an object; returns its name, None if it was not here."""
+        place = self._place_of.pop(uid, None)
+        if place is None:
+            return None
+        del self._uid_at[place]
+        return place[1]
+
+    def missing_in(self, uids: Collection[str]) -> list[str]:
+        """The uids of the objects that a full list lacks."""
+        return [uid for uid in self._place_of if uid not in uids]
+
+
 class Kept(Generic[T]):
     """A ``WatchHandler`` that holds the newest state of every object by uid, and reports each change.
 
-    ``on_change`` gets the state before and after; one of both is None for an object that came or went.
+    ``on_change`` gets the state before and after; one of both is None for an object that came or went. Of two objects
+    with one name, the end of the first is reported before the second comes.
     """
 
     def __init__(self, on_change: Callable[[T | None, T | None], None]) -> None:
         self._on_change = on_change
         self.objects: dict[str, T] = {}
+        self._places = Places()
+        self._gone = Gone()
+        self._ahead: dict[str, str] = {}
+        """The versions of answers that the watch has not reached, by uid."""
+        self._version = ""
+        """The watch has shown all that there was up to this version."""
 
     def applied(self, obj: T) -> None:
-        """Store the object's newest state."""
-        before = self.objects.get(obj.metadata.uid)
-        self.objects[obj.metadata.uid] = obj
-        self._on_change(before, obj)
+        """Store the object's newest state, unless an answer was newer."""
+        uid, version = obj.metadata.uid, obj.metadata.resource_version
+        if not is_at_least(self._version, version):
+            self._version = version
+        if uid in self._ahead and not is_at_least(version, self._ahead[uid]):
+            return
+        self._ahead.pop(uid, None)
+        self._gone.discard(uid)
+        self._put(obj)
+
+    def answered(self, obj: T) -> bool:
+        """Store the answer to a request of our own; False if the watch has shown a newer state, or the object's end."""
+        uid, version = obj.metadata.uid, obj.metadata.resource_version
+        known = self.objects.get(uid)
+        is_shown = is_at_least(self._version, version)
+        if uid in self._gone or (known is None and is_shown):
+            return False
+        if known is not None and not is_at_least(version, known.metadata.resource_version):
+            return False
+        if version and not is_shown:
+            self._ahead[uid] = version
+        self._put(obj)
+        return True
 
     def deleted(self, obj: T) -> None:
         """Remove the object."""
-        if (before := self.objects.pop(obj.metadata.uid, None)) is not None:
-            self._on_change(before, None)
+        self._gone.add(obj.metadata.uid)
+        self._drop(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        """Remove every object that a full list lacks."""
-        for uid in self.objects.keys() - uids:
-            self._on_change(self.objects.pop(uid), None)
+        """Remove every object that a full list lacks, except those whose answers are newer than the list."""
+        self._version = version
+        for uid in self._places.missing_in(uids):
+            if uid not in self._ahead or is_at_least(version, self._ahead[uid]):
+                self._gone.add(uid)
+                self._drop(uid)
+
+    def _put(self, obj: T) -> None:
+        before = self.objects.get(obj.metadata.uid)
+        if (displaced := self._places.put(obj.metadata)) is not None:
+            self._gone.add(displaced)
+            self._ahead.pop(displaced, None)
+            self._on_change(self.objects.pop(displaced), None)
+        self.objects[obj.metadata.uid] = obj
+        self._on_change(before, obj)
+
+    def _drop(self, uid: str) -> None:
+        self._places.drop(uid)
+        self._ahead.pop(uid, None)
+        if (before := self.objects.pop(uid, None)) is not None:
+            self._on_change(before, None)
 
 
 class CollectionApi(Protocol):

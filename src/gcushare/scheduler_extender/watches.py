@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
+from gcushare.kube.collections import Places
 from gcushare.kube.reflector import Reflector, ReflectorSettings
 from gcushare.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 from gcushare.scheduler_extender.extender_settings import FollowSettings
@@ -45,24 +46,24 @@ class NodeHandler:
 
     def __init__(self, states: Sequence[NodeObserver]) -> None:
         self._states = states
-        self._uid_of: dict[str, str] = {}
+        self._places = Places()
 
     def applied(self, obj: Node) -> None:
-        self._uid_of[obj.metadata.name] = obj.metadata.uid
+        self._places.put(obj.metadata)
         for state in self._states:
             state.on_node_update(obj)
 
     def deleted(self, obj: Node) -> None:
-        self._delete(obj.metadata.name)
+        self._delete(obj.metadata.uid)
 
     def retained(self, uids: frozenset[str], version: str) -> None:
-        for name in [name for name, uid in self._uid_of.items() if uid not in uids]:
-            self._delete(name)
+        for uid in self._places.missing_in(uids):
+            self._delete(uid)
 
-    def _delete(self, name: str) -> None:
-        self._uid_of.pop(name, None)
-        for state in self._states:
-            state.on_node_delete(name)
+    def _delete(self, uid: str) -> None:
+        if (name := self._places.drop(uid)) is not None:
+            for state in self._states:
+                state.on_node_delete(name)
 
 
 class PodHandler:

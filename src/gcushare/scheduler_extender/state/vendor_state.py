@@ -20,6 +20,7 @@ from gcushare.core.ledger import Ledger
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import Assignment
 from gcushare.core.other_resources import SpareResources
+from gcushare.kube.collections import Gone
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.node_reader import NodeReader
 from gcushare.scheduler_extender.state.nominations import Nominations
@@ -91,6 +92,8 @@ class VendorState:
         """Pods that were read, and that the watch has not brought since."""
         self.starting = StartingPods(self.ledger)
         """The bound pods that the kubelet has not admitted yet."""
+        self.gone = Gone()
+        """Pods that were deleted: a read of one of them was answered before its end."""
         self.nominations = Nominations(self.ledger, monotonic, announce=self.changes.record)
         """The preemptors for which room is kept."""
         self.names = PodNames()
@@ -190,13 +193,15 @@ class VendorState:
 
     def on_pod_update(self, pod: Pod) -> None:
         """Update a pod that the watch brought. Pods that ask for nothing of this vendor are not stored."""
+        self.gone.discard(pod.metadata.uid)
         if not self.ahead.hides(pod):
             self._update_pod(pod)
 
     def on_pod_read(self, pod: Pod, now_s: float) -> None:
         """Update a bound pod that was read at ``now_s``, a monotonic time; older states from the watch are ignored."""
-        self.ahead.record(pod, now_s)
-        self._update_pod(pod)
+        if pod.metadata.uid not in self.gone:
+            self.ahead.record(pod, now_s)
+            self._update_pod(pod)
 
     def _update_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -236,6 +241,7 @@ class VendorState:
 
     def on_pod_delete(self, uid: str) -> None:
         """Remove a pod that is gone; repeatable."""
+        self.gone.add(uid)
         self.ahead.forget(uid)
         self._stop_waiting(uid)
         self.pod_problems.pop(uid, None)
@@ -313,6 +319,8 @@ class VendorState:
     def remember(self, request: SchedulingRequest) -> None:
         """Store the request of a pod that was read, until its watch event arrives."""
         uid = request.pod.uid
+        if uid in self.gone:
+            return
         for pods in (self.waiting, self._wholes):
             if (known := pods.get(uid)) is None:
                 continue

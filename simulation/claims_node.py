@@ -12,7 +12,9 @@ import grpc
 import msgspec
 
 from gcushare.cards.health import CardsSnapshot
+from gcushare.claims_driver.claim_checks import ClaimChecks
 from gcushare.claims_driver.claim_files import CheckpointFile, ClaimCdiFiles
+from gcushare.claims_driver.claim_pods import ClaimPods
 from gcushare.claims_driver.node_agent import NodeAgent, Offer
 from gcushare.claims_driver.prepared_claims import GrantForm, PreparedClaims, list_claims
 from gcushare.claims_driver.publishers import InventoryWriter, SlicePublisher
@@ -31,6 +33,7 @@ from gcushare.wire.dra.checkpoint import CHECKPOINT, CHECKPOINT_VERSION, Checkpo
 from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import NODE
 from gcushare.wire.protos import services
+from simulation.claims_views import watch_views
 from simulation.process import Process
 from simulation.program import CONFIG
 from simulation.transport import SimulatedTransport
@@ -125,6 +128,8 @@ class ClaimsNode:
         self.process.is_alive = False
         self.publisher: SlicePublisher | None = None
         self.agent: NodeAgent | None = None
+        self.checks: ClaimChecks | None = None
+        self.prepared: PreparedClaims | None = None
         self._service: ClaimsService | None = None
 
     def start(self) -> None:
@@ -139,7 +144,7 @@ class ClaimsNode:
 
     def _ended(self, process: Process) -> None:
         self.world.gateway.drop(process)
-        self._service = None
+        self._service = self.checks = None
         self.world.note(f"{self.name}: the driver was killed")
         self.world.loop.call_world(self.rng.uniform(0.2, 20.0), self.start)
 
@@ -178,6 +183,7 @@ class ClaimsNode:
         )
         health = HealthStream(self.name, loop.time)
         self.publisher = SlicePublisher(client, NAMES.driver, self.name, rng)
+        watch_views(self.world, self.name, self.publisher._slices)
         cdi = CdiSpecPublisher(CdiSpecFile(_NOWHERE, ENFLAME), is_wanted=False)
         plan = SlicePlan(ENFLAME, self.name)
         writer = InventoryWriter(client, self.name, ENFLAME.inventory_annotation, rng)
@@ -197,16 +203,32 @@ class ClaimsNode:
             await self._load(prepared, client)
             self.agent.on_cards(self._cards())
             self.agent.on_plugin_pods(())
+            self.prepared = prepared
+            self.checks = ClaimChecks(
+                prepared,
+                ClaimPods(prepared, UNIT, self.name),
+                client,
+                claims_of_containers=self._claims_of_containers,
+                running=_unknown,
+                announce=lambda _reason, words: self.world.note(f"{self.name}: {words}"),
+                clock=loop.time,
+            )
+            if self.disk.planted != "keeps orphans":
+                tasks.create_task(self.checks.run())
             self._service = ClaimsService(
                 prepared,
                 client,
                 health,
                 inventory=self.agent.inventory_to_grant,
-                claims_of_containers=_no_containers,
+                claims_of_containers=self._claims_of_containers,
                 pool=self.name,
                 clock=loop.time,
                 observe=lambda call, seconds, error: self.world.counts.update([f"{call} {error or 'ok'}"]),
             )
+
+    async def _claims_of_containers(self) -> dict[tuple[str, str], frozenset[str]]:
+        """What podresources shows: the kubelet lists a pod's claims before it has them prepared."""
+        return self.world.containers_on(self.name)
 
     async def _load(self, prepared: PreparedClaims, client: KubeClient) -> None:
         while True:
@@ -242,6 +264,5 @@ class _Details:
         self.invocation_metadata = ()
 
 
-async def _no_containers() -> dict[tuple[str, str], frozenset[str]]:
-    """No container of this world uses two claims."""
-    return {}
+async def _unknown() -> None:
+    """The processes of the machine are not to be seen."""

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gcushare.claims_controller.app import NAMESPACE
+from gcushare.claims_controller.node_order import ClusterFill, OrderWriter
 from gcushare.claims_controller.template_keeper import TemplateKeeper
 from gcushare.claims_controller.template_plan import OWN_LABELS, TemplatePlan
 from gcushare.core.lease_times import LeaseTimes
 from gcushare.kube.client import KubeClient
+from gcushare.kube.collections import Kept
 from gcushare.kube.election import ApiLease, LeaderElector
 from gcushare.kube.events import EventRecorder
 from gcushare.kube.reflector import Reflector
-from gcushare.kube.resources import NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, Selector
+from gcushare.kube.resources import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Selector,
+)
 from gcushare.vendors import ENFLAME
-from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM_TEMPLATE
+from gcushare.wire.dra.claims import CLAIMING_POD, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from gcushare.wire.dra.slices import RESOURCE_SLICE
+from gcushare.wire.objects import NODE
 from simulation.claims_node import UNIT
+from simulation.claims_views import watch_views
 from simulation.process import Process
 from simulation.program import CONFIG, ProcessClock
 from simulation.transport import SimulatedTransport
@@ -42,6 +55,9 @@ class ClaimsReplica:
         self.process = Process(self.name)
         self.process.is_alive = False
         self._elector: LeaderElector | None = None
+        self.views: dict[str, Kept[Any]] = {}
+        """What it knows of the API server, by kind."""
+        self.fill: ClusterFill | None = None
         self._starts = 0
 
     @property
@@ -82,12 +98,25 @@ class ClaimsReplica:
         changed = asyncio.Event()
         unused_s = 1e9 if self.world.schedule.planted == "keeps templates" else UNUSED_S
         plan = TemplatePlan([(ENFLAME, UNIT)], unused_s, changed.set)
+        order_changed = asyncio.Event()
+        fill = self.fill = ClusterFill([ENFLAME.claims.driver], order_changed.set)
+        order = OrderWriter(client, fill, order_changed, lambda: self.is_leader, clock=clock, rng=rng, rate_per_s=10.0)
+        self.views = {
+            "resourceclaimtemplates": plan.templates, "nodes": fill.nodes, "resourceslices": fill.slices,
+            "resourceclaims": fill.claims,
+        }  # fmt: skip
+        watch_views(self.world, self.name, *self.views.values())
+
+        def on_leadership(_leads: bool) -> None:
+            changed.set()
+            order_changed.set()
+
         lease = ApiLease(client, "kube-system", "gcushare-claims-controller")
         self._elector = elector = LeaderElector(
             lease,
             f"{self.name}.{self._starts}",
             times=LeaseTimes(duration_s=15.0, renew_deadline_s=10.0, retry_s=2.0),
-            listener=lambda _: changed.set(),
+            listener=on_leadership,
             clock=clock,
             rng=rng,
         )
@@ -98,6 +127,9 @@ class ClaimsReplica:
         watches = (
             Reflector(client, PODS, plan.pods, decode=CLAIMING_POD.read, selector=pending, rng=rng),
             Reflector(client, NAMESPACES, plan.namespaces, decode=NAMESPACE.read, rng=rng),
+            Reflector(client, NODES, fill.nodes, decode=NODE.read, rng=rng),
+            Reflector(client, RESOURCE_SLICES, fill.slices, decode=RESOURCE_SLICE.read, rng=rng),
+            Reflector(client, RESOURCE_CLAIMS, fill.claims, decode=RESOURCE_CLAIM.read, rng=rng),
             Reflector(
                 client,
                 RESOURCE_CLAIM_TEMPLATES,
@@ -114,4 +146,5 @@ class ClaimsReplica:
             for watch in watches:
                 await watch.synced.wait()
             tasks.create_task(keeper.run())
+            tasks.create_task(order.run())
             tasks.create_task(elector.run())

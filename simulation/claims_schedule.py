@@ -13,19 +13,21 @@ NODES: tuple[tuple[int, ...], ...] = ((16, 8), (16,))
 STORM_S, CALM_S, PACE_S = 240.0, 200.0, 2.0
 CLAIM_BUGS = (
     "counts no pod", "forgets what it prepared", "leaves files", "keeps templates", "leads without a lease",
+    "keeps orphans", "believes late answers", "mixes up names",
 )  # fmt: skip
 """What may be put in on purpose: room is not checked, the checkpoint is not written, CDI files are not removed, unused
-templates stay, and every replica of the claims controller leads."""
+templates stay, every replica of the claims controller leads, claims that no pod uses stay prepared, an answer brings a
+deleted object back, and an object that is gone takes the one along that has its name now."""
 KINDS = {
     "create": 10.0, "delete": 5.0, "force": 2.0, "kill": 3.0, "calls": 2.0, "weather": 2.0, "late slices": 1.0,
     "sick card": 1.0, "cordon": 1.0, "lose checkpoint": 0.4, "foreign slice": 0.4, "pass on": 1.5,
     "restart kubelet": 1.0, "kill controller": 1.5, "controller weather": 1.0, "delete template": 0.5,
-    "foreign template": 0.5,
+    "foreign template": 0.5, "forget use": 0.7, "delete slices": 1.0, "recreate": 1.0,
 }  # fmt: skip
 _SIZES = (1, 2, 4, 6, 8, 12, 16)
 _WEATHERS: tuple[dict[str, float], ...] = (
     {"lost_before": 0.3}, {"lost_after": 0.4}, {"refused": 1.0}, {"unavailable": 0.5}, {"slow_s": 4.0},
-    {"lag_s": 8.0}, {"duplicate": 0.5, "swap": 0.3},
+    {"lag_s": 8.0}, {"answer_s": 12.0}, {"duplicate": 0.5, "swap": 0.3},
 )  # fmt: skip
 
 
@@ -71,7 +73,13 @@ def _arguments(rng: random.Random, kind: str) -> dict[str, Any]:
             return {"replica": rng.randrange(2), **_arguments(rng, "weather")}
         case "delete template" | "foreign template":
             return {"units": rng.choice(_SIZES), "for_s": round(rng.uniform(5.0, 60.0), 3)}
-        case "delete" | "force" | "pass on":
+        case "recreate":
+            return {
+                "what": rng.choice(["template", "slice", "node"]),
+                "units": rng.choice(_SIZES),
+                "lists": rng.random(),
+            }
+        case "delete" | "force" | "pass on" | "forget use":
             return {"which": rng.random()}
         case "kill":
             return {"writes": rng.choice([0, 0, 1, 2, 3, 4]), "steps": rng.choice([1, 2, 5, 20])}

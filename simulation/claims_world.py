@@ -20,6 +20,8 @@ from gcushare.wire.protos import services
 from gcushare.wire.protos.dra_pb2 import Claim, NodePrepareResourcesRequest, NodePrepareResourcesResponse
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesRequest as Unprepare
 from gcushare.wire.protos.dra_pb2 import NodeUnprepareResourcesResponse as Unprepared
+from simulation.claims_faults import delete_slices, forge_slice, recreate
+from simulation.claims_known import ORPHAN_S, check_orphans, check_views
 from simulation.claims_node import NAMES, UNIT, ClaimsNode
 from simulation.claims_replica import ClaimsReplica
 from simulation.claims_schedule import NODES, ClaimsSchedule
@@ -49,13 +51,15 @@ class ClaimsWorld(RoundsWorld):
         self.pods: dict[str, Pod] = {}
         self._scheduler = ClaimsScheduler(self.store, self.note)
         self._lag_s = self._loss = 0.0
+        self.orphans: dict[str, tuple[str, float]] = {}
+        """Claims whose use the kubelet forgot, by uid: the node, and when."""
 
     def run(self) -> None:
         """Live through the schedule; after each calm everything has settled, and at the end nothing is left."""
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.play(self.schedule.actions, self.schedule.rounds)
         self.within(self._delete_all)
-        self.live_until(self.loop.now_s - START_S + END_S)
+        self.live_until(self.loop.now_s - START_S + END_S + (ORPHAN_S if self.orphans else 0.0))
         self.within(self._check_end)
         with self.loop.entered():
             for process in (*(node.process for node in self.nodes), *(replica.process for replica in self.replicas)):
@@ -180,6 +184,17 @@ class ClaimsWorld(RoundsWorld):
         self.store.update("resourceclaims", (SPACE, pod.claim), with_status({}), "the scheduler")
         self._create_pod(Pod(name, pod.units, pod.claim, pod.uid, "waits"), {"resourceClaimName": pod.claim})
 
+    def _forget_use(self, pod: Pod) -> None:
+        """A pod and its claim are deleted, and its kubelet lost its state: the end of the use is never reported."""
+        self.orphans[pod.uid] = (pod.node, self.loop.now_s)
+        pod.call += 1
+        self._forget(pod)
+
+    def containers_on(self, node: str) -> dict[tuple[str, str], frozenset[str]]:
+        """The claims of the containers of a node, as its kubelet shows them."""
+        here = (pod for pod in self.pods.values() if pod.node == node and pod.phase in ("bound", "runs", "ends"))
+        return {(f"{SPACE}/{pod.name}", "main"): frozenset({f"{SPACE}/{pod.claim}"}) for pod in here}
+
     def _restart_kubelet(self, node: ClaimsNode) -> None:
         """What was under way is forgotten, and what runs is prepared again."""
         for pod in self.pods.values():
@@ -223,6 +238,11 @@ class ClaimsWorld(RoundsWorld):
                 found = [each for each in self.pods.values() if each.phase in ("bound", "runs") and not each.is_deleted]
                 if found := [each for each in found if each.uid not in shared]:
                     self._pass_on(found[int(args["which"] * len(found))], args["name"])
+            case "forget use":
+                found = [each for each in self.pods.values() if each.phase == "runs" and not each.passes_on]
+                found = [each for each in found if sum(other.uid == each.uid for other in self.pods.values()) == 1]
+                if found:
+                    self._forget_use(found[int(args["which"] * len(found))])
             case _:
                 self._disturb(action, node)
 
@@ -270,7 +290,12 @@ class ClaimsWorld(RoundsWorld):
                 self.loop.kill(node.process)
                 node.disk.checkpoint = b"{"
             case "foreign slice":
-                self._forge_slice(node)
+                forge_slice(self, node)
+            case "delete slices":
+                delete_slices(self, node)
+            case "recreate":
+                name = _template_name(args["units"])
+                recreate(self, args["what"], node, name, is_listed=args["lists"] < 0.5)
 
     def _remove_foreign(self) -> None:
         for key, stored in list(self.store.all(_TEMPLATES).items()):
@@ -289,13 +314,6 @@ class ClaimsWorld(RoundsWorld):
             lambda doc: {**doc, "metadata": {**doc["metadata"], "annotations": annotations}},
             "an admin",
         )
-
-    def _forge_slice(self, node: ClaimsNode) -> None:
-        key = ("", f"{node.name}-forged")
-        if self.store.find("resourceslices", key) is None:
-            pool = {"name": node.name, "generation": self.store.version, "resourceSliceCount": 1}
-            spec = {"driver": NAMES.driver, "nodeName": node.name, "pool": pool}
-            self.store.create("resourceslices", {"metadata": {"name": key[1]}, "spec": spec}, "somebody")
 
     def _calm(self) -> None:
         self.note("calm")
@@ -331,9 +349,13 @@ class ClaimsWorld(RoundsWorld):
 
     def _check_settled(self) -> None:
         """Pods that fit run, slices are as they should be, and nothing is prepared without a pod."""
+        check_orphans(self)
+        check_views(self)
         held = self._scheduler.allocated()
         slices = [each.doc for each in self.store.all("resourceslices").values()]
         for pod in self.pods.values():
+            if pod.phase == "bound" and any(where == pod.node for where, _ in self.orphans.values()):
+                continue  # the scheduler counts what an orphan holds as free
             if pod.phase in ("new", "bound", "ends") or pod.is_deleted:
                 self.fail("everything settles", f"{pod.name} is {pod.phase}, deleted: {pod.is_deleted}")
             elif pod.phase == "waits" and (found := self._scheduler.first_fit(pod, slices, held)):
@@ -345,6 +367,7 @@ class ClaimsWorld(RoundsWorld):
             if publisher is None or not publisher.is_current or publisher.published != 1:
                 self.fail("everything settles", f"the slices of {node.name} are not as they should be")
             wanted = {pod.uid for pod in self.pods.values() if pod.node == node.name and pod.phase == "runs"}
+            wanted |= {uid for uid, (where, _) in self.orphans.items() if where == node.name}
             found_claims = node.disk.claims
             if found_claims is None or set(found_claims) != wanted or set(node.disk.files) != wanted:
                 prepared = sorted(found_claims or ())
@@ -355,6 +378,8 @@ class ClaimsWorld(RoundsWorld):
 
     def _check_end(self) -> None:
         self._check_settled()
+        if self.orphans:
+            self.fail("no share without a claim", f"{sorted(self.orphans)} are still prepared")
         if self.pods:
             self.fail("everything settles", f"{sorted(self.pods)} are left")
         if left := sorted(key[1] for key in self.store.all(_TEMPLATES)):

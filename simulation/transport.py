@@ -86,6 +86,7 @@ class SimulatedTransport:
         there_s, timeout_s = weather.way_s(), request.timeout_s or REQUEST_S
         # A list that takes long is as old as its beginning when it comes.
         back_s = weather.way_s() + (weather.page_s() if request.verb == "list" else 0.0)
+        back_s += weather.answer_s() if request.method != "GET" else 0.0
         if fate is Fate.REFUSED or not self._gateway.is_up:
             loop.call_world(there_s, _fail, answer, NotConnectedError("connection refused"))
         elif fate is Fate.RESET_BEFORE:

@@ -42,6 +42,8 @@ class Odds:
     """A watch event arrives after the next one, which is about another object."""
     slow_s: float = 0.0
     """Added to each way at random, up to this."""
+    answer_s: float = 0.0
+    """Added to the answer of each write at random, up to this: the watch shows the write first, and what follows it."""
     lag_s: float = 0.0
     """Added to each event of a watch at random, up to this."""
     page_s: float = 0.0
@@ -104,6 +106,13 @@ class Weather:
             self.counts["message slowed"] += 1
             return usual_s + self._sum.slow_s * self.rng.random() ** 2
         return usual_s
+
+    def answer_s(self) -> float:
+        """Draw the additional time of the answer to a write."""
+        if self._sum.answer_s:
+            self.counts["answer to a write delayed"] += 1
+            return self._sum.answer_s * self.rng.random()
+        return 0.0
 
     def page_s(self) -> float:
         """Draw the additional time of a page of a list."""

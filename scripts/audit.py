@@ -1,8 +1,9 @@
-"""Audit what the programs are made of, without asking any service: `make audit`.
+"""Audit what the programs are made of: `make audit`.
 
 Looked at are the distributions that the programs need at run time, and what those need in turn. Each must be installed
 in the version that constraints.txt pins, under a license that may be handed out with an image, and every file of it
-must still be the one that its wheel listed. The target also has ruff check our own source for unsafe calls.
+must be one of the wheel that hashes.txt names by its hash. Wheels that `.cache/wheels` lacks are downloaded there. The
+target also has ruff check our own source for unsafe calls.
 
 Known vulnerabilities are in no offline source: `--known-vulnerabilities` asks pip-audit, which needs a network.
 """
@@ -10,13 +11,13 @@ Known vulnerabilities are in no offline source: `--known-vulnerabilities` asks p
 from __future__ import annotations
 
 import argparse
-import base64
 import hashlib
 import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
+WHEELS = ROOT / ".cache" / "wheels"
 
 LICENSES = ("apache", "bsd", "mit", "isc", "psf", "python software foundation", "mpl-2.0", "mozilla public license 2.0")
 """Words of licenses that allow an image to be handed out; a distribution needs one of them."""
@@ -60,8 +62,24 @@ def read_pins(text: str) -> dict[str, str]:
     return pins
 
 
-def find_problems(found: dict[str, Distribution], pins: dict[str, str]) -> Iterator[str]:
-    """What is not as it should be, a sentence each."""
+def read_hashes(text: str) -> dict[str, frozenset[str]]:
+    """The SHA-256 of each file that may be installed, in hexadecimal, by ``name==version``."""
+    lines = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {
+        words[0]: frozenset(each.rpartition(":")[2] for each in words if each.startswith("--hash")) for words in lines
+    }
+
+
+def find_wheels(folder: Path, hashes: Iterable[Collection[str]]) -> list[Path | None]:
+    """The wheel in a folder for each set of hashes; None if there is none."""
+    by_hash = {hashlib.sha256(each.read_bytes()).hexdigest(): each for each in folder.glob("*.whl")}
+    return [next((by_hash[each] for each in sums if each in by_hash), None) for sums in hashes]
+
+
+def find_problems(
+    found: dict[str, Distribution], pins: dict[str, str], wheels: dict[str, Path | None]
+) -> Iterator[str]:
+    """What is not as it should be, a sentence each; ``wheels`` are those whose hash is pinned, by distribution."""
     for name, dist in sorted(found.items()):
         if name not in pins:
             yield f"{name} {dist.version} is needed at run time and not pinned in constraints.txt"
@@ -69,7 +87,10 @@ def find_problems(found: dict[str, Distribution], pins: dict[str, str]) -> Itera
             yield f"{name} is installed as {dist.version}, pinned is {pins[name]}: run make install"
         if not _may_be_handed_out(dist):
             yield f"{name} has the license {license_of(dist)!r}; accepted are {', '.join(LICENSES)}"
-        yield from (f"{name}: {file} is not the file that its wheel brought" for file in changed_files(dist))
+        if (wheel := wheels.get(name)) is None:
+            yield f"{name} {dist.version} has no wheel for this Python whose hash hashes.txt has"
+        else:
+            yield from (f"{name}: {file} is not the file of {wheel.name}" for file in changed_files(dist, wheel))
 
 
 def license_of(dist: Distribution) -> str:
@@ -82,19 +103,22 @@ def license_of(dist: Distribution) -> str:
     return "; ".join(classifiers or texts) or "unknown"
 
 
-def changed_files(dist: Distribution) -> list[str]:
-    """Files whose bytes are not those that the wheel's RECORD lists, or that are gone."""
-    changed = []
-    for file in dist.files or ():
-        if file.hash is None or file.parts[0] == "..":
-            continue  # RECORD itself, and what was compiled or generated on this machine, such as commands in bin.
-        try:
-            digest = hashlib.new(file.hash.mode, Path(str(file.locate())).read_bytes()).digest()
-        except FileNotFoundError:
-            digest = b""
-        if base64.urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
-            changed.append(str(file))
-    return changed
+def changed_files(dist: Distribution, wheel: Path) -> list[str]:
+    """Files whose bytes are not those of the wheel, that are gone, or that the wheel does not have."""
+    with zipfile.ZipFile(wheel) as archive:
+        # What installs adds to RECORD, and puts the files of NAME.data into other folders.
+        names = {each for each in archive.namelist() if not each.endswith(("/", ".dist-info/RECORD"))}
+        names = {each for each in names if ".data/" not in each}
+        changed = [each for each in sorted(names) if _read(dist, each) != archive.read(each)]
+    here = (str(each) for each in dist.files or () if each.parts[0] != ".." and each.suffix != ".pyc")
+    return [*changed, *(each for each in here if each not in names and ".dist-info/" not in each)]
+
+
+def _read(dist: Distribution, name: str) -> bytes | None:
+    try:
+        return Path(str(dist.locate_file(name))).read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _may_be_handed_out(dist: Distribution) -> bool:
@@ -112,7 +136,24 @@ def main() -> None:
     except PackageNotFoundError as error:
         sys.exit(f"{error.name} is not installed: run make install")
     ours = found.pop("gcushare")
-    problems = list(find_problems(found, read_pins((ROOT / "constraints.txt").read_text())))
+    hashes = read_hashes((ROOT / "hashes.txt").read_text())
+    wanted = {name: hashes.get(f"{name}=={dist.version}", frozenset()) for name, dist in found.items()}
+    wheels = dict(zip(wanted, find_wheels(WHEELS, wanted.values()), strict=True))
+    if None in wheels.values():
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+        ]
+        subprocess.run([*pip, "--dest", str(WHEELS), "--requirement", str(ROOT / "hashes.txt")], check=True)
+        wheels = dict(zip(wanted, find_wheels(WHEELS, wanted.values()), strict=True))
+    problems = list(find_problems(found, read_pins((ROOT / "constraints.txt").read_text()), wheels))
     for problem in problems:
         sys.stdout.write(f"{problem}\n")
     sys.stdout.write(f"{len(found)} distributions below gcushare {ours.version}: {len(problems)} problems\n")

@@ -24,7 +24,16 @@ from gcushare._version import __version__
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("gcushare-device-plugin", "gcushare-scheduler-extender")
-SHARED = ("deploy/lib", "deploy/image", "src/gcushare", "pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore")
+SHARED = (
+    "deploy/lib",
+    "deploy/image",
+    "src/gcushare",
+    "pyproject.toml",
+    "constraints.txt",
+    "hashes.txt",
+    "LICENSE",
+    ".dockerignore",
+)
 """Paths that the scripts expect. Three levels up is the root from which an image is built."""
 PLAIN_FILES = ROOT / "deploy/manifests/gpushare"
 INSPECT = ("kubectl-inspect-gcushare", "kubectl-inspect-gpushare")

@@ -83,7 +83,7 @@ def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
     for name in ("deploy", "src/gcushare", "scripts"):
         shutil.copytree(packages.ROOT / name, root / name, symlinks=True)
-    for name in ("pyproject.toml", "constraints.txt", "LICENSE", ".dockerignore"):
+    for name in ("pyproject.toml", "constraints.txt", "hashes.txt", "LICENSE", ".dockerignore"):
         shutil.copy(packages.ROOT / name, root / name)
     for values in root.glob("deploy/*/build-and-deploy/*-chart/values.yaml"):
         values.write_text(values.read_text().replace('tag: "latest"', 'tag: "v9.8.7"'))

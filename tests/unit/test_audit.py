@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import tomllib
+import zipfile
 from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from scripts.audit import ROOT, changed_files, find_problems, read_pins, runtime_distributions
+from scripts.audit import ROOT, changed_files, find_problems, find_wheels, read_hashes, read_pins, runtime_distributions
 
 
 def make_distribution(folder: Path, license: str = "MIT") -> Distribution:
@@ -18,14 +18,32 @@ def make_distribution(folder: Path, license: str = "MIT") -> Distribution:
     info = folder / "thing-1.0.dist-info"
     info.mkdir()
     (folder / "thing.py").write_text("x = 1\n")
-    digest = base64.urlsafe_b64encode(hashlib.sha256(b"x = 1\n").digest()).rstrip(b"=").decode()
-    (info / "RECORD").write_text(f"thing.py,sha256={digest},6\nthing-1.0.dist-info/RECORD,,\n../bin/thing,sha256=x,1\n")
+    (info / "RECORD").write_text("thing.py,,\nthing-1.0.dist-info/RECORD,,\n../bin/thing,sha256=x,1\n")
     (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: thing\nVersion: 1.0\nLicense-Expression: {license}\n")
     return PathDistribution(info)
 
 
+def make_wheel(folder: Path, content: str = "x = 1\n") -> Path:
+    """The wheel that it was installed from."""
+    with zipfile.ZipFile(folder / "thing-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("thing.py", content)
+        archive.writestr("thing-1.0.dist-info/RECORD", "what pip adds to")
+        archive.writestr("thing-1.0.data/scripts/thing", "a command")
+    return folder / "thing-1.0-py3-none-any.whl"
+
+
 def test_what_is_pinned_unchanged_and_free_is_no_problem(tmp_path: Path) -> None:
-    assert list(find_problems({"thing": make_distribution(tmp_path)}, {"thing": "1.0"})) == []
+    dist, wheel = make_distribution(tmp_path), make_wheel(tmp_path)
+    assert list(find_problems({"thing": dist}, {"thing": "1.0"}, {"thing": wheel})) == []
+
+
+def test_a_wheel_counts_only_by_its_pinned_hash(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    hashes = read_hashes(f"# a comment\nthing==1.0 --hash=sha256:{'0' * 64} --hash=sha256:{digest}\n")
+    assert find_wheels(tmp_path, [hashes["thing==1.0"], frozenset({"0" * 64})]) == [wheel, None]
+    [problem] = find_problems({"thing": make_distribution(tmp_path)}, {"thing": "1.0"}, {"thing": None})
+    assert "hashes.txt" in problem
 
 
 @pytest.mark.parametrize(
@@ -38,18 +56,27 @@ def test_what_is_pinned_unchanged_and_free_is_no_problem(tmp_path: Path) -> None
     ],
 )
 def test_each_fault_is_named(tmp_path: Path, pins: dict[str, str], license: str, problem: str) -> None:
-    [found] = find_problems({"thing": make_distribution(tmp_path, license)}, pins)
+    [found] = find_problems({"thing": make_distribution(tmp_path, license)}, pins, {"thing": make_wheel(tmp_path)})
 
     assert problem in found
 
 
 def test_a_file_that_was_changed_or_removed_is_named(tmp_path: Path) -> None:
     dist = make_distribution(tmp_path)
+    wheel = make_wheel(tmp_path)
     (tmp_path / "thing.py").write_text("x = 2\n")
-    assert changed_files(dist) == ["thing.py"]
+    assert changed_files(dist, wheel) == ["thing.py"]
 
     (tmp_path / "thing.py").unlink()
-    assert changed_files(dist) == ["thing.py"]
+    assert changed_files(dist, wheel) == ["thing.py"]
+
+
+def test_a_change_that_the_installed_list_of_files_agrees_with_is_named(tmp_path: Path) -> None:
+    dist, wheel = make_distribution(tmp_path), make_wheel(tmp_path)
+    record = tmp_path / "thing-1.0.dist-info" / "RECORD"
+    (tmp_path / "more.py").write_text("import thing\n")
+    record.write_text(f"{record.read_text()}more.py,,\n")
+    assert changed_files(dist, wheel) == ["more.py"]
 
 
 def test_a_line_that_pins_nothing_is_refused() -> None:
@@ -61,11 +88,17 @@ def test_everything_that_the_programs_load_is_pinned() -> None:
     needed = set(runtime_distributions()) - {"gcushare"}
 
     assert {"aiohttp", "multidict"} <= needed, "what is required indirectly is looked at, too"
-    assert needed <= set(read_pins((ROOT / "constraints.txt").read_text()))
+    pins = read_pins((ROOT / "constraints.txt").read_text())
+    assert needed <= set(pins)
+    hashes = read_hashes((ROOT / "hashes.txt").read_text())
+    assert hashes.keys() == {f"{name}=={pins[name]}" for name in needed}
+    assert all(hashes.values())
 
 
 def test_what_builds_the_package_is_pinned_and_the_image_is_built_with_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     needed = {Requirement(words).name for words in project["build-system"]["requires"]}
     assert needed <= set(read_pins((ROOT / "constraints.txt").read_text()))
-    assert "ENV PIP_CONSTRAINT=/src/constraints.txt" in (ROOT / "deploy/image/Dockerfile").read_text()
+    dockerfile = (ROOT / "deploy/image/Dockerfile").read_text()
+    assert "ENV PIP_CONSTRAINT=/src/constraints.txt" in dockerfile
+    assert "--require-hashes --no-deps" in dockerfile

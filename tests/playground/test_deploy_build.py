@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare._version import __version__
 from tests.charts import NAMESPACE
 from tests.playground.deploy_bench import EXTENDER, PLUGIN, Bench, in_order, started_bench
 from tests.playground.deploy_rig import needs_tools, put_image_tool
@@ -50,7 +51,7 @@ async def test_building_without_buildx_prints_what_the_manual_shows_and_saves_th
     lines = [
         "1. Clear old image if exist\n",
         "2. Build image start...\n",
-        f"image name:{REPOSITORY}/{EXTENDER}, image version:latest\n",
+        f"image name:{REPOSITORY}/{EXTENDER}, image version:v{__version__}\n",
         "build image success\n",
         "3. save image to ./images\n",
         f"{bench.package(EXTENDER)}\n",
@@ -58,7 +59,7 @@ async def test_building_without_buildx_prints_what_the_manual_shows_and_saves_th
     ]
     assert in_order(done.out, lines), done
     assert [path.name for path in (bench.package(EXTENDER) / "images").iterdir()] == [f"{EXTENDER}.tar"]
-    assert saved_names(bench, EXTENDER) == [f"{REPOSITORY}/{EXTENDER}:latest"]
+    assert saved_names(bench, EXTENDER) == [f"{REPOSITORY}/{EXTENDER}:v{__version__}"]
     (build,) = [call for call in bench.calls if call.startswith("docker build ")]
     assert f"--target {EXTENDER} " in build
     assert build.endswith(str(bench.root))
@@ -118,8 +119,8 @@ async def test_the_next_tool_builds_if_docker_cannot(bench: Bench) -> None:
     done = await bench.run(PLUGIN, "build-image.sh")
     assert done.code == 0, done
     assert in_order(done.out, ["docker did not build the image\n", "build image success\n"]), done
-    assert saved_names(bench, PLUGIN) == [f"{REPOSITORY}/{PLUGIN}:latest"]
-    assert bench.image_ids("podman").keys() == {f"{REPOSITORY}/{PLUGIN}:latest"}
+    assert saved_names(bench, PLUGIN) == [f"{REPOSITORY}/{PLUGIN}:v{__version__}"]
+    assert bench.image_ids("podman").keys() == {f"{REPOSITORY}/{PLUGIN}:v{__version__}"}
 
 
 async def test_a_tool_that_does_not_work_is_named_with_its_reason(bench: Bench) -> None:
@@ -137,7 +138,7 @@ def test_nothing_but_the_base_image_is_pulled_for_a_build() -> None:
 
 
 async def test_a_tag_and_a_repository_edited_in_values_yaml_count(bench: Bench) -> None:
-    edit_values(bench, PLUGIN, 'tag: "latest"', 'tag: "v2"   # ours')
+    edit_values(bench, PLUGIN, f'tag: "v{__version__}"', 'tag: "v2"   # ours')
     edit_values(bench, PLUGIN, f"repository: {REPOSITORY}", "repository: registry.local/cards")
     edit_values(bench, PLUGIN, 'memoryUnit: "1"', 'memoryUnit: "0.1"              # 该字段表示共享GCU粒度')
     built = await bench.run(PLUGIN, "build-image.sh")
@@ -153,7 +154,7 @@ async def test_a_tag_and_a_repository_edited_in_values_yaml_count(bench: Bench) 
 
 
 async def test_a_flag_counts_before_values_yaml_and_a_values_file_too(bench: Bench) -> None:
-    edit_values(bench, EXTENDER, 'tag: "latest"', 'tag: "v2"')
+    edit_values(bench, EXTENDER, f'tag: "v{__version__}"', 'tag: "v2"')
     file = bench.root / "mine.yaml"
     file.write_text("image: {repository: registry.local/file, tag: v3}\n")
     words = ("--delivery", "none", "--scheduler-mode", "none")
@@ -169,7 +170,7 @@ async def test_a_flag_counts_before_values_yaml_and_a_values_file_too(bench: Ben
 
 
 async def test_an_empty_tag_is_the_charts_version_in_both_scripts(bench: Bench) -> None:
-    edit_values(bench, PLUGIN, 'tag: "latest"', 'tag: ""')
+    edit_values(bench, PLUGIN, f'tag: "v{__version__}"', 'tag: ""')
     assert (await bench.run(PLUGIN, "build-image.sh")).code == 0
     done = await bench.run(PLUGIN, "deploy.sh", "--nodes", "all")
     assert done.code == 0, done
@@ -179,10 +180,10 @@ async def test_an_empty_tag_is_the_charts_version_in_both_scripts(bench: Bench) 
 
 async def test_a_saved_image_of_another_name_is_refused_before_anything_is_changed(bench: Bench) -> None:
     await bench.run(PLUGIN, "build-image.sh")
-    edit_values(bench, PLUGIN, 'tag: "latest"', 'tag: "v2"')
+    edit_values(bench, PLUGIN, f'tag: "v{__version__}"', 'tag: "v2"')
     done = await bench.run(PLUGIN, "deploy.sh", "--nodes", "all")
     assert done.code == 1
-    held, wanted = f"{REPOSITORY}/{PLUGIN}:latest", f"{REPOSITORY}/{PLUGIN}:v2"
+    held, wanted = f"{REPOSITORY}/{PLUGIN}:v{__version__}", f"{REPOSITORY}/{PLUGIN}:v2"
     assert f"holds the image {held}, but the pods will ask for {wanted}" in done.errors
     assert "run ./build-image.sh again" in done.errors
     assert bench.labelled() == set()

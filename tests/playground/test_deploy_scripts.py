@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare._version import __version__
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.resources import BY_NAME
@@ -58,7 +59,7 @@ async def test_the_plugin_is_deployed_as_the_manual_shows(bench: Bench) -> None:
     assert bench.labelled() == {"n1", "n2"}
     assert [call.split()[3] for call in bench.calls if call.startswith("ctr --namespace")] == ["images", "images"]
     template = bench.site.get("daemonsets.apps", PLUGIN)["spec"]["template"]
-    assert template["spec"]["containers"][0]["image"] == f"{REPOSITORY}/{PLUGIN}:latest"
+    assert template["spec"]["containers"][0]["image"] == f"{REPOSITORY}/{PLUGIN}:v{__version__}"
     assert len(template["metadata"]["annotations"]["gcushare.io/image"]) == 16
 
 

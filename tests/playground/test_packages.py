@@ -86,7 +86,7 @@ def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "constraints.txt", "hashes.txt", "LICENSE", ".dockerignore"):
         shutil.copy(packages.ROOT / name, root / name)
     for values in root.glob("deploy/*/build-and-deploy/*-chart/values.yaml"):
-        values.write_text(values.read_text().replace('tag: "latest"', 'tag: "v9.8.7"'))
+        values.write_text(values.read_text().replace(f'tag: "v{__version__}"', 'tag: "v9.8.7"'))
     done = run(sys.executable, "-m", "scripts.packages", "out", cwd=root, PYTHONPATH=f"{root}:{root / 'src'}")
     assert done.returncode == 0, done.stderr
     with tarfile.open(root / "out" / f"{PLUGIN}_{__version__}.tar.gz") as archive:

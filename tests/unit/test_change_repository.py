@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gcushare._version import __version__
 from tests.charts import ROOT
 
 SCRIPT = ROOT / "scripts/change_repository.sh"
@@ -46,13 +47,13 @@ def test_charts_and_manifests_name_the_repository_and_the_tag(deploy: Path) -> N
     for text in values:
         # Each image of ours has its tag; registry.k8s.io's kube-scheduler has none of ours.
         assert text.count('tag: "v9.8.7"') == text.count(f"repository: {NEW}\n")
-        assert 'tag: "latest"' not in text
+        assert f'tag: "v{__version__}"' not in text
 
 
 def test_without_a_tag_the_tags_stay(deploy: Path) -> None:
     assert change(deploy.parent, NEW).stdout == f"images are at {NEW}\n"
     for path in deploy.glob("*/build-and-deploy/*-chart/values.yaml"):
-        assert 'tag: "latest"' in path.read_text()
+        assert f'tag: "v{__version__}"' in path.read_text()
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_the_values_of_the_manual_are_there(chart: Path, name: str) -> None:
         "repository": "artifact.enflame.cn/enflame_docker_images/enflame",
         "name": name,
         "pullPolicy": "IfNotPresent",
-        "tag": "latest",
+        "tag": f"v{__version__}",
         "digest": "",
     }
     assert (values["replicaCount"], values["imagePullSecrets"], values["deployName"]) == (1, [], name)

@@ -37,7 +37,7 @@ def check_orphans(world: ClaimsWorld) -> None:
 
 
 def _storms_s(world: ClaimsWorld) -> float:
-    """How long drivers may have been killed again and again: each starts to count anew."""
+    """How long drivers may have been killed again and again: each starts to count again."""
     return sum(calm_s - storm_s + STORM_S for storm_s, calm_s in world.schedule.rounds)
 
 

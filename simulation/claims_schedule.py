@@ -13,7 +13,7 @@ NODES: tuple[tuple[int, ...], ...] = ((16, 8), (16,))
 STORM_S, CALM_S, PACE_S = 240.0, 200.0, 2.0
 CLAIM_BUGS = (
     "counts no pod", "forgets what it prepared", "leaves files", "keeps templates", "leads without a lease",
-    "keeps orphans", "believes late answers", "mixes up names",
+    "keeps orphans", "trusts late answers", "mixes up names",
 )  # fmt: skip
 """What may be put in on purpose: room is not checked, the checkpoint is not written, CDI files are not removed, unused
 templates stay, every replica of the claims controller leads, claims that no pod uses stay prepared, an answer brings a

@@ -46,14 +46,14 @@ def _guard(world: ClaimsWorld, name: str, view: Kept[Any]) -> None:
 
 
 def _plant(bug: str, view: Kept[Any]) -> None:
-    if bug == "believes late answers":
-        view.answered = partial(_believe, view)  # type: ignore[method-assign]
+    if bug == "trusts late answers":
+        view.answered = partial(_trust, view)  # type: ignore[method-assign]
     elif bug == "mixes up names":
         view._places.put = lambda meta: None  # type: ignore[method-assign]
         view._places.missing_in = partial(_missing, view)  # type: ignore[method-assign]
 
 
-def _believe(view: Kept[Any], obj: Any) -> bool:
+def _trust(view: Kept[Any], obj: Any) -> bool:
     view._put(obj)
     return True
 

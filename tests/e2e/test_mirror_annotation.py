@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gcushare.core.errors import GcushareError
-from gcushare.node.pods import MIRROR
 from gcushare.kube.patches import Patch, PatchKind
+from gcushare.node.pods import MIRROR
 from gcushare_playground.picture import POD_OBJECTS
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import pod

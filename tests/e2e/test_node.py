@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.units import GIB
-from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from gcushare.kube.resources import PODS
 from gcushare.node.container_environment import CONTAINER_BYTES
+from gcushare.node.pods import MIRROR, STATIC_POD_UID
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_LIMIT
 from gcushare_playground.picture import allocatable_of, node_of, phase_of

@@ -14,7 +14,7 @@ BITES = {
     "keeps templates": (0, "everything settles"),
     "leads without a lease": (0, "one replica leads"),
     "keeps orphans": (1, "no share without a claim"),
-    "believes late answers": (0, "the deleted stay deleted"),
+    "trusts late answers": (0, "the deleted stay deleted"),
     "mixes up names": (1, "no process ends by any input"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import zlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -208,3 +209,58 @@ async def test_health_metrics_and_the_probe_of_ourselves_work_over_the_port() ->
     reason = await server.probe()
     assert reason is not None
     assert "does not answer" in reason
+
+
+WITHOUT_IPV6 = """
+import ctypes, platform, struct
+# seccomp: socket(AF_INET6, ...) ends with EAFNOSUPPORT, as on a kernel that was started with ipv6.disable=1.
+number = {"x86_64": 41, "aarch64": 198}[platform.machine()]
+steps = ((0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, 10))
+steps += ((0x6, 0, 0, 0x50061), (0x6, 0, 0, 0x7FFF0000))
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)), 0, 0) == 0
+"""
+ANSWER_ALL = """
+import asyncio, sys
+from aiohttp import ClientSession, web
+from gcushare.runtime.http.server import start_server
+from gcushare.runtime.settings.serving import ServeSettings
+
+async def answer(_):
+    return web.Response(text="here")
+
+async def main():
+    app = web.Application()
+    app.add_routes([web.get("/", answer)])
+    server = await start_server(app, ServeSettings())
+    assert await server.probe("/") is None
+    for host in sys.argv[1:]:
+        async with ClientSession() as session, session.get(f"http://{host}:{server.port}/") as got:
+            print(host, await got.text())
+    await server.stop(0)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "hosts"),
+    [
+        pytest.param("", ("127.0.0.1", "[::1]"), id="both"),
+        pytest.param(WITHOUT_IPV6, ("127.0.0.1",), id="a kernel without IPv6"),
+    ],
+)
+async def test_both_families_are_answered_by_default(before: str, hosts: tuple[str, ...]) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        before + ANSWER_ALL,
+        *hosts,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    assert out.decode().splitlines() == [f"{host} here" for host in hosts]

@@ -17,7 +17,7 @@ from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.wire.documents.plugin_status import OverUseStatus, PluginStatus, PodOnNode
 
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 
 
 def print_status(settings: ServeSettings, stdout: TextIO) -> int:

@@ -196,11 +196,24 @@ async def start_server(app: web.Application, settings: ServeSettings, *, only_cl
     return server
 
 
+def _has_ipv6() -> bool:
+    """Whether one socket can serve both families: it cannot if the kernel was started with ipv6.disable=1."""
+    if not socket.has_dualstack_ipv6():
+        return False
+    with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as tried:
+        try:
+            tried.bind(("::", 0))
+        except OSError:
+            return False
+    return True
+
+
 def _open_socket(address: str, port: int) -> socket.socket:
+    is_dual = address == "::" and _has_ipv6()
+    bound = "0.0.0.0" if address == "::" and not is_dual else address
     try:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(bound, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, where = found[0]
-        is_dual = family == socket.AF_INET6 and address == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(where[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
         raise ConfigError(

@@ -16,8 +16,8 @@ class ServeSettings:
     # Not `host` and `port`: Kubernetes sets GCUSHARE_PORT=tcp://... in every pod if a Service is named gcushare.
     listen_address: str = setting(
         parsers.text("ADDRESS", accepted="an IP address or a host name of this machine"),
-        default="0.0.0.0",
-        help="Address to listen on; :: listens on IPv4 and IPv6.",
+        default="::",
+        help="Address to listen on; :: listens on IPv6 and IPv4, and on IPv4 alone where the kernel has no IPv6.",
     )
     listen_port: int = setting(
         parsers.integer(0, 65535, "PORT"), default=0, help="Port to listen on; 0 takes a free one and logs which."

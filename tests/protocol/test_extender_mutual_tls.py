@@ -32,6 +32,8 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import Resource
 from gcushare.runtime.settings.parsers import ObjectName
+from gcushare.runtime.shutdown import Shutdown
+from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
@@ -332,3 +334,26 @@ async def test_the_scheduler_is_sent_only_if_its_certificates_are_taken(tmp_path
             with pytest.raises(RetryableError, match="so the scheduler is left as it is"):
                 await check_extender(wrong)
         assert NEXT_CA_KEY in data
+
+
+@pytest.mark.parametrize("verbs", [Verbs.TLS, Verbs.PLAIN], ids=lambda verbs: verbs.value)
+async def test_the_first_port_is_served_with_the_certificate_of_the_secret(verbs: Verbs, tmp_path: Path) -> None:
+    async with rig_of(replace(OWN, verbs=verbs, tls_from_verbs_secret=True)) as rig:
+        await start(rig)
+        (tmp_path / "ca.crt").write_bytes(held(rig)[CA])
+        context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        async with aiohttp.ClientSession() as session:
+            url = f"{rig.replica.url}{PREFIX}/inspect"
+            async with session.get(url, ssl=context, server_hostname=NAME) as answer:
+                assert (url[:5], answer.status) == ("https", 200)
+
+
+async def test_a_stop_does_not_wait_for_a_certificate_that_never_comes() -> None:
+    settings = replace(extender_settings(), verbs=replace(OWN, tls_from_verbs_secret=True))
+    async with rig_of() as rig, KubeClient(KubeConfig(rig.api.url, "the test")) as client:
+        shutdown = Shutdown()
+        running = asyncio.create_task(Extender(settings, client).run(shutdown))
+        await asyncio.sleep(0.2)
+        assert not running.done(), "without the Secret it waits"
+        shutdown.request("the test")
+        await asyncio.wait_for(running, 10)

@@ -166,7 +166,11 @@ class Extender:
         """Watch, take part in the election and serve until the shutdown; then drain requests, binds and events."""
         with self.verbs.folder:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
-                self.server = await self._serve(self.make_application(), self._settings.serve)
+                self.verbs.start_loops(tasks, self.watches.wait_synced)
+                serve = await self.verbs.first_port_settings(shutdown)
+                if serve is None:
+                    return
+                self.server = await self._serve(self.make_application(), serve)
                 self._servers.append(self.server)
                 self._certificates.append(self.server)
                 self._registry.register(CertificateCollector(self._certificates))
@@ -216,7 +220,6 @@ class Extender:
         follow = self._settings.follow
         if self.verbs.is_wanted:
             tasks.start("serve the scheduler", self._open_verbs())
-        self.verbs.start_loops(tasks, self.watches.wait_synced)
         tasks.start("watch nodes", self.watches.nodes.run())
         tasks.start("watch pods", self.watches.pods.run())
         tasks.start("watch claims", self.watches.watch_claims())

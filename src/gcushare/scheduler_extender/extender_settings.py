@@ -143,6 +143,11 @@ class ExtenderSettings:
                 f"{election.lease_renew_deadline:g}s; accepted: more than {attempt_s:g}s, the time that one bind "
                 "request may take; raise the one or lower the other"
             )
+        if self.verbs.tls_from_verbs_secret and self.serve.tls_cert_file is not None:
+            yield (
+                f"tls-cert-file {str(self.serve.tls_cert_file)!r} and tls-from-verbs-secret name two certificates for "
+                "one port: set one of them"
+            )
 
 
 PROGRAM = Program(

@@ -75,6 +75,12 @@ class VerbsSettings:
         default=None,
         help="The authorities of the scheduler's certificate in PEM.",
     )
+    tls_from_verbs_secret: bool = setting(
+        parsers.boolean(),
+        default=False,
+        help="Serve the first port over HTTPS with the server's certificate in verbs-secret, which clients verify by "
+        "the Secret's ca.crt. At the first start the port opens once the certificate is made.",
+    )
     verbs_reports: ObjectName | None = setting(
         parsers.optional(object_name("namespace/name of a ConfigMap"), "with verbs tls the first port answers none"),
         default=None,
@@ -101,3 +107,5 @@ class VerbsSettings:
                 f"{SCHEDULER_NAME!r}, and no scheduler that shows it would be served: leave verbs-client-name out, or "
                 "give certificates of your own by the three verbs-tls files"
             )
+        if self.tls_from_verbs_secret and self.verbs_secret is None:
+            yield "tls-from-verbs-secret needs verbs-secret, in which the certificate is made: set it as well"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +24,7 @@ from gcushare.runtime.http.scheduler_fast_path import FastPathHandler, Verb
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
 from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.runtime.shutdown import RootTasks
+from gcushare.runtime.shutdown import RootTasks, Shutdown
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT
 from gcushare.wire.documents.node_report import Calls, decode_node_reports
@@ -115,7 +116,7 @@ class VerbsPort:
         """Holds the files of the certificates until it is left."""
         self.keeper: CertificateKeeper | None = None
         """Keeps the certificates, if they are in a Secret; it knows when those of both sides end."""
-        if self.is_wanted and settings.verbs_secret is not None:
+        if (self.is_wanted or settings.tls_from_verbs_secret) and settings.verbs_secret is not None:
             # Imported here: ``cryptography`` takes 0.15 s to import.
             from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
             from gcushare.scheduler_extender.mutual_tls.issuing import Terms
@@ -139,6 +140,21 @@ class VerbsPort:
         if self._settings.verbs is Verbs.TLS and self._settings.verbs_reports is not None:
             following = self.first_port.run(self._settings.verbs_reports, synced)
             tasks.start("follow the schedulers' move to mutual TLS", following)
+
+    async def first_port_settings(self, shutdown: Shutdown) -> ServeSettings | None:
+        """How the first port is served; None if the program has to stop before there is a certificate for it."""
+        if self.keeper is None or not self._settings.tls_from_verbs_secret:
+            return self._serve
+        waits = [asyncio.ensure_future(each.wait()) for each in (self.keeper.ready, shutdown)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        if not self.keeper.ready.is_set():
+            return None
+        files = self.keeper.files
+        return replace(self._serve, tls_cert_file=files.cert, tls_key_file=files.key)
 
     async def open(self, verbs: Sequence[Verb]) -> RunningServer:
         """Open the port once there are certificates.

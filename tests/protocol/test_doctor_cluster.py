@@ -131,7 +131,13 @@ def extender_that_was_never_asked(rig: DoctorRig) -> None:
     rig.put_asking("waits", 4)
 
 
+def managed_cluster(rig: DoctorRig) -> None:
+    rig.delete("pods", SCHEDULER, SYSTEM)
+    rig.extender.pages["/metrics"] = metrics(filters=0)
+
+
 def scheduler_out_of_sight(rig: DoctorRig) -> None:
+    rig.change("nodes", NODE, lambda node: node["metadata"]["labels"].update({"node-role.kubernetes.io/master": ""}))
     rig.delete("pods", SCHEDULER, SYSTEM)
     rig.extender.pages["/metrics"] = metrics(filters=0)
 
@@ -241,6 +247,7 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (whole_cards_that_no_node_serves, WARNING, "whole-cards-unserved", SCHEDULER, "no node's plugin serves"),
         (whole_cards_of_another_plugin_beside_ours, WARNING, "whole-cards-unserved", SCHEDULER, "on theirs"),
         (extender_that_was_never_asked, ERROR, "scheduler-not-calling", "kube-scheduler", "1 pod waits"),
+        (managed_cluster, WARNING, "control-plane-out-of-reach", "kube-scheduler", "no node of 1 is labelled"),
         (scheduler_out_of_sight, INFO, "scheduler-unseen", "kube-scheduler", "no call yet"),
         (scheduler_with_an_unseen_configuration, INFO, "scheduler-unseen", SCHEDULER, "own.yaml"),
         (config_manager_that_failed, ERROR, "config-manager-failed", "node master", "unhealthy for 180s"),

@@ -8,7 +8,7 @@ from gcushare.cluster.diagnosis.checks.views import needs_extender, requesting_p
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, error, info, warning
 from gcushare.cluster.diagnosis.schedulers import ConfiguredExtender, SchedulerFacts
-from gcushare.cluster.programs import port_of
+from gcushare.cluster.programs import Program, port_of
 from gcushare.cluster.rights import Area
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.wording import counted, some_names
@@ -22,6 +22,13 @@ _CONFIGURE = (
     "let the config manager do it (chart value scheduler.mode=config-manager), or run gcushare-config-manager apply on "
     "every control-plane node; if the control plane is out of reach, use scheduler.mode=second-scheduler"
 )
+_OUT_OF_REACH = (
+    "on a managed cluster set the chart value scheduler.mode=second-scheduler, or from Kubernetes 1.36 on serve "
+    "claims, which need no extender (docs/claims.md); if kube-scheduler is a systemd unit, run "
+    "gcushare-config-manager apply on every master"
+)
+_CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+"""Labels of the nodes that the config manager runs on."""
 _LOOK_CLOSER = "give it with --scheduler-config FILE, or create a pod that asks for cards and examine again"
 _PREFIXES = frozenset(vendor.url_prefix for vendor in VENDORS)
 _RESOURCES = frozenset(vendor.memory_resource for vendor in VENDORS)
@@ -68,7 +75,18 @@ def check_configuration(facts: Facts) -> Iterator[Finding]:
 def check_visibility(facts: Facts) -> Iterator[Finding]:
     """If no scheduler is visible, only the calls of the extender show that it is configured."""
     is_unseen = facts.knows(Area.PODS) and not facts.schedulers and facts.scope is None and needs_extender(facts)
-    if is_unseen and facts.vendors() and not facts.extender.calls("filter"):
+    if not is_unseen or not facts.vendors() or facts.extender.calls("filter"):
+        return
+    has_masters = any(not _CONTROL_PLANE.isdisjoint(node.metadata.labels) for node in facts.nodes)
+    if facts.has_every_node and not has_masters and not facts.running(Program.CONFIG_MANAGER):
+        yield warning(
+            "control-plane-out-of-reach",
+            "kube-scheduler",
+            f"no node of {len(facts.nodes)} is labelled as control plane, so no config manager runs, and the extender "
+            "counts no call yet: pods are placed by the sum of a node's memory alone",
+            _OUT_OF_REACH,
+        )
+    else:
         yield info(
             "scheduler-unseen",
             "kube-scheduler",

@@ -1,0 +1,170 @@
+"""What RBAC cannot say and the policies must: each of our accounts' tokens, tried on what belongs to other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gcushare.wire.contracts import (
+    CLAIMS_CONTROLLER,
+    CLAIMS_DRIVER,
+    CONFIG_MANAGER,
+    EXTENDER,
+)
+from tests.charts import NAMESPACE, UMBRELLA_CHART, needs_helm, of_kind, rendered
+from tests.e2e.control_plane import ControlPlane
+from tests.e2e.waiting import until
+
+pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module")]
+
+RBAC, ADMISSION = "/apis/rbac.authorization.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
+IN_NAMESPACE = f"namespaces/{NAMESPACE}"
+PATHS = {
+    "ClusterRole": f"{RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "Role": f"{RBAC}/{IN_NAMESPACE}/roles",
+    "RoleBinding": f"{RBAC}/{IN_NAMESPACE}/rolebindings",
+    "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
+}
+LEASES = f"/apis/coordination.k8s.io/v1/{IN_NAMESPACE}/leases"
+EVENTS = "/api/v1/namespaces/default/events"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bounded(control_plane: ControlPlane) -> ControlPlane:
+    """Only the charts' roles and policies; nothing of them runs."""
+    for each in of_kind(rendered(UMBRELLA_CHART, "claims.enabled=true"), *PATHS):
+        async with control_plane.http.post(control_plane.url + PATHS[each["kind"]], json=each) as made:
+            assert made.status == 201, await made.text()
+
+    async def is_refused() -> str:
+        for account in (EXTENDER, CLAIMS_CONTROLLER):
+            status, problem = await send(control_plane, account, "POST", f"{LEASES}?dryRun=All", lease("other"))
+            if status != 422:
+                return f"{account}: {status} {problem}"
+        return ""
+
+    await until(is_refused, "the policies are in force")
+    return control_plane
+
+
+async def send(
+    control_plane: ControlPlane, account: str, method: str, path: str, body: object = None
+) -> tuple[int, str]:
+    """Act as an account's pod on node-1, or as the administrator if it is empty."""
+    user = {
+        "Impersonate-User": f"system:serviceaccount:{NAMESPACE}:{account}",
+        "Impersonate-Extra-authentication.kubernetes.io%2fnode-name": "node-1",
+    }
+    async with control_plane.http.request(
+        method, control_plane.url + path, json=body, headers=user if account else {}
+    ) as answer:
+        return answer.status, await answer.text()
+
+
+def lease(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"holderIdentity": "x"}}
+
+
+def event(component: str, kind: str = "Pod") -> dict[str, Any]:
+    return {
+        "metadata": {"generateName": "said-", "namespace": "default"},
+        "involvedObject": {"kind": kind, "name": "one", "namespace": "default" if kind == "Pod" else ""},
+        "source": {"component": component, "host": "x"},
+        "reportingComponent": component,
+        "reportingInstance": "x",
+    }
+
+
+def template(name: str, device_class: str = "gcu-memory.gcushare.io") -> dict[str, Any]:
+    request = {"name": "card", "exactly": {"deviceClassName": device_class, "count": 1}}
+    return {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+
+
+def a_slice(name: str, driver: str, node: str = "node-1") -> dict[str, Any]:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {"metadata": {"name": name}, "spec": {"driver": driver, "nodeName": node, "pool": pool}}
+
+
+@pytest.mark.parametrize(
+    ("account", "path", "own", "others"),
+    [
+        pytest.param(
+            EXTENDER, LEASES, lease(EXTENDER), [lease("kube-scheduler"), lease(CONFIG_MANAGER)], id="extender"
+        ),
+        pytest.param(
+            CONFIG_MANAGER, LEASES, lease(CONFIG_MANAGER), [lease("kube-scheduler"), lease("a")], id="manager"
+        ),
+        pytest.param(
+            CLAIMS_CONTROLLER,
+            LEASES,
+            lease(CLAIMS_CONTROLLER),
+            [lease("kube-controller-manager"), lease(EXTENDER)],
+            id="controller",
+        ),
+        pytest.param(EXTENDER, EVENTS, event(EXTENDER), [event("kubelet"), event(EXTENDER, "Node")], id="events"),
+        pytest.param(
+            CLAIMS_CONTROLLER,
+            EVENTS,
+            event(CLAIMS_CONTROLLER),
+            [event("default-scheduler"), event(CLAIMS_CONTROLLER, "Node")],
+            id="controller-events",
+        ),
+        pytest.param(
+            CLAIMS_CONTROLLER,
+            TEMPLATES,
+            template("gcu-memory-4-cards-2"),
+            [
+                template("theirs"),
+                template("gcu-memory"),
+                template("gcu-memory-0"),
+                template("my-gcu-memory-4"),
+                template("gcu-memory-5", "gpu.nvidia.com"),
+            ],
+            id="templates",
+        ),
+    ],
+)
+async def test_a_token_makes_what_is_its_own_and_nothing_else(
+    bounded: ControlPlane, account: str, path: str, own: Any, others: list[Any]
+) -> None:
+    for other in others:
+        status, problem = await send(bounded, account, "POST", path, other)
+        assert status == 422, (other, problem)
+    status, problem = await send(bounded, account, "POST", path, own)
+    assert status == 201, problem
+
+
+@pytest.mark.parametrize(
+    ("account", "path", "own", "other"),
+    [
+        pytest.param(CLAIMS_CONTROLLER, TEMPLATES, template("gcu-memory-7"), template("theirs"), id="templates"),
+        pytest.param(
+            CLAIMS_DRIVER,
+            SLICES,
+            a_slice("node-1-enflame.gcushare.io-00", "enflame.gcushare.io"),
+            a_slice("node-1-gpu.nvidia.com-x", "gpu.nvidia.com"),
+            id="slices of its node by another driver",
+        ),
+        pytest.param(
+            CLAIMS_DRIVER,
+            SLICES,
+            a_slice("node-1-enflame.gcushare.io-01", "enflame.gcushare.io"),
+            a_slice("node-2-enflame.gcushare.io-00", "enflame.gcushare.io", "node-2"),
+            id="slices of another node",
+        ),
+    ],
+)
+async def test_a_token_deletes_what_is_its_own_and_nothing_else(
+    bounded: ControlPlane, account: str, path: str, own: Any, other: Any
+) -> None:
+    for each, wanted in ((other, 422), (own, 200)):
+        status, problem = await send(bounded, "", "POST", path, each)
+        assert status == 201, problem
+        status, problem = await send(bounded, account, "DELETE", f"{path}/{each['metadata']['name']}")
+        assert status == wanted, problem

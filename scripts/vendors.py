@@ -1,8 +1,9 @@
-"""Write into the charts and scripts of deploy/ what they must know of vendors and placement policies.
+"""Write into the charts and scripts of deploy/ what they must know of vendors and placement policies, and share.
 
     python -m scripts.vendors [DEPLOY]    DEPLOY: the folder, by default this repository's
 
-The charts' ``templates/_vendors.tpl``, the lists of names in their schemas, and ``deploy/lib/vendors.sh``. Helm reads a
+The charts' ``templates/_vendors.tpl``, ``deploy/lib/common.tpl`` as their ``_common.tpl`` (a chart holds all that it
+needs), the lists of names in their schemas, and ``deploy/lib/vendors.sh``. Helm reads a
 schema as it is, and a cluster checks annotations without our programs, so both have to list the names. What helm
 renders from them for clusters without helm is ``deploy/manifests/render.sh``'s.
 """
@@ -69,7 +70,9 @@ def _words(vendor: Vendor) -> dict[str, object]:
 def write(deploy: Path) -> list[Path]:
     """Bring a deploy folder up to date; returns the files that changed."""
     found = {deploy / "lib/vendors.sh": _shell()}
+    common = "{{/* Generated from deploy/lib/common.tpl: make vendors. */}}\n" + (deploy / "lib/common.tpl").read_text()
     for name, folder in _CHARTS.items():
+        found[deploy / folder / "templates/_common.tpl"] = common
         text = json.dumps(chart_words(), indent=2)
         found[deploy / folder / "templates/_vendors.tpl"] = (
             f'{{{{/* Generated from gcushare.vendors: make vendors. */}}}}\n{{{{- define "{name}.words" -}}}}\n{text}\n'

@@ -92,8 +92,21 @@ def render(chart: Path, how: Rendering | None = None) -> list[Object]:
 
 
 def load_objects(text: str) -> list[Object]:
-    """Read a stream of YAML documents."""
-    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
+    """Read a stream of YAML documents; a key that stands twice in a map is refused, as kustomize and Flux do."""
+    return [document for document in yaml.load_all(text, Loader=_StrictLoader) if document]
+
+
+class _StrictLoader(yaml.CSafeLoader):  # type: ignore[misc]  # the library has no types
+    """Reads YAML without keys that stand twice."""
+
+
+def _read_map(loader: Any, node: Any) -> Object:
+    pairs = [(loader.construct_object(key), loader.construct_object(value, deep=True)) for key, value in node.value]
+    assert len(dict(pairs)) == len(pairs), f"a key twice: {[key for key, _ in pairs]}{node.start_mark}"
+    return dict(pairs)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:map", _read_map)
 
 
 def load_yaml(text: str) -> Object:
@@ -134,6 +147,48 @@ def rendered(chart: Path, *pairs: str, version: str = NEWEST) -> tuple[Object, .
     """Render with ``path=value`` pairs, once for all tests that read the result. No one may change it."""
     sets = dict(pair.split("=", 1) for pair in pairs)
     return tuple(render(chart, Rendering(sets=sets, version=version)))
+
+
+CLAIMS = ("claims.enabled=true", "gcushare-claims.networkPolicy.enabled=true", "gcushare-claims.driver.podUse=true")
+_PLUGIN, _EXTENDER, _DRIVER = (
+    "gcushare-device-plugin-chart",
+    "gcushare-scheduler-extender-chart",
+    "gcushare-claims.driver",
+)
+EVERYTHING = {
+    "as it comes": ("claims.enabled=true",),
+    "all that can be on": (
+        *CLAIMS,
+        "global.vendor=both",
+        *(f"{chart}.{value}" for chart in (_PLUGIN, _DRIVER) for value in ("podUse=true", "overUse.action=evict")),
+        *(f"{chart}.{value}" for chart in (_PLUGIN, _DRIVER) for value in ("memoryLimit=mps", "privileged=true")),
+        f"{_PLUGIN}.deviceListStrategy={{env,devices,cdi}}",
+        *(
+            f"{chart}.{each}.enabled=true"
+            for chart in (_PLUGIN, _EXTENDER)
+            for each in ("networkPolicy", "serviceMonitor")
+        ),
+        "gcushare-claims.serviceMonitor.enabled=true",
+        *(f"{_EXTENDER}.{value}" for value in ("replicaCount=2", "tls.mode=own", "prometheusRule.enabled=true")),
+        f"{_EXTENDER}.configManager.readOnlyPaths={{/srv/scheduler}}",
+        f"{_EXTENDER}.admission.namespaces.exclude={{default}}",
+        f"{_EXTENDER}.admission.pods.refuseMalformed=true",
+    ),
+    "a scheduler of our own": (*CLAIMS, f"{_EXTENDER}.scheduler.mode=second-scheduler", f"{_EXTENDER}.tls.mode=own"),
+    "simulated cards": (
+        *CLAIMS,
+        *(f"{chart}.cards.source=simulated" for chart in (_PLUGIN, _DRIVER)),
+        f"{_PLUGIN}.cards.simulated[0].memory=16GiB",
+        f"{_EXTENDER}.scheduler.mode=none",
+        f"{_EXTENDER}.scheduler.verbs=off",
+    ),
+}
+"""Values of the umbrella chart that together render every object that the charts can render, by what they stand for."""
+
+
+def render_everything(*pairs: str) -> dict[str, tuple[Object, ...]]:
+    """All objects that the charts can render, with more values in each rendering, by the names of ``EVERYTHING``."""
+    return {name: rendered(UMBRELLA_CHART, *values, *pairs) for name, values in EVERYTHING.items()}
 
 
 def of_kind(objects: Sequence[Object], *kinds: str) -> list[Object]:

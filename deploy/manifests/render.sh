@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Render the charts into plain manifests, for clusters without helm: render.sh [DIRECTORY], by default this one.
 #
+# NAMESPACE=name render.sh DIRECTORY: for another namespace than kube-system. kustomize's `namespace:` would leave the old
+# one in flags and admission policies, where it is part of a text.
+#
 #   VENDOR/gcushare.yaml       everything, for: kubectl apply -f
 #   VENDOR/claims.yaml         cards as claims, from Kubernetes 1.36, for the nodes and namespaces that are labelled for it
 #   VENDOR/admission.yaml      the admission policies, from Kubernetes 1.30
@@ -28,13 +31,13 @@ trap 'rm -rf "$target" "$errors"' EXIT
 
 # Remove what only helm reads. Old versions of helm report the links between the charts on stderr.
 plain() {
-    sed -e '/^  annotations:$/{N;/helm\.sh\/hook/d;}' -e '/helm\.sh\//d' -e '/app\.kubernetes\.io\/managed-by: Helm/d' \
+    sed -e '/^  annotations:$/{N;/helm\.sh\/hook/d;}' -e '/helm\.sh\//d' -e '/app\.kubernetes\.io\/managed-by: "Helm"/d' \
         -e 's/^# Source: gcushare\/charts\//# Source: /'
 }
 
 # template OPTION...: print a rendered chart; fails with helm's own error.
 template() {
-    "$helm" template "$@" --namespace kube-system 2>"$errors" | plain || { cat "$errors" >&2 && exit 1; }
+    "$helm" template "$@" --namespace "${NAMESPACE:-kube-system}" 2>"$errors" | plain || { cat "$errors" >&2 && exit 1; }
 }
 
 render() { # render VENDOR KUBE-VERSION OPTION...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
-from tests.charts import HELM, NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
+from tests.charts import EXTENDER_CHART, HELM, NAMESPACE, PLUGIN_CHART, UMBRELLA_CHART
 from tests.playground.deploy_rig import (
     MANAGER,
     Site,
@@ -29,7 +29,6 @@ from tests.unit.apiserver_objects import pod
 pytestmark = [needs_tools, pytest.mark.slow]
 
 EXTENDER = "gcushare-scheduler-extender"
-TLS = ("--set", "gcushare-scheduler-extender-chart.tls.mode=own")
 
 
 @pytest.fixture
@@ -65,16 +64,50 @@ async def test_without_the_plugin_no_node_is_to_be_labelled(site: Site) -> None:
     assert "helm test gcushare" in said
 
 
-async def test_an_upgrade_keeps_address_authority_reports_and_sets_the_wish_back(site: Site) -> None:
-    await site.helm("install", "gcushare", UMBRELLA_CHART, *TLS)
+@pytest.mark.parametrize("force", [(), ("--force",)], ids=["merged", "replaced"])
+async def test_an_upgrade_keeps_address_certificates_reports_and_sets_the_wish_back(
+    site: Site, force: tuple[str, ...]
+) -> None:
+    await site.helm("install", "gcushare", UMBRELLA_CHART)
     address = site.get("services", EXTENDER)["spec"]["clusterIP"]
-    certificate = site.get("secrets", f"{EXTENDER}-tls")["data"]
-    change(site, "configmaps", MANAGER, {"data": {"mode": "recover", "node.n1": "{}"}})
-    await site.helm("upgrade", "gcushare", UMBRELLA_CHART, *TLS, "--set", "global.vendor=both")
+    certificates = {"ca.crt": "YQ==", "tls.key": "Yg=="}
+    change(site, "secrets", f"{EXTENDER}-verbs", {"data": certificates})
+    reports = {"node.n1": '{"state": "applied", "reason": "a \\"word\\": #1"}', "node.1e3": "on"}
+    change(site, "configmaps", MANAGER, {"data": {"mode": "recover", **reports}})
+    await site.helm("upgrade", "gcushare", UMBRELLA_CHART, *force, "--set", "global.vendor=both")
     assert site.get("services", EXTENDER)["spec"]["clusterIP"] == address
-    assert site.get("secrets", f"{EXTENDER}-tls")["data"] == certificate
-    assert data_of(site) == {"mode": "apply", "node.n1": "{}"}
+    assert site.get("secrets", f"{EXTENDER}-verbs")["data"] == certificates
+    assert data_of(site) == {"mode": "apply", **reports}
     assert site.names("daemonsets.apps") == {MANAGER, "gcushare-device-plugin", "gcushare-device-plugin-aliyun"}
+
+
+@pytest.mark.parametrize(("replicas", "code"), [("1", 1), ("2", 0)])
+async def test_wait_waits_for_the_one_replica(site: Site, replicas: str, code: int) -> None:
+    """Of several only the leader is ever ready, so helm cannot wait for them: docs/install.md."""
+    one = ("--set", "devicePlugin.enabled=false,gcushare-scheduler-extender-chart.scheduler.mode=none")
+    count = ("--set", f"gcushare-scheduler-extender-chart.replicaCount={replicas}")
+    wait = ("--namespace", NAMESPACE, "--wait", "--timeout", "3s")
+    done = await site.run(HELM, "install", "gcushare", UMBRELLA_CHART, *one, *count, *wait)
+    assert done.code == code, done
+
+
+@pytest.mark.parametrize(
+    ("chart", "path"),
+    [(UMBRELLA_CHART, "gcushare-scheduler-extender-chart."), (EXTENDER_CHART, "")],
+    ids=["all", "one"],
+)
+async def test_a_cluster_whose_scheduler_is_out_of_reach_is_named(site: Site, chart: Path, path: str) -> None:
+    def install(*values: str) -> Awaitable[str]:
+        sets = [word for value in values for word in ("--set", f"{path}{value}")]
+        return site.helm("upgrade", "--install", "gcushare", chart, *sets)
+
+    assert "WARNING" not in await install()
+    selected = await install("configManager.nodeSelector.pool=none")
+    assert "fits none of the 1 nodes, so no kube-scheduler will call the extender" in selected
+    change(site, "nodes", "n1", {"metadata": {**site.get("nodes", "n1")["metadata"], "labels": {}}})
+    managed = await install()
+    assert f"{path}scheduler.mode=second-scheduler" in managed
+    assert "WARNING" not in await install("scheduler.mode=second-scheduler")
 
 
 async def test_an_upgrade_that_takes_the_config_managers_away_is_refused_until_every_node_has_recovered(

@@ -102,7 +102,7 @@ def test_the_charts_take_its_name_after_make_vendors() -> None:
     (daemon_set,) = of_kind(render(plugin, how), "DaemonSet")
     assert daemon_set["metadata"]["name"] == "gcushare-device-plugin-acme"
     spec = daemon_set["spec"]["template"]["spec"]
-    assert spec["nodeSelector"] == {"acme.example/npushare": "true"}
+    assert spec["nodeSelector"] == {"acme.example/npushare": "true", "kubernetes.io/os": "linux"}
     (main,) = containers(spec)
     assert {"--vendor=acme", "--memory-unit=GiB", "--card-library=acmeml=/opt/libacmeml.so"} <= set(main["args"])
     assert {"name": "ACME_VISIBLE_DEVICES", "value": "all"} in main["env"]

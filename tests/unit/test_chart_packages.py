@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from gcushare._version import __version__
-from gcushare.vendors import ALIYUN, ENFLAME
+from gcushare.vendors import ALIYUN, ENFLAME, VENDORS, Vendor
 from tests.charts import (
     CHARTS,
     CLAIMS_CHART,
@@ -22,12 +24,15 @@ from tests.charts import (
     PLUGIN_PACKAGE,
     ROOT,
     UMBRELLA_CHART,
+    Rendering,
+    attempt,
     in_one_worker,
     load_objects,
     load_yaml,
     needs_helm,
     rendered,
 )
+from tests.documents import guide
 
 # Chapter 2.5 of the manual.
 MANUAL_FILES = {
@@ -124,6 +129,35 @@ def test_the_plain_manifests_are_what_the_charts_render(tmp_path: Path) -> None:
     committed = {path.relative_to(DEPLOY / "manifests"): path.read_text() for path in rendered}
     fresh = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.yaml")}
     assert fresh == committed, "run deploy/manifests/render.sh"
+
+
+@needs_helm
+@in_one_worker
+@pytest.mark.parametrize("kind", ["Application", "HelmRelease"])
+def test_the_documented_way_of_git_installs_what_the_chart_has(kind: str) -> None:
+    (text,) = [each for each in guide("install.md").indented() if f"kind: {kind}\n" in each]
+    assert text in guide("install.md", chinese=True).text
+    spec = load_yaml(textwrap.dedent(text))["spec"]
+    source, values = (
+        (spec["source"], spec["source"]["helm"]["valuesObject"])
+        if kind == "Application"
+        else (spec["chart"]["spec"], spec["values"])
+    )
+    assert (source["chart"], source.get("version", source.get("targetRevision"))) == (UMBRELLA_CHART.name, __version__)
+    assert attempt(UMBRELLA_CHART, Rendering(values=json.dumps(values))).returncode == 0
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl on PATH")
+@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
+def test_kustomize_takes_the_plain_manifests(vendor: Vendor, tmp_path: Path) -> None:
+    names = [f"{name}.yaml" for name in ("gcushare", "admission", "claims")]
+    for name in names:
+        shutil.copy(DEPLOY / "manifests" / vendor.name / name, tmp_path)
+    labels = [{"pairs": {"team": "a"}, "includeTemplates": True}]
+    (tmp_path / "kustomization.yaml").write_text(json.dumps({"resources": names, "labels": labels}))
+    done = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {each["metadata"]["labels"]["team"] for each in load_objects(done.stdout)} == {"a"}
 
 
 def test_the_plain_manifests_hold_nothing_that_only_helm_reads() -> None:

@@ -148,7 +148,7 @@ def test_the_plugins_values_arrive() -> None:
 def test_the_label_decides_where_a_plugin_runs(vendor: Any) -> None:
     (daemon_set,) = of_kind(rendered(PLUGIN_CHART, f"vendor={vendor.name}"), "DaemonSet")
     key, _, value = vendor.node_label.partition("=")
-    assert daemon_set["spec"]["template"]["spec"]["nodeSelector"] == {key: value}
+    assert daemon_set["spec"]["template"]["spec"]["nodeSelector"] == {key: value, "kubernetes.io/os": "linux"}
 
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.name)
@@ -301,14 +301,6 @@ def test_the_config_manager_hands_on_what_the_extender_makes() -> None:
     given = [path and laid_out[path.name] for path in (options.tls_ca, options.tls_cert, options.tls_key)]
     assert given == [CA, CLIENT_CERT, CLIENT_KEY]
     assert str(settings_of(extender).verbs.verbs_reports) == "kube-system/gcushare-config-manager"
-
-
-@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
-def test_an_upgrade_that_reuses_the_values_of_a_chart_without_mutual_tls_installs_it(mode: str) -> None:
-    """`helm upgrade --reuse-values` renders with none of the values that the older chart had not."""
-    without = ("scheduler.verbs=null", "verbsTls=null", "service.verbsPort=null", "service.verbsNodePort=null")
-    pairs = (f"scheduler.mode={mode}", "service.type=NodePort")
-    assert rendered(EXTENDER_CHART, *pairs, *without) == rendered(EXTENDER_CHART, *pairs)
 
 
 def test_a_scheduler_that_is_changed_by_hand_calls_as_the_manual_says() -> None:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gcushare.wire.contracts import CA, CLIENT_CERT, CLIENT_KEY, VERBS_PORT
 from tests.charts import (
+    EVERYTHING,
     EXTENDER_CHART,
     PLUGIN_CHART,
     ROOT,
-    UMBRELLA_CHART,
     Object,
     containers,
     in_one_worker,
     needs_helm,
     of_kind,
-    one,
     pod_specs,
+    render_everything,
     rendered,
 )
 from tests.documents import Document
@@ -28,8 +28,12 @@ from tests.documents import Document
 pytestmark = [needs_helm, in_one_worker]
 
 DOCUMENT = ROOT / "docs/security.md"
-SECOND = "gcushare-scheduler-extender-chart.scheduler.mode=second-scheduler"
-RIGHT = re.compile(r"  `(?P<what>[^`]+)` (?P<verbs>[a-z, ]+?)(?: \(`(?P<names>[^`]+)`\))?: .+")
+RIGHT = re.compile(
+    r"  `(?P<what>[^`]+)` (?P<verbs>[a-z, ]+?)(?: \(`(?P<names>[^`]+)`\))?: .+?"
+    r"(?:; bound: `(?P<policy>[^`]+)`|(?P<unbound>; unbound: .+))?"
+)
+HOST_PATH = re.compile(r"`(?P<path>/[^`]+)` \((?P<who>[^;)]+)(?:; (?P<how>[^)]+))?\): .+")
+OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
 Row = tuple[str, str, str, frozenset[str], frozenset[str]]
 
 
@@ -37,9 +41,9 @@ def words(cell: str) -> frozenset[str]:
     return frozenset(word.strip() for word in cell.split(",") if word.strip())
 
 
-def documented() -> set[Row]:
-    """The list of rights: below each role `RESOURCE.GROUP` VERBS (`NAMES`): why."""
-    rows, role = set(), ""
+def documented() -> dict[Row, tuple[str, bool]]:
+    """Below each role `RESOURCE.GROUP` VERBS (`NAMES`): why; which policy bounds it, and if it says why none does."""
+    rows, role = {}, ""
     for item in Document.read(DOCUMENT).items("Rights"):
         if not item.startswith(" "):
             role = item
@@ -47,13 +51,14 @@ def documented() -> set[Row]:
         found = RIGHT.fullmatch(item)
         assert found is not None, item
         resource, _, group = found["what"].partition(".")
-        rows.add((role, group, resource, words(found["verbs"]), words(found["names"] or "")))
+        row = (role, group, resource, words(found["verbs"]), words(found["names"] or ""))
+        rows[row] = (found["policy"] or "", found["unbound"] is not None)
     return rows
 
 
-def granted(objects: Sequence[Object]) -> Iterator[Row]:
+def granted(objects: Iterable[Object]) -> Iterator[Row]:
     """One row per rule and resource of the rendered roles."""
-    for role in of_kind(objects, "ClusterRole", "Role"):
+    for role in of_kind([*objects], "ClusterRole", "Role"):
         meta = role["metadata"]
         name = f"{role['kind']} " + (f"{meta['namespace']}/" if role["kind"] == "Role" else "") + meta["name"]
         for rule in role["rules"]:
@@ -62,9 +67,58 @@ def granted(objects: Sequence[Object]) -> Iterator[Row]:
                     yield name, group, resource, frozenset(rule["verbs"]), frozenset(rule.get("resourceNames", ()))
 
 
-def test_the_table_of_rights_is_what_the_charts_grant() -> None:
-    both = {*granted(rendered(UMBRELLA_CHART)), *granted(rendered(UMBRELLA_CHART, SECOND))}
-    assert both == documented()
+def everything() -> list[Object]:
+    return [each for objects in render_everything().values() for each in objects]
+
+
+def test_the_documented_rights_are_what_the_charts_grant() -> None:
+    assert {*granted(everything())} == documented().keys()
+
+
+def test_every_right_to_write_is_bounded_by_a_name_or_a_policy_or_says_why_not() -> None:
+    objects = everything()
+    accounts = {}
+    for each in of_kind(objects, "ClusterRoleBinding", "RoleBinding"):
+        (subject,) = each["subjects"]
+        accounts[each["roleRef"]["name"]] = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    policies = [(each["metadata"]["name"], each["spec"]) for each in of_kind(objects, "ValidatingAdmissionPolicy")]
+    for row, (policy, is_unbound) in documented().items():
+        role, group, resource, verbs, named = row
+        writes = {OPERATIONS[verb] for verb in verbs & OPERATIONS.keys()}
+        assert bool(policy or is_unbound) == bool(writes and not named), row
+        account = accounts[re.split("[ /]", role)[-1]]
+        names = (f"gcushare-scheduler-extender-{policy}", f"gcushare-claims-{policy}")
+        found = [spec for name, spec in policies if name in names and account in str(spec)]
+        held = {
+            operation
+            for spec in found
+            for rule in spec["matchConstraints"]["resourceRules"]
+            if resource in rule["resources"] and group in rule["apiGroups"]
+            for operation in rule["operations"]
+        }
+        assert not policy or writes <= held, row
+        assert {spec["failurePolicy"] for spec in found} <= {"Fail"}
+
+
+def test_every_mount_of_the_host_is_documented_with_its_mode() -> None:
+    rows = set()
+    for item in Document.read(DOCUMENT).items("Paths of the host"):
+        found = HOST_PATH.fullmatch(item)
+        assert found is not None, item
+        rows |= {(found["path"], who, words(found["how"] or "")) for who in words(found["who"])}
+    mounts = set()
+    for objects in render_everything().values():
+        for spec in pod_specs(objects).values():
+            paths = {
+                volume["name"]: volume["hostPath"]["path"] for volume in spec.get("volumes", ()) if "hostPath" in volume
+            }
+            for container in containers(spec):
+                for mount in container.get("volumeMounts", ()):
+                    if mount["name"] in paths and not mount["name"].startswith("read-only-"):
+                        how = {"read-only"} if mount.get("readOnly") else set()
+                        how |= {mount["mountPropagation"]} if "mountPropagation" in mount else set()
+                        mounts.add((paths[mount["name"]], container["name"], frozenset(how)))
+    assert mounts == rows
 
 
 EVICTIONS = ("ClusterRole gcushare-device-plugin", "", "pods/eviction", frozenset({"create"}), frozenset[str]())
@@ -119,7 +173,7 @@ def test_no_rule_has_a_wildcard_or_reaches_what_is_secret_but_the_extenders_cert
 
 
 def test_every_bound_role_is_ours_or_one_that_kubernetes_keeps() -> None:
-    objects = [*rendered(UMBRELLA_CHART), *rendered(UMBRELLA_CHART, SECOND)]
+    objects = everything()
     ours = {(each["kind"], each["metadata"]["name"]) for each in of_kind(objects, "ClusterRole", "Role")}
     bound = {
         (each["roleRef"]["kind"], each["roleRef"]["name"])
@@ -134,7 +188,7 @@ def test_every_bound_role_is_ours_or_one_that_kubernetes_keeps() -> None:
 
 
 def test_every_pod_runs_under_an_account_that_is_rendered_or_under_none() -> None:
-    objects = rendered(UMBRELLA_CHART)
+    objects = everything()
     accounts = {each["metadata"]["name"] for each in of_kind(objects, "ServiceAccount")}
     for name, spec in pod_specs(objects).items():
         if "serviceAccountName" in spec:
@@ -143,14 +197,13 @@ def test_every_pod_runs_under_an_account_that_is_rendered_or_under_none() -> Non
             assert spec["automountServiceAccountToken"] is False, name
 
 
-@pytest.mark.parametrize("mode", ["config-manager", "second-scheduler"])
-def test_no_container_can_gain_rights_or_write_to_its_root(mode: str) -> None:
-    objects = rendered(UMBRELLA_CHART, f"gcushare-scheduler-extender-chart.scheduler.mode={mode}")
-    for name, spec in pod_specs(objects).items():
-        assert not spec.get("hostPID"), name
+@pytest.mark.parametrize("name", sorted(set(EVERYTHING) - {"all that can be on"}))
+def test_no_container_can_gain_rights_or_write_to_its_root(name: str) -> None:
+    for pod, spec in pod_specs(render_everything()[name]).items():
+        assert bool(spec.get("hostPID")) == ("claims-driver" in pod and "podUse" in str(EVERYTHING[name])), pod
         for container in containers(spec):
             context = container["securityContext"]
-            where = f"{name}/{container['name']}"
+            where = f"{pod}/{container['name']}"
             assert context["readOnlyRootFilesystem"] is True, where
             assert context["allowPrivilegeEscalation"] is False, where
             gives_files = container["name"] in ("log-directory", "gcushare-config-manager")
@@ -163,43 +216,13 @@ def test_no_container_can_gain_rights_or_write_to_its_root(mode: str) -> None:
 def test_only_those_run_as_root_whose_files_belong_to_root() -> None:
     roots = {
         container["name"]
-        for spec in pod_specs(rendered(UMBRELLA_CHART)).values()
+        for objects in render_everything().values()
+        for spec in pod_specs(objects).values()
         for container in containers(spec)
         if container["securityContext"]["runAsUser"] == 0
     }
-    assert roots == {"gcushare-device-plugin", "gcushare-config-manager", "log-directory"}
-
-
-def test_only_root_gets_the_directory_that_others_log_in() -> None:
-    logs = "/var/log/topscloud/gcushare"
-    for name, spec in pod_specs(rendered(UMBRELLA_CHART)).items():
-        paths = {volume["name"]: volume.get("hostPath", {}).get("path", "") for volume in spec.get("volumes", ())}
-        for container in containers(spec):
-            mounted = {paths[mount["name"]] for mount in container.get("volumeMounts", ())}
-            if container["securityContext"]["runAsUser"] != 0:
-                assert logs not in mounted, f"{name}/{container['name']}"
-
-
-def test_what_of_the_host_is_mounted_is_what_is_documented() -> None:
-    mounted = {
-        name.split("/")[1]: {volume["hostPath"]["path"] for volume in spec.get("volumes", ()) if "hostPath" in volume}
-        for name, spec in pod_specs(rendered(UMBRELLA_CHART)).items()
-    }
-    logs = "/var/log/topscloud/gcushare"
-    kubelet = "/var/lib/kubelet"
-    assert {name: paths for name, paths in mounted.items() if paths} == {
-        "gcushare-device-plugin": {
-            f"{kubelet}/device-plugins",
-            f"{kubelet}/pod-resources",
-            "/usr/lib/libefml.so",
-            logs,
-        },
-        "gcushare-config-manager": {"/etc/kubernetes/manifests", "/etc/kubernetes/gcushare", logs},
-        "gcushare-scheduler-extender": {logs, f"{logs}/gcushare-scheduler-extender"},
-    }
-    text = DOCUMENT.read_text()
-    for path in set().union(*mounted.values()):
-        assert f"`{path}`" in text
+    plugins = {"gcushare-device-plugin", "gcushare-claims-driver", "mps-control-daemon"}
+    assert roots == {*plugins, "gcushare-config-manager", "log-directory"}
 
 
 @pytest.mark.parametrize(
@@ -224,14 +247,6 @@ def test_the_config_manager_sees_its_own_files_and_the_static_pods(values: tuple
     assert {paths[mount["name"]] + " (read-only)" * mount.get("readOnly", False) for mount in mounts} == mounted
     assert all(mount["mountPath"] == f"/host{paths[mount['name']]}" for mount in mounts)
     assert f"--files-dir={paths['files']}" in container["args"]
-
-
-def test_a_privileged_plugin_sees_the_hosts_devices_and_may_not_write_to_sys() -> None:
-    objects = rendered(PLUGIN_CHART, "privileged=true")
-    (container,) = one(objects, "DaemonSet", "gcushare-device-plugin")["spec"]["template"]["spec"]["containers"]
-    assert container["securityContext"]["privileged"] is True
-    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
-    assert (mounts["/dev"], mounts["/sys"]) == (False, True)
 
 
 def test_the_hosts_processes_are_seen_only_by_a_plugin_that_tells_what_pods_use() -> None:

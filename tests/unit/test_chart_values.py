@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,9 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "serviceMonitor.enabled": ("true", ""),
     "serviceMonitor.interval": ("1m", "serviceMonitor: {enabled: true}"),
     "serviceMonitor.labels": ("{release: prometheus}", "serviceMonitor: {enabled: true}"),
+    "jobs.nodeSelector": ("{pool: control}", ""),
+    "jobs.tolerations": (CONTAINER_TOLERATION, ""),
+    "jobs.affinity": ("{nodeAffinity: {}}", ""),
     "cleanup.enabled": ("false", ""),
     "cleanup.removeNodeLabel": ("true", ""),
     "cleanup.waitForKubelet": ("6m", ""),
@@ -152,6 +156,7 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "topologySpreadConstraints": ("[{maxSkew: 2}]", ""),
     "podDisruptionBudget.enabled": ("false", "replicaCount: 2"),
     "configManager.name": ("manager", ""),
+    "configManager.mode": ("recover", ""),
     "configManager.kubernetesDir": ("/var/lib/control", ""),
     "configManager.filesDir": ("/var/lib/gcushare", ""),
     "configManager.readOnlyPaths": ("[/etc/kubernetes/scheduler]", ""),
@@ -192,10 +197,7 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
 }
 NOT_RENDERED = {
     PLUGIN_CHART: {"replicaCount": "accepted for old values files, and only as 1", "global": "the umbrella chart's"},
-    EXTENDER_CHART: {
-        "tls.validDays": "seen in the certificate only, which differs at every rendering",
-        "global": "the umbrella chart's",
-    },
+    EXTENDER_CHART: {"global": "the umbrella chart's"},
 }
 TABLES = {PLUGIN_CHART: PLUGIN_VALUES, EXTENDER_CHART: EXTENDER_VALUES}
 CASES = [
@@ -375,6 +377,28 @@ def test_a_chart_passes_helm_lint(chart: Path) -> None:
 @pytest.mark.parametrize("unit", ["1", "0.1", "0.01", "0.001"])
 def test_a_memory_unit_may_be_written_as_a_number(unit: str) -> None:
     assert f"--memory-unit={unit}\n" in render_text(PLUGIN_CHART, Rendering(values=f"memoryUnit: {unit}\n"))
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_a_value_of_null_is_left_out_or_refused_by_its_name(chart: Path) -> None:
+    """Helm takes the default away: the group or value is then gone, for the templates too."""
+    values = {
+        key: value for key, value in load_yaml((chart / "values.yaml").read_text()).items() if key[:8] != "gcushare"
+    }
+    ends = set(leaves(values))
+    groups = {path.rpartition(".")[0] for path in ends if "." in path}
+    for paths in (ends, *({path for path in groups if path.count(".") == depth} for depth in range(3))):
+        done = attempt(chart, Rendering(sets=dict.fromkeys(paths, "null")))
+        complaints = [line[2:] for line in done.stderr.splitlines() if line.startswith("- ")]
+        refused = {path for path in paths if any(is_about(path, each) and "is required" in each for each in complaints)}
+        rest = attempt(chart, Rendering(sets=dict.fromkeys(paths - refused, "null")))
+        assert rest.returncode == 0, rest.stderr
+        assert not [line for line in rest.stdout.splitlines() if "<nil>" in line or "%!" in line]
+        assert not [
+            line
+            for line in rest.stdout.splitlines()
+            if re.search(r"(- --|: )[a-z-]+=$", line) and "log-dir" not in line
+        ]
 
 
 @pytest.mark.parametrize("mode", ["config-manager", "second-scheduler", "none"])

@@ -38,12 +38,6 @@
 {{- eq $unit "1" | ternary (include "gcushare-device-plugin.ofVendor" .vendor | fromJson).defaultUnit $unit -}}
 {{- end -}}
 
-{{- define "gcushare-device-plugin.image" -}}
-{{- $image := .Values.image -}}
-{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .Chart.AppVersion) | toString) -}}
-{{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
-{{- end -}}
-
 {{- define "gcushare-device-plugin.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "gcushare-device-plugin.fullname" .) -}}
@@ -57,16 +51,16 @@
 {{- end -}}
 
 {{- define "gcushare-device-plugin.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "gcushare-device-plugin.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "gcushare-device-plugin.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "gcushare-device-plugin.labels" -}}
 {{ include "gcushare-device-plugin.selectorLabels" . }}
 app.kubernetes.io/part-of: gcushare
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
 {{/* A container that needs nothing but the network. */}}

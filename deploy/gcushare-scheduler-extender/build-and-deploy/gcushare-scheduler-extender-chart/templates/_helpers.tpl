@@ -43,12 +43,6 @@
 {{- if .Values.wholeCards }},{{ include "gcushare-scheduler-extender.ofVendors" (dict "root" . "key" "wholeCardResource") }}{{ end -}}
 {{- end -}}
 
-{{- define "gcushare-scheduler-extender.image" -}}
-{{- $image := .Values.image -}}
-{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .Chart.AppVersion) | toString) -}}
-{{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
-{{- end -}}
-
 {{- define "gcushare-scheduler-extender.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "gcushare-scheduler-extender.fullname" .) -}}
@@ -62,20 +56,29 @@
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "gcushare-scheduler-extender.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "gcushare-scheduler-extender.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.commonLabels" -}}
 app.kubernetes.io/part-of: gcushare
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.labels" -}}
 {{ include "gcushare-scheduler-extender.selectorLabels" . }}
 {{ include "gcushare-scheduler-extender.commonLabels" . }}
+{{- end -}}
+
+{{/* Where the extender, or the second scheduler, runs: dict root, component. Replicas keep away from each other. */}}
+{{- define "gcushare-scheduler-extender.placement" -}}
+{{- $own := merge (dict "app.kubernetes.io/component" .component) (include "gcushare-scheduler-extender.selectorLabels" .root | fromYaml) -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $own) -}}
+{{- $apart := dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term))) -}}
+{{- $values := .root.Values -}}
+{{- include "gcushare.placement" (dict "nodeSelector" $values.nodeSelector "tolerations" $values.tolerations "affinity" ($values.affinity | default $apart) "path" "") -}}
 {{- end -}}
 
 {{/* A container that needs nothing but the network. */}}
@@ -95,9 +98,22 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
+{{/* The extender makes certificates in a Secret of this release: "yes" or nothing. */}}
+{{- define "gcushare-scheduler-extender.makesCertificates" -}}
+{{- $isMutual := ne (include "gcushare-scheduler-extender.verbs" .) "plain" -}}
+{{- if and (eq .Values.tls.mode "own") (ne .Values.verbsTls.mode "own") -}}
+{{- fail (printf "tls.mode own uses the certificate that the extender makes with verbsTls.mode own, but verbsTls.mode is %s: set one of the two to another mode" .Values.verbsTls.mode) -}}
+{{- end -}}
+{{- if and (eq .Values.verbsTls.mode "own") (or $isMutual (eq .Values.tls.mode "own")) -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* TLS: whether, the Secret's name, and the name in the certificate. */}}
 {{- define "gcushare-scheduler-extender.tlsSecret" -}}
-{{- if eq .Values.tls.mode "secret" -}}
+{{- if eq .Values.tls.mode "own" -}}
+{{- include "gcushare-scheduler-extender.verbsSecret" . -}}
+{{- else if eq .Values.tls.mode "secret" -}}
 {{- required "tls.secretName must name the Secret when tls.mode is secret" .Values.tls.secretName -}}
 {{- else if ne .Values.tls.mode "none" -}}
 {{- .Values.tls.secretName | default (printf "%s-tls" (include "gcushare-scheduler-extender.fullname" .)) -}}
@@ -114,7 +130,7 @@ seccompProfile:
 
 {{/* Where the scheduler's calls are answered: tls, both or plain; with off nothing that mutual TLS needs is there either. */}}
 {{- define "gcushare-scheduler-extender.verbs" -}}
-{{- $verbs := .Values.scheduler.verbs | default "auto" -}}
+{{- $verbs := .Values.scheduler.verbs -}}
 {{- if eq $verbs "off" -}}
 {{- if ne .Values.scheduler.mode "none" }}{{ fail (printf "scheduler.verbs off goes with scheduler.mode none alone, not with %s: a scheduler that calls the extender would find no answer" .Values.scheduler.mode) }}{{ end -}}
 plain
@@ -125,20 +141,9 @@ plain
 {{- end -}}
 {{- end -}}
 
-{{/* verbsTls with its defaults, as JSON: `helm upgrade --reuse-values` brings no values that an older chart had not. */}}
-{{- define "gcushare-scheduler-extender.verbsTls" -}}
-{{- $issuer := dict "name" "" "kind" "Issuer" "group" "cert-manager.io" -}}
-{{- $defaults := dict "mode" "own" "secretName" "" "clientSecretName" "" "validDays" 365 "clientName" "gcushare-kube-scheduler" "issuer" $issuer -}}
-{{- mergeOverwrite $defaults (deepCopy (.Values.verbsTls | default dict)) | toJson -}}
-{{- end -}}
-
-{{- define "gcushare-scheduler-extender.verbsPort" -}}
-{{- .Values.service.verbsPort | default 32764 -}}
-{{- end -}}
-
 {{/* The Secret of the extender's side of these calls, and of the scheduler's; one and the same with verbsTls.mode own. */}}
 {{- define "gcushare-scheduler-extender.verbsSecret" -}}
-{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- $verbsTls := .Values.verbsTls -}}
 {{- if eq $verbsTls.mode "secret" -}}
 {{- required "verbsTls.secretName must name the extender's Secret when verbsTls.mode is secret" $verbsTls.secretName -}}
 {{- else -}}
@@ -147,7 +152,7 @@ plain
 {{- end -}}
 
 {{- define "gcushare-scheduler-extender.verbsClientSecret" -}}
-{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- $verbsTls := .Values.verbsTls -}}
 {{- if eq $verbsTls.mode "own" -}}
 {{- include "gcushare-scheduler-extender.verbsSecret" . -}}
 {{- else if eq $verbsTls.mode "secret" -}}
@@ -165,7 +170,7 @@ plain
 
 {{/* What of a Secret the scheduler's side is given: nothing of the extender's own. */}}
 {{- define "gcushare-scheduler-extender.clientItems" -}}
-{{- $verbsTls := include "gcushare-scheduler-extender.verbsTls" . | fromJson -}}
+{{- $verbsTls := .Values.verbsTls -}}
 {{- $side := eq $verbsTls.mode "own" | ternary "client" "tls" -}}
 - {key: ca.crt, path: ca.crt}
 - {key: {{ $side }}.crt, path: tls.crt}
@@ -177,6 +182,27 @@ plain
 {{- $enabled := .Values.admission.enabled | toString -}}
 {{- if or (eq $enabled "true") (and (eq $enabled "auto") (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version)) -}}
 yes
+{{- end -}}
+{{- end -}}
+
+{{/*
+A note if helm sees nodes and the config manager's DaemonSet fits none: dict Values, path (of the values, up to the dot).
+An affinity of the user's own is not judged.
+*/}}
+{{- define "gcushare-scheduler-extender.outOfReach" -}}
+{{- $nodes := (lookup "v1" "Node" "" "").items | default list -}}
+{{- $manager := .Values.configManager -}}
+{{- $fits := list -}}
+{{- range $node := $nodes -}}
+{{- $labels := $node.metadata.labels | default dict -}}
+{{- $isFit := or $manager.affinity (hasKey $labels "node-role.kubernetes.io/control-plane") (hasKey $labels "node-role.kubernetes.io/master") -}}
+{{- range $key, $value := $manager.nodeSelector }}{{ $isFit = and $isFit (eq (get $labels $key | toString) $value) }}{{ end -}}
+{{- if $isFit }}{{ $fits = append $fits $node.metadata.name }}{{ end -}}
+{{- end -}}
+{{- if and $nodes (not $fits) }}
+  * WARNING: the config manager fits none of the {{ len $nodes }} nodes, so no kube-scheduler will call the extender. On a
+    managed cluster set {{ .path }}scheduler.mode=second-scheduler, or from Kubernetes 1.36 on
+    serve claims (docs/claims.md). Else correct {{ .path }}configManager.nodeSelector or affinity.
 {{- end -}}
 {{- end -}}
 
@@ -195,12 +221,12 @@ leaderElection:
   leaderElect: true
   # The default of 1.19 is a lock of Endpoints and Leases; the scheduler's Role grants Leases alone.
   resourceLock: leases
-  resourceName: {{ $values.secondScheduler.name }}
-  resourceNamespace: {{ .root.Release.Namespace }}
+  resourceName: {{ $values.secondScheduler.name | quote }}
+  resourceNamespace: {{ .root.Release.Namespace | quote }}
 profiles:
-  - schedulerName: {{ $values.secondScheduler.name }}
+  - schedulerName: {{ $values.secondScheduler.name | quote }}
 extenders:
-  - urlPrefix: {{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $isMutual | ternary (include "gcushare-scheduler-extender.verbsPort" .root) $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}
+  - urlPrefix: "{{ $scheme }}://{{ include "gcushare-scheduler-extender.serverName" .root }}:{{ $isMutual | ternary $values.service.verbsPort $values.service.port }}{{ include "gcushare-scheduler-extender.urlPrefix" .root }}"
     filterVerb: filter
     prioritizeVerb: prioritize
     preemptVerb: preempt
@@ -209,7 +235,7 @@ extenders:
     enableHTTPS: {{ eq $scheme "https" }}
     {{- if eq $scheme "https" }}
     tlsConfig:
-      serverName: {{ include "gcushare-scheduler-extender.serverName" .root }}
+      serverName: {{ include "gcushare-scheduler-extender.serverName" .root | quote }}
       caFile: /etc/gcushare-tls/ca.crt
       {{- if $isMutual }}
       certFile: /etc/gcushare-tls/tls.crt
@@ -220,12 +246,12 @@ extenders:
     nodeCacheCapable: true
     managedResources:
       {{- range include "gcushare-scheduler-extender.managed" .root | splitList "," }}
-      - name: {{ . }}
+      - name: {{ . | quote }}
         ignoredByScheduler: false
       {{- end }}
       {{- if $values.claims }}
       {{- range include "gcushare-scheduler-extender.ofVendors" (dict "root" .root "key" "extenderResource") | splitList "," }}
-      - name: {{ . }}
+      - name: {{ . | quote }}
         ignoredByScheduler: true
       {{- end }}
       {{- end }}
@@ -262,19 +288,19 @@ matchConditions:
       name in c.resources.limits))
 {{- end -}}
 
-{{/* An admission policy down to what it is asked about: dict root, name, operations, resources. */}}
+{{/* An admission policy down to what it is asked about: dict root, name, operations, resources, group (or core). */}}
 {{- define "gcushare-scheduler-extender.policyHead" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
-  name: {{ include "gcushare-scheduler-extender.fullname" .root }}-{{ .name }}
+  name: "{{ include "gcushare-scheduler-extender.fullname" .root }}-{{ .name }}"
   labels:
     {{- include "gcushare-scheduler-extender.labels" .root | nindent 4 }}
 spec:
   failurePolicy: Fail
   matchConstraints:
     resourceRules:
-      - apiGroups: [""]
+      - apiGroups: [{{ .group | default "" | quote }}]
         apiVersions: [v1]
         operations: [{{ .operations }}]
         resources: [{{ .resources }}]

@@ -31,23 +31,17 @@
 {{- join ", " $keys -}}
 {{- end -}}
 
-{{- define "gcushare-claims.image" -}}
-{{- $image := .image -}}
-{{- $name := printf "%s/%s:%s" (trimSuffix "/" $image.repository) $image.name ($image.tag | default (printf "v%s" .root.Chart.AppVersion) | toString) -}}
-{{- if $image.digest }}{{ $name }}@{{ $image.digest }}{{ else }}{{ $name }}{{ end -}}
-{{- end -}}
-
 {{- define "gcushare-claims.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "gcushare-claims.fullname" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "gcushare-claims.fullname" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "gcushare-claims.labels" -}}
 {{ include "gcushare-claims.selectorLabels" . }}
 app.kubernetes.io/part-of: gcushare
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
 {{/* A container that needs nothing but the network. */}}

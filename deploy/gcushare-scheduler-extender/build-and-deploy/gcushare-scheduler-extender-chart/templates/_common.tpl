@@ -1,0 +1,79 @@
+{{/* Generated from deploy/lib/common.tpl: make vendors. */}}
+{{/*
+The chart's own entries of a map together with a value of the user's, as YAML: dict fixed, given, value (its path).
+A key twice in one map is refused by kustomize and Flux, and a selector must find its own pods.
+*/}}
+{{- define "gcushare.merge" -}}
+{{- $fixed := .fixed | default dict -}}
+{{- range $key, $wanted := .given }}
+{{- if and (hasKey $fixed $key) (ne (get $fixed $key) $wanted) }}
+{{- fail (printf "%s sets %s to %q, but the chart itself sets it to %q: take %s out of %s" $.value $key $wanted (get $fixed $key) $key $.value) }}
+{{- end }}
+{{- end }}
+{{- merge (deepCopy $fixed) (.given | default dict) | toYaml -}}
+{{- end -}}
+
+{{/* Labels of a pod: dict own (those of its selector), given, path (what podLabels is called, up to the dot). */}}
+{{- define "gcushare.podLabels" -}}
+{{- $fixed := merge (dict "app.kubernetes.io/part-of" "gcushare") .own -}}
+{{- include "gcushare.merge" (dict "fixed" $fixed "given" .given "value" (printf "%spodLabels" .path)) -}}
+{{- end -}}
+
+{{/* Variables of a container: dict fixed, given (replaces fixed ones), reserved (one that the chart sets itself), value. */}}
+{{- define "gcushare.env" -}}
+{{- $given := .given | default list -}}
+{{- $names := list -}}
+{{- range $given }}{{ $names = append $names .name }}{{ end -}}
+{{- if has .reserved $names }}
+{{- fail (printf "%s sets %s, which the chart itself sets: take it out of %s" .value .reserved .value) }}
+{{- end }}
+{{- $kept := list -}}
+{{- range .fixed }}{{ if not (has .name $names) }}{{ $kept = append $kept . }}{{ end }}{{ end -}}
+{{- concat $kept $given | toYaml -}}
+{{- end -}}
+
+{{/* An image's full name: dict root, image. global.imageRegistry takes the place of the registry in image.repository. */}}
+{{- define "gcushare.image" -}}
+{{- $repository := trimSuffix "/" .image.repository -}}
+{{- with (.root.Values.global | default dict).imageRegistry -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^([^/]*[.:][^/]*|localhost)(/|$)" $repository "") | trimSuffix "/" -}}
+{{- end -}}
+{{- with .image.name }}{{ $repository = printf "%s/%s" $repository . }}{{ end -}}
+{{- $repository }}:{{ .image.tag | default (printf "v%s" .root.Chart.AppVersion) }}{{ with .image.digest }}@{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* The pull secrets of a pod, those of global.imagePullSecrets (names, or objects as in a pod) among them; or nothing. */}}
+{{- define "gcushare.pullSecrets" -}}
+{{- $secrets := .Values.imagePullSecrets | default list -}}
+{{- range (.Values.global | default dict).imagePullSecrets }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with uniq $secrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Where a pod may run that belongs to no particular node: dict nodeSelector, tolerations, affinity, path (what these three
+are called, up to the dot). Images are for Linux. A pod that tolerates everything goes to the node that is down: it is
+the emptiest.
+*/}}
+{{- define "gcushare.placement" -}}
+nodeSelector:
+  {{- include "gcushare.linux" . | nindent 2 }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* A nodeSelector: dict nodeSelector, path, fixed (entries of the chart's own, or nothing). */}}
+{{- define "gcushare.linux" -}}
+{{- $fixed := merge (dict "kubernetes.io/os" "linux") (.fixed | default dict) -}}
+{{- include "gcushare.merge" (dict "fixed" $fixed "given" .nodeSelector "value" (printf "%snodeSelector" .path)) -}}
+{{- end -}}

@@ -1,0 +1,305 @@
+"""What holds for every object that the charts can render and for the plain manifests: placement, names, images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.charts import (
+    CHARTS,
+    CLAIMS_CHART,
+    DEPLOY,
+    EVERYTHING,
+    EXTENDER_CHART,
+    NAMESPACE,
+    NEWEST,
+    PLUGIN_CHART,
+    UMBRELLA_CHART,
+    Object,
+    Rendering,
+    attempt,
+    containers,
+    helm,
+    in_one_worker,
+    load_objects,
+    needs_helm,
+    pod_specs,
+    render_everything,
+    rendered,
+)
+
+pytestmark = [needs_helm, in_one_worker]
+
+PLUGIN, EXTENDER, CLAIMS = "gcushare-device-plugin-chart.", "gcushare-scheduler-extender-chart.", "gcushare-claims."
+ALL = sorted(EVERYTHING)
+MANIFESTS = sorted(
+    path
+    for path in DEPLOY.glob("manifests/**/*.yaml")
+    if path.parent.name != "samples" and "scheduler-" not in path.name
+)
+
+# Where a pod is to run, by the values that decide it.
+PLACES = {
+    PLUGIN: ("DaemonSet/gcushare-device-plugin", "DaemonSet/gcushare-device-plugin-aliyun"),
+    f"{PLUGIN}jobs.": (
+        "Job/gcushare-device-plugin-cleanup",
+        "Pod/gcushare-device-plugin-test-enflame",
+        "Pod/gcushare-device-plugin-test-aliyun",
+    ),
+    EXTENDER: (
+        "Deployment/gcushare-scheduler-extender",
+        "Deployment/gcushare-scheduler",
+        "Job/gcushare-config-manager-uninstall",
+        "Pod/gcushare-scheduler-extender-test",
+    ),
+    f"{EXTENDER}configManager.": ("DaemonSet/gcushare-config-manager",),
+    f"{CLAIMS}controller.": ("Deployment/gcushare-claims-controller",),
+    f"{CLAIMS}driver.": ("DaemonSet/gcushare-claims-driver", "DaemonSet/gcushare-claims-driver-aliyun"),
+}
+TAINTS_OF_OTHERS = (
+    {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+    {"key": "os", "value": "windows", "effect": "NoSchedule"},
+    {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+)
+
+
+def tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    """Kubernetes' rule: an empty effect or key means every one."""
+    return (
+        toleration.get("effect", "") in ("", taint["effect"])
+        and toleration.get("key", "") in ("", taint["key"])
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
+    )
+
+
+def sources() -> Iterator[tuple[str, Sequence[Object]]]:
+    yield from render_everything().items()
+    for path in MANIFESTS:
+        yield str(path), load_objects(path.read_text())
+
+
+def test_every_pod_runs_on_linux_and_those_of_no_particular_node_stay_off_dead_ones() -> None:
+    seen = set()
+    for source, objects in sources():
+        for name, spec in pod_specs(objects).items():
+            seen.add(name)
+            assert spec["nodeSelector"]["kubernetes.io/os"] == "linux", (source, name)
+            if not name.startswith("DaemonSet/"):
+                accepted = [
+                    (t, taint) for t in spec.get("tolerations", ()) for taint in TAINTS_OF_OTHERS if tolerates(t, taint)
+                ]
+                assert accepted == [], (source, name)
+                assert any(t["key"].endswith("/control-plane") for t in spec["tolerations"]), (source, name)
+    assert {name for names in PLACES.values() for name in names} <= seen
+
+
+def test_the_values_decide_where_every_pod_runs() -> None:
+    affinity = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+    pairs = [
+        pair
+        for number, path in enumerate(PLACES)
+        for pair in (
+            f"{path}nodeSelector.kubernetes\\.io/arch=arch{number}",
+            f"{path}nodeSelector.kubernetes\\.io/os=linux",
+            f"{path}tolerations[0].key=key{number}",
+            f"{path}{affinity}.matchFields[0].key=field{number}",
+        )
+    ]
+    found = {name: spec for objects in render_everything(*pairs).values() for name, spec in pod_specs(objects).items()}
+    assert set(found) == {name for names in PLACES.values() for name in names}
+    for number, names in enumerate(PLACES.values()):
+        for name in names:
+            spec = found[name]
+            assert spec["nodeSelector"]["kubernetes.io/arch"] == f"arch{number}", name
+            assert [each["key"] for each in spec["tolerations"][:1]] == [f"key{number}"], name
+            assert f"'field{number}'" in str(spec["affinity"]), name
+
+
+def scalars(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every scalar of a document by its path."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from scalars(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from scalars(inner, f"{path}[{index}]")
+    else:
+        yield path, value
+
+
+NAMES = (
+    *(f"{PLUGIN}{key}" for key in ("deployName", "nameOverride", "fullnameOverride", "serviceAccount.name")),
+    *(f"{EXTENDER}{key}" for key in ("deployName", "nameOverride", "fullnameOverride", "serviceAccount.name")),
+    *(f"{EXTENDER}{key}" for key in ("configManager.name", "secondScheduler.name", "priorityClassName")),
+    *(f"{EXTENDER}{key}" for key in ("verbsTls.secretName", "prometheusRule.devicePlugin")),
+    *(f"{CLAIMS}{key}" for key in ("deployName", "controller.name", "driver.name", "extender.serviceAccount")),
+    *(f"{PLUGIN}{key}" for key in ("priorityClassName", "runtimeClassName")),
+)
+
+
+@cache
+def called(name: str, release: str, namespace: str, value: str) -> tuple[Object, ...]:
+    """Everything with these names of the release, its namespace, and all that a value can name."""
+    sets = [word for pair in EVERYTHING[name] for word in ("--set", pair)]
+    strings = [word for path in NAMES for word in ("--set-string", f"{path}={value}")]
+    place = ("--namespace", namespace, "--kube-version", NEWEST)
+    done = helm("template", release, str(UMBRELLA_CHART), *place, *sets, *strings)
+    assert done.returncode == 0, done.stderr
+    return tuple(load_objects(done.stdout))
+
+
+@pytest.mark.parametrize("word", ["1234", "on", "1e3", "null", "0x10", "1-2-3"])
+@pytest.mark.parametrize("name", ALL)
+def test_a_name_that_yaml_takes_for_something_else_stays_a_name(word: str, name: str) -> None:
+    usual, odd = called(name, "release", "space", "name"), called(name, word, word, word)
+    kinds = [[(path, type(value)) for each in found for path, value in scalars(each)] for found in (usual, odd)]
+    assert kinds[1] == kinds[0]
+    assert not [path for each in odd for path, value in scalars(each) if value is None]
+
+
+OWN_LABEL, OWN_NODE = "app\\.kubernetes\\.io/name", "kubernetes\\.io/os"
+RESERVED = {
+    PLUGIN_CHART: {
+        f"podLabels.{OWN_LABEL}": "podLabels",
+        f"nodeSelector.{OWN_NODE}": "nodeSelector",
+        "nodeSelector.enflame\\.com/gcushare": "nodeSelector",
+        f"jobs.nodeSelector.{OWN_NODE}": "jobs.nodeSelector",
+        f"serviceMonitor.enabled=true,serviceMonitor.labels.{OWN_LABEL}": "serviceMonitor.labels",
+    },
+    EXTENDER_CHART: {
+        f"podLabels.{OWN_LABEL}": "podLabels",
+        "podLabels.app\\.kubernetes\\.io/component": "podLabels",
+        f"nodeSelector.{OWN_NODE}": "nodeSelector",
+        f"configManager.nodeSelector.{OWN_NODE}": "configManager.nodeSelector",
+        "scheduler.mode=second-scheduler,podAnnotations.gcushare\\.io/scheduler-config": "podAnnotations",
+        f"prometheusRule.enabled=true,prometheusRule.labels.{OWN_LABEL}": "prometheusRule.labels",
+        f"dashboards.enabled=true,dashboards.labels.{OWN_LABEL}": "dashboards.labels",
+    },
+    CLAIMS_CHART: {
+        f"driver.podLabels.{OWN_LABEL}": "driver.podLabels",
+        "driver.nodeSelector.gcushare\\.io/serve": "driver.nodeSelector",
+        f"controller.podLabels.{OWN_LABEL}": "controller.podLabels",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("chart", "pair", "value"),
+    [(chart, pair, value) for chart, cases in RESERVED.items() for pair, value in cases.items()],
+)
+def test_a_label_that_the_chart_needs_is_refused_by_name(chart: Any, pair: str, value: str) -> None:
+    place = ("--namespace", NAMESPACE, "--kube-version", NEWEST)
+    done = helm("template", "test", str(chart), *place, "--set", f"{pair}=mine")
+    key = pair.rpartition(value + ".")[2].replace("\\", "")
+    assert (done.returncode, f'{value} sets {key} to "mine"' in done.stderr) == (1, True), done.stderr
+
+
+def test_labels_and_variables_of_the_users_stand_beside_the_charts() -> None:
+    labels = [f"{path}podLabels.team=a" for path in (PLUGIN, EXTENDER, f"{CLAIMS}driver.", f"{CLAIMS}controller.")]
+    variables = [
+        f"{path}extraEnv[0].{field}"
+        for path in (PLUGIN, f"{CLAIMS}driver.")
+        for field in ("name=NVIDIA_DRIVER_CAPABILITIES", "value=all")
+    ]
+    for objects in render_everything(*labels, *variables).values():
+        templates = [each["spec"]["template"] for each in objects if each["kind"] in ("Deployment", "DaemonSet")]
+        assert {each["metadata"]["labels"]["team"] for each in templates} == {"a"}
+        for each in templates:
+            for container in each["spec"]["containers"]:
+                names = [variable["name"] for variable in container.get("env", ())]
+                assert len(names) == len(set(names)), container["name"]
+    done = attempt(PLUGIN_CHART, Rendering(sets={"extraEnv[0].name": "NODE_NAME", "extraEnv[0].value": "n"}))
+    assert "extraEnv sets NODE_NAME" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("repository", "registry", "image"),
+    [
+        ("artifact.enflame.cn/a/b", "registry.local:5000", "registry.local:5000/a/b/"),
+        ("localhost/a", "registry.local/mirror/", "registry.local/mirror/a/"),
+        ("a/b", "registry.local", "registry.local/a/b/"),
+        ("registry.local:5000", "other:5000", "other:5000/"),
+        ("a.b/c/", "", "a.b/c/"),
+    ],
+)
+def test_one_registry_for_all_images(repository: str, registry: str, image: str) -> None:
+    pairs = (f"{PLUGIN}image.repository={repository}", f"{EXTENDER}image.repository={repository}")
+    ours = f"{CLAIMS}driver.image.repository={repository}", f"{CLAIMS}controller.image.repository={repository}"
+    secrets = (
+        "global.imagePullSecrets[0]=a",
+        "global.imagePullSecrets[1].name=b",
+        f"{PLUGIN}imagePullSecrets[0].name=a",
+    )
+    for objects in render_everything(*pairs, *ours, f"global.imageRegistry={registry}", *secrets).values():
+        for name, spec in pod_specs(objects).items():
+            assert spec["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}], name
+            for container in containers(spec):
+                if container["name"] != "kube-scheduler":
+                    assert container["image"] == f"{image}{container['image'].rpartition('/')[2]}", name
+                elif registry:
+                    assert container["image"].startswith(f"{registry.rstrip('/')}/kube-scheduler:v1."), name
+
+
+@pytest.mark.parametrize("wrong", ["https://reg/a", "reg/a b", "reg/a:v1", "reg//a", ""])
+def test_an_image_that_no_runtime_can_pull_is_refused_by_name(wrong: str) -> None:
+    for chart, path in (
+        (PLUGIN_CHART, "image.repository"),
+        (EXTENDER_CHART, "image.repository"),
+        (EXTENDER_CHART, "secondScheduler.image.repository"),
+        (CLAIMS_CHART, "driver.image.repository"),
+    ):
+        assert f"- {path}: " in attempt(chart, Rendering(sets={path: wrong})).stderr
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_same_values_render_the_same(name: str) -> None:
+    """A renderer without a cluster, such as Argo CD, must not see a change where there is none."""
+    sets = [word for pair in EVERYTHING[name] for word in ("--set", pair)]
+    again = load_objects(
+        helm("template", "test", str(UMBRELLA_CHART), "-n", NAMESPACE, "--kube-version", NEWEST, *sets).stdout
+    )
+    assert tuple(again) == rendered(UMBRELLA_CHART, *EVERYTHING[name])
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+@pytest.mark.parametrize("enabled", [True, False], ids=["on", "off"])
+def test_a_chart_may_depend_on_ours_under_a_condition(chart: Any, enabled: bool, tmp_path: Any) -> None:
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / chart.name).symlink_to(chart)
+    name = chart.name
+    (tmp_path / "Chart.yaml").write_text(
+        f"apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n"
+        f"  - {{name: {name}, version: 0.1.0, repository: 'file://x', condition: {name}.enabled, tags: [cards]}}\n"
+    )
+    switched = f"{{enabled: {str(enabled).lower()}, tags: {{cards: true}}}}"
+    (tmp_path / "values.yaml").write_text(
+        f"{name}: {switched}\nglobal: {{storageClass: fast}}\ntags: {{cards: true}}\n"
+    )
+    place = ("--namespace", NAMESPACE, "--kube-version", NEWEST)
+    done = helm("template", "test", str(tmp_path), *place)
+    assert done.returncode == 0, done.stderr
+    assert tuple(load_objects(done.stdout)) == (rendered(chart) if enabled else ())
+    misspelt = helm("template", "test", str(tmp_path), *place, "--set", f"{name}.enabled=true,{name}.enable=true")
+    assert "Additional property enable is not allowed" in misspelt.stderr
+    assert "- enabled: " in attempt(chart, Rendering(sets={"enabled": "false"})).stderr
+
+
+def test_another_namespace_reaches_everything() -> None:
+    """What stays in kube-system is what Kubernetes has there, and namespaces that are exempt."""
+    for name, values in EVERYTHING.items():
+        sets = [word for pair in values for word in ("--set", pair)]
+        done = helm("template", "test", str(UMBRELLA_CHART), "--namespace", "cards", "--kube-version", NEWEST, *sets)
+        for each in load_objects(done.stdout):
+            left = [path for path, value in scalars(each) if "kube-system" in str(value)]
+            if each["kind"] == "DaemonSet":
+                assert all("--over-use-exempt=" in dict(scalars(each))[path] for path in left), (name, left)
+            elif left:
+                assert (each["kind"], left) in (
+                    ("Role", [".metadata.namespace"]),
+                    ("RoleBinding", [".metadata.namespace"]),
+                ), name
+                assert each["metadata"]["name"].endswith(("-mirror-pods", "-authentication-reader"))

@@ -21,7 +21,9 @@ from msgspec.structs import replace
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
+from gcushare.core.matching import KubeletCalls
 from gcushare.core.placement import POLICIES
+from gcushare.core.requests import PodRequest
 from gcushare.core.units import GIB, parse_memory_unit
 from gcushare.device_plugin.allocation.allocator import CardAllocator, PodChanges
 from gcushare.device_plugin.allocation.response import AllocateResponses
@@ -81,6 +83,7 @@ class BurstNode:
         self.pods: dict[str, Pod] = {}
         """The API server's bound pods, by uid."""
         self.waiting: list[Pod] = []
+        self.requests: dict[str, tuple[PodRequest, KubeletCalls]] = {}
         self.shown: set[str] = set()
         """The pods that podresources shows."""
         self.made = 0
@@ -155,20 +158,23 @@ class BurstNode:
         if self.rng.random() < 0.15:
             resource, amounts = WHOLE, self.rng.choice([(("app", 1),), (("app", 2),), (("init", 2), ("app", 1))])
             rule = {key: value for key, value in rule.items() if key in (keys.USE_CARDS, keys.AVOID_CARDS)}
-        self.waiting.append(_make_pod(f"p{self.made}", amounts, resource, rule))
+        pod = _make_pod(f"p{self.made}", amounts, resource, rule)
+        request = pod_request(pod, ENFLAME)
+        assert request is not None
+        self.requests[pod.metadata.uid] = request, kubelet_calls(pod, request)
+        self.waiting.append(pod)
 
     def bind(self) -> bool:
         """Bind the first waiting pod for which there is room and that no other has to precede; False if none is."""
         for pod in self.waiting:
-            request = pod_request(pod, ENFLAME)
-            assert request is not None
+            request, calls = self.requests[pod.metadata.uid]
             ref = pod_ref(pod)
             policy = POLICIES[pod.metadata.annotations.get(keys.CARD_POLICY, "binpack")]
             try:
                 assignment = self.ledger.reserve(ref, "n", request.cards, policy.rank_card)
             except Refused:
                 continue
-            self.starting.add(ref.uid, "n", kubelet_calls(pod, request))
+            self.starting.add(ref.uid, "n", calls)
             if self.gates and self.starting.find_ahead(ref.uid, "n") is not None:
                 self.ledger.roll_back(ref.uid)
                 continue
@@ -285,8 +291,7 @@ class BurstNode:
         """
         used: Counter[int] = Counter()
         for uid, pod in self.pods.items():
-            request, assignment = pod_request(pod, ENFLAME), self.ledger.assignment(uid)
-            assert request is not None
+            (request, _), assignment = self.requests[uid], self.ledger.assignment(uid)
             assert assignment is not None
             held = self._held(uid)
             recorded = {grant.index: grant.units for grant in assignment.grants}

@@ -118,6 +118,10 @@ class Machine:
         await self.control_plane.children.pop("containerd").kill()
         await self._start_containerd()
 
+    async def end_container(self, at: str) -> None:
+        """Send TERM to a container, by its id at containerd."""
+        await self._ctr("tasks", "kill", "--signal", "SIGTERM", at)
+
     def logs(self, pod: dict[str, object], container: str = "main") -> list[str]:
         """Read what a pod's container wrote."""
         metadata = pod["metadata"]

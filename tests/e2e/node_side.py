@@ -166,17 +166,23 @@ class NodeSide:
             for each in group
         ]
 
-    async def seen(self, name: str) -> dict[str, str]:
+    async def seen(self, name: str, container: str = "main") -> dict[str, str]:
         """The environment that a pod's container says it has."""
         lines: list[str] = []
 
         async def missing() -> str:
-            lines[:] = self.machine.logs(self.scheduling.pod(name))
+            lines[:] = self.machine.logs(self.scheduling.pod(name), container)
             return "" if "READY" in lines else f"it wrote {lines}"
 
-        await until(missing, f"{name} says that it is ready")
+        await until(missing, f"{container} of {name} says that it is ready")
         pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
         return {key: value for key, _, value in pairs}
+
+    async def end_init_container(self, name: str, container: str) -> None:
+        """End an init container that runs, as if it were done."""
+        statuses = self.scheduling.pod(name)["status"]["initContainerStatuses"]
+        (at,) = (each["containerID"] for each in statuses if each["name"] == container)
+        await self.machine.end_container(at.removeprefix("containerd://"))
 
     async def expect_true(self, *names: str) -> None:
         """Check that record, kubelet and container name the same card, for each of these pods."""

@@ -1,0 +1,82 @@
+"""Static pods keep the rules too, although a kubelet admits them before the API server shows what they ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from gcushare.core.units import GIB
+from gcushare.vendors import ENFLAME
+from gcushare.wire.annotations import USE_CARDS, decode_record
+from gcushare.wire.kubelet.device_ids import cards_of_ids
+from gcushare_playground.picture import phase_of
+from gcushare_playground.plans import NodePlan
+from tests.e2e.at_rest import listed_ids
+from tests.e2e.bursts import BurstPod, Part, Rule
+from tests.e2e.control_plane import NODE
+from tests.e2e.machine import Machine
+from tests.e2e.node_side import StartNode, node_starter, real_pod
+from tests.e2e.objects import JsonObject
+from tests.e2e.test_init_containers_on_a_node import APP, INIT, SIDECAR
+
+TWO = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 2)
+MAIN, SECOND = Part("main", APP, 4), Part("second", APP, 4)
+PODS = {
+    "two-containers": BurstPod("static", (MAIN, SECOND)),
+    "three-containers": BurstPod("static", (MAIN, Part("second", APP, 2), Part("third", APP, 2))),
+    "sidecar": BurstPod("static", (Part("aside", SIDECAR, 4), MAIN)),
+    "init-container": BurstPod("static", (Part("first", INIT, 4), Part("main", APP, 8))),
+    "two-cards": BurstPod("static", (MAIN,), cards=2),
+    "another-card": BurstPod("static", (MAIN,), Rule({USE_CARDS: "1"}, frozenset({1}))),
+}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
+    """Start plugin, extender and scheduler for one test's cards."""
+    async with node_starter(machine) as start:
+        yield start
+
+
+def body_of(pod: BurstPod) -> JsonObject:
+    body = pod.body() | {"apiVersion": "v1", "kind": "Pod"}
+    body["metadata"]["namespace"] = "kube-system"
+    return body
+
+
+@pytest.mark.parametrize("kind", PODS)
+async def test_a_static_pod_keeps_its_rules_or_is_refused(start_node: StartNode, kind: str) -> None:
+    """A pod of 10 leaves 6 on card 0, which is the fullest card: room for the first of two containers, not for both."""
+    side = await start_node(TWO)
+    await side.run_pods(real_pod("other", 10))
+    assert side.recorded("other") == (0,)
+    pod, pods = PODS[kind], side.scheduling.pods
+    name = f"{pod.name}-{NODE}"
+    key = f"kube-system/{name}"
+    manifest = side.machine.etc / "manifests" / "static.json"
+    manifest.write_text(json.dumps(body_of(pod)))
+
+    def mirror() -> JsonObject:
+        return pods.objects.get(key, {"metadata": {}})
+
+    def is_decided() -> bool:
+        record = decode_record(ENFLAME, mirror()["metadata"].get("annotations") or {})
+        return phase_of(mirror()) == "Failed" or (phase_of(mirror()) == "Running" and bool(record and record.assigned))
+
+    try:
+        await pods.until(is_decided, f"{key} is decided", deadline_s=60, shown=lambda: str(mirror().get("status")))
+        if phase_of(mirror()) == "Failed":
+            assert "card" in mirror()["status"]["message"]
+            return
+        ids = [each for (of, _), held in (await listed_ids(side)).items() if of == name for each in held]
+        cards = cards_of_ids(ids)
+        record = decode_record(ENFLAME, mirror()["metadata"]["annotations"])
+        assert record is not None
+        assert (len(cards), record.card_indexes) == (pod.cards, tuple(sorted(cards))), f"the kubelet gave it {cards}"
+        assert pod.rule.allowed.issuperset(cards)
+    finally:
+        manifest.unlink()
+        await pods.until(lambda: key not in pods.objects, f"{key} is gone", deadline_s=60)

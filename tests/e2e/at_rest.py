@@ -59,7 +59,7 @@ class AtRest:
             faults.append(f"it asked for {wanted} cards")
         if not pod.rule.allowed.issuperset(self.cards):
             faults.append(f"it may have {sorted(pod.rule.allowed)}")
-        if record.whole != pod.whole or (not pod.whole and record.pod_units != pod.total):
+        if record.whole != pod.whole or (not pod.whole and record.pod_units != sum(map(pod.needs, self.cards))):
             faults.append(f"its record says whole={record.whole} and {record.pod_units} units")
         shares = set() if pod.whole else set(record.units_by_card(pod.total).values())
         if len(shares) > 1:
@@ -123,7 +123,7 @@ def has_room_for(pod: BurstPod, free: Mapping[int, int], units: tuple[int, ...])
 
 def recorded(pod: BurstPod, body: JsonObject) -> AtRest | None:
     """What the record of a pod says if it runs; None while it does not, or is not marked as assigned."""
-    record = decode_record(ENFLAME, body["metadata"].get("annotations") or {})
+    record = decode_record(ENFLAME, body.get("metadata", {}).get("annotations") or {})
     return AtRest(pod, record) if phase_of(body) == "Running" and record is not None and record.assigned else None
 
 

@@ -113,7 +113,8 @@ class BurstPod:
         """The units that the pod holds on one of its cards."""
         if self.whole:
             return UNITS[card]
-        return max(self.total // self.cards, UNITS[card] * self.rule.percent // 100)
+        part = UNITS[card] * self.rule.percent // 100 if self.rule.percent else 0
+        return max(self.total // self.cards, part)
 
     def body(self) -> JsonObject:
         """Write the pod."""

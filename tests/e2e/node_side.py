@@ -131,12 +131,17 @@ class NodeSide:
             record = decode_record(self.vendor, each["metadata"].get("annotations") or {})
             return phase_of(each), record is not None and record.assigned
 
+        def failures() -> list[str]:
+            failed = [name for name in names if state(name)[0] == "Failed"]
+            return [f"{name} failed: {found[f'default/{name}']['status'].get('message')}" for name in failed]
+
         await self.scheduling.pods.until(
-            lambda: all(state(name) == ("Running", True) for name in names),
+            lambda: bool(failures()) or all(state(name) == ("Running", True) for name in names),
             f"{', '.join(names)} run with a confirmed record",
             deadline_s=deadline_s,
             shown=lambda: str({name: state(name) for name in names}),
         )
+        assert not failures()
 
     def recorded(self, name: str) -> tuple[int, ...]:
         """The cards that a pod's annotations name."""

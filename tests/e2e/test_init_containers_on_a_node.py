@@ -26,6 +26,7 @@ from tests.e2e.node_side import NodeSide, node_starter, real_pod
 
 ROUNDS = int(os.environ.get("GCUSHARE_E2E_BURSTS", "2"))
 """The kubelet's order is that of a map: about one pod in five goes wrong."""
+_AT_REST_S = 60.0
 CARDS, LEFT = 8, 6
 EIGHT = NodePlan(name=NODE, card_bytes=(16 * GIB,) * CARDS)
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
@@ -61,16 +62,17 @@ async def expect_kept(side: NodeSide, pods: Sequence[BurstPod], turn: int) -> No
     assert not await find_faults(side, pods)
     large = f"large-{turn}"
     await side.scheduling.create_pods([real_pod(large, LEFT + 1)])
-    await side.scheduling.until_said(large, "FailedScheduling")
+    await side.scheduling.until_said(large, "FailedScheduling", deadline_s=_AT_REST_S)
     assert not node_of(side.scheduling.pod(large)), f"{LEFT} units are free on each card"
     await side.scheduling.client.delete(PODS, large, namespace="default", grace_s=0)
     names = [f"fits-{turn}-{number}" for number in range(CARDS)]
-    await side.run_pods(*(real_pod(name, LEFT) for name in names))
+    await side.run_pods(*(real_pod(name, LEFT) for name in names), deadline_s=_AT_REST_S)
     assert sorted(side.recorded(name) for name in names) == [(card,) for card in range(CARDS)]
     assert not await find_faults(side, pods)
 
 
 async def find_faults(side: NodeSide, pods: Sequence[BurstPod]) -> list[str]:
+    """Say what is wrong with running pods; together they hold every card once."""
     found = await look_at(side, pods)
     cards = sorted(card for each in found for card in each.cards)
     return [fault for each in found for fault in each.find_faults()] + (
@@ -83,7 +85,7 @@ async def find_faults(side: NodeSide, pods: Sequence[BurstPod]) -> list[str]:
 async def test_pods_keep_what_their_init_containers_asked_for(side: NodeSide, shape: str) -> None:
     for turn in range(ROUNDS):
         pods = fill(turn, shape)
-        await side.run_pods(*(pod.body() for pod in pods))
+        await side.run_pods(*(pod.body() for pod in pods), deadline_s=_AT_REST_S)
         await expect_kept(side, pods, turn)
         await side.scheduling.delete_pods(grace_s=1)
 
@@ -105,7 +107,7 @@ async def test_a_restart_between_init_and_main_containers_changes_nothing(
         await restart(side, restarted)
         for pod in pods:
             await side.end_init_container(pod.name, "first")
-        await side.until_running(*(pod.name for pod in pods))
+        await side.until_running(*(pod.name for pod in pods), deadline_s=_AT_REST_S)
         await expect_kept(side, pods, turn)
         await side.scheduling.delete_pods(grace_s=1)
 

@@ -141,7 +141,7 @@ class NodeSide:
             deadline_s=deadline_s,
             shown=lambda: str({name: state(name) for name in names}),
         )
-        assert not failures()
+        assert not failures(), "\n".join(failures())
 
     def recorded(self, name: str) -> tuple[int, ...]:
         """The cards that a pod's annotations name."""

@@ -19,7 +19,7 @@ from gcushare.kube.resources import PODS
 from gcushare_playground.picture import node_of
 from gcushare_playground.plans import NodePlan
 from tests.e2e.at_rest import look_at
-from tests.e2e.bursts import BurstPod, Part
+from tests.e2e.bursts import BurstPod, Part, Rule
 from tests.e2e.control_plane import NODE
 from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, node_starter, real_pod
@@ -54,12 +54,13 @@ async def side(machine: Machine) -> AsyncIterator[NodeSide]:
 def fill(turn: int, shape: str) -> list[BurstPod]:
     """Write as many pods of a shape as the node has cards for."""
     cards, parts = SHAPES[shape]
-    return [BurstPod(f"pod-{turn}-{number}", parts, cards=cards) for number in range(CARDS // cards)]
+    anywhere = Rule(allowed=frozenset(range(CARDS)))
+    return [BurstPod(f"pod-{turn}-{number}", parts, anywhere, cards) for number in range(CARDS // cards)]
 
 
 async def expect_kept(side: NodeSide, pods: Sequence[BurstPod], turn: int) -> None:
     """Check running pods, and that what they leave on each card is given to others, and no unit more."""
-    assert not await find_faults(side, pods)
+    expect_none(await find_faults(side, pods))
     large = f"large-{turn}"
     await side.scheduling.create_pods([real_pod(large, LEFT + 1)])
     await side.scheduling.until_said(large, "FailedScheduling", deadline_s=_AT_REST_S)
@@ -68,7 +69,11 @@ async def expect_kept(side: NodeSide, pods: Sequence[BurstPod], turn: int) -> No
     names = [f"fits-{turn}-{number}" for number in range(CARDS)]
     await side.run_pods(*(real_pod(name, LEFT) for name in names), deadline_s=_AT_REST_S)
     assert sorted(side.recorded(name) for name in names) == [(card,) for card in range(CARDS)]
-    assert not await find_faults(side, pods)
+    expect_none(await find_faults(side, pods))
+
+
+def expect_none(faults: Sequence[str]) -> None:
+    assert not faults, "\n".join(faults)
 
 
 async def find_faults(side: NodeSide, pods: Sequence[BurstPod]) -> list[str]:

@@ -21,6 +21,7 @@ from tests.e2e.machine import Machine
 from tests.e2e.node_side import StartNode, node_starter, real_pod
 from tests.e2e.objects import JsonObject
 from tests.e2e.test_init_containers_on_a_node import APP, INIT, SIDECAR
+from tests.e2e.waiting import until
 
 TWO = NodePlan(name=NODE, card_bytes=(16 * GIB,) * 2)
 MAIN, SECOND = Part("main", APP, 4), Part("second", APP, 4)
@@ -62,21 +63,27 @@ async def test_a_static_pod_keeps_its_rules_or_is_refused(start_node: StartNode,
     def mirror() -> JsonObject:
         return pods.objects.get(key, {"metadata": {}})
 
-    def is_decided() -> bool:
+    def refusals() -> list[str]:
+        """A kubelet makes no mirror of a static pod that it refuses, only an Event."""
+        about = (each for each in side.scheduling.events.objects.values() if each["involvedObject"].get("name") == name)
+        return [str(each["message"]) for each in about if each["reason"] == "UnexpectedAdmissionError"]
+
+    async def missing() -> str:
         record = decode_record(ENFLAME, mirror()["metadata"].get("annotations") or {})
-        return phase_of(mirror()) == "Failed" or (phase_of(mirror()) == "Running" and bool(record and record.assigned))
+        runs = phase_of(mirror()) == "Running" and record is not None and record.assigned
+        return "" if runs or refusals() else f"mirror {mirror().get('status')}"
 
     try:
-        await pods.until(is_decided, f"{key} is decided", deadline_s=60, shown=lambda: str(mirror().get("status")))
-        if phase_of(mirror()) == "Failed":
-            assert "card" in mirror()["status"]["message"]
+        await until(missing, f"{key} is decided", deadline_s=60)
+        if refusals():
+            assert "card" in refusals()[0]
             return
         ids = [each for (of, _), held in (await listed_ids(side)).items() if of == name for each in held]
         cards = cards_of_ids(ids)
         record = decode_record(ENFLAME, mirror()["metadata"]["annotations"])
         assert record is not None
         assert (len(cards), record.card_indexes) == (pod.cards, tuple(sorted(cards))), f"the kubelet gave it {cards}"
-        assert pod.rule.allowed.issuperset(cards)
+        assert pod.rule.allowed.issuperset(cards), f"the kubelet gave it {cards}"
     finally:
         manifest.unlink()
         await pods.until(lambda: key not in pods.objects, f"{key} is gone", deadline_s=60)

@@ -171,7 +171,7 @@ class NodeSide:
             for each in group
         ]
 
-    async def seen(self, name: str, container: str = "main") -> dict[str, str]:
+    async def seen(self, name: str, container: str = "main", *, deadline_s: float = 180.0) -> dict[str, str]:
         """The environment that a pod's container says it has."""
         lines: list[str] = []
 
@@ -179,7 +179,7 @@ class NodeSide:
             lines[:] = self.machine.logs(self.scheduling.pod(name), container)
             return "" if "READY" in lines else f"it wrote {lines}"
 
-        await until(missing, f"{container} of {name} says that it is ready")
+        await until(missing, f"{container} of {name} says that it is ready", deadline_s=deadline_s)
         pairs = (line.removeprefix("ENV ").partition("=") for line in lines if line.startswith("ENV "))
         return {key: value for key, _, value in pairs}
 

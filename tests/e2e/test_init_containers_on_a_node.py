@@ -103,12 +103,12 @@ async def test_a_restart_between_init_and_main_containers_changes_nothing(
 ) -> None:
     for turn in range(max(1, ROUNDS // 2)):
         pods = fill(turn, shape)
-        bodies = [pod.body() for pod in pods]
-        for container in (each for body in bodies for each in body["spec"]["initContainers"]):
-            container.pop("args", None)  # It waits to be ended.
-        await side.scheduling.create_pods(bodies)
         for pod in pods:
-            await side.seen(pod.name, "first")
+            body = pod.body()
+            for container in body["spec"]["initContainers"]:
+                container.pop("args", None)  # It waits to be ended.
+            await side.scheduling.create_pods([body])
+            await side.seen(pod.name, "first", deadline_s=_AT_REST_S)
         await restart(side, restarted)
         for pod in pods:
             await side.end_init_container(pod.name, "first")

@@ -108,6 +108,7 @@ async def test_a_restart_between_init_and_main_containers_changes_nothing(
             for container in body["spec"]["initContainers"]:
                 container.pop("args", None)  # It waits to be ended.
             await side.scheduling.create_pods([body])
+            await side.scheduling.until_bound(pod.name, deadline_s=_AT_REST_S)
             await side.seen(pod.name, "first", deadline_s=_AT_REST_S)
         await restart(side, restarted)
         for pod in pods:

@@ -185,8 +185,15 @@ class NodeSide:
 
     async def end_init_container(self, name: str, container: str) -> None:
         """End an init container that runs, as if it were done."""
-        statuses = self.scheduling.pod(name)["status"]["initContainerStatuses"]
-        (at,) = (each["containerID"] for each in statuses if each["name"] == container)
+
+        def running() -> list[str]:
+            statuses = self.scheduling.pod(name)["status"].get("initContainerStatuses") or []
+            return [
+                each["containerID"] for each in statuses if each["name"] == container and "running" in each["state"]
+            ]
+
+        await self.scheduling.pods.until(lambda: bool(running()), f"{container} of {name} runs")
+        (at,) = running()
         await self.machine.end_container(at.removeprefix("containerd://"))
 
     async def expect_true(self, *names: str) -> None:

@@ -59,7 +59,7 @@ class AtRest:
             faults.append(f"it asked for {wanted} cards")
         if not pod.rule.allowed.issuperset(self.cards):
             faults.append(f"it may have {sorted(pod.rule.allowed)}")
-        if record.whole != pod.whole or (not pod.whole and record.pod_units != sum(map(pod.needs, self.cards))):
+        if record.whole != pod.whole or (not pod.whole and record.pod_units != pod.total):
             faults.append(f"its record says whole={record.whole} and {record.pod_units} units")
         shares = set() if pod.whole else set(record.units_by_card(pod.total).values())
         if len(shares) > 1:

@@ -49,7 +49,6 @@ class Rule:
     annotations: Mapping[str, str] = field(default_factory=dict)
     allowed: frozenset[int] = EVERY
     preferred: frozenset[int] = EVERY
-    percent: int = 0
 
 
 ANY = Rule()
@@ -70,10 +69,7 @@ _OF_MEMORY = (
     Rule({keys.CARD_POLICY: "spread"}),
     Rule({keys.CARD_POLICY: "binpack"}),
 )
-_OF_ONE_CARD = (
-    Rule({keys.MEMORY_LIMIT: "20"}, frozenset({3})),
-    Rule({keys.MEMORY_PERCENT: "50"}, percent=50),
-)
+_OF_ONE_CARD = (Rule({keys.MEMORY_LIMIT: "20"}, frozenset({3})),)
 _OF_WHOLE_CARDS = (Rule({keys.WHOLE_CARD_POLICY: "loose"}),)
 
 
@@ -111,10 +107,7 @@ class BurstPod:
 
     def needs(self, card: int) -> int:
         """The units that the pod holds on one of its cards."""
-        if self.whole:
-            return UNITS[card]
-        part = UNITS[card] * self.rule.percent // 100 if self.rule.percent else 0
-        return max(self.total // self.cards, part)
+        return UNITS[card] if self.whole else self.total // self.cards
 
     def body(self) -> JsonObject:
         """Write the pod."""

@@ -53,7 +53,7 @@ class Played:
 @pytest_asyncio.fixture(loop_scope="module")
 async def start_node(machine: Machine) -> AsyncIterator[StartNode]:
     """Start plugin, extender and scheduler, with everything that a pod may ask for."""
-    async with node_starter(machine, "--memory-percent", whole_cards=True) as start:
+    async with node_starter(machine, whole_cards=True) as start:
         yield start
 
 

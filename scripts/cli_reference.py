@@ -30,10 +30,9 @@ HEAD = """\
 
 [中文](zh/cli-reference.md)
 
-Every command, its flags and their defaults, as `--help` prints them. Each setting is a flag, an environment variable
-and a key of the settings file, unless its text says 'on the command line alone'; `--print-config` shows the result and
-where each value came from. Examples of use are in the [user guide](user-guide.md) and the
-[admin guide](admin-guide.md).
+Every command, its flags and their defaults, as `--help` prints them. Each setting is a flag and an environment
+variable, unless its text says 'on the command line alone'; `--print-config` shows the result and where each value came
+from. Examples of use are in the [user guide](user-guide.md) and the [admin guide](admin-guide.md).
 
 Generated from the programs by `python -m scripts.cli_reference`; do not edit.
 """

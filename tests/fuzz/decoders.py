@@ -141,18 +141,14 @@ PROGRAMS: tuple[Program[Any], ...] = (
 def _environment(text: str) -> object:
     """Lines of ``NAME=value``, as of a container's environment."""
     environ = dict(line.partition("=")[::2] for line in text.split("\n"))
-    return [load_settings(program, [], environ, _no_file) for program in PROGRAMS]
+    return [load_settings(program, [], environ) for program in PROGRAMS]
 
 
 def _command_line(text: str) -> object:
     try:
-        return [load_settings(program, text.split("\n"), {}, _no_file) for program in PROGRAMS]
+        return [load_settings(program, text.split("\n"), {}) for program in PROGRAMS]
     except Answered as answer:
         return answer.text
-
-
-def _no_file(path: Path) -> str:
-    raise FileNotFoundError(path)
 
 
 def _all_settings() -> bytes:

@@ -256,7 +256,7 @@ async def test_a_port_in_use_is_one_line_that_names_it_and_says_what_to_do(short
 )
 def test_settings_that_cannot_be_played_are_refused_before_anything_starts(flags: list[str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        load_settings(PROGRAM, flags, {}, lambda path: path.read_text())
+        load_settings(PROGRAM, flags, {})
 
 
 @pytest.mark.slow

@@ -33,7 +33,6 @@ from gcushare.kube.connection.watch_lines import EVENT
 from gcushare.kube.errors import Attempt as KubeAttempt
 from gcushare.kube.errors import HttpFailure, error_of_answer, parse_status
 from gcushare.node.mps.state import MPS_STATE
-from gcushare.runtime.settings.loading import parse_settings_file
 from gcushare.scheduler_extender.dashboard.token_reviews import AccessReview, TokenReview
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE_NOTE, decode_over_use, decode_record
@@ -216,14 +215,6 @@ def _manifest(text: str) -> object:
     return plain_value(YamlText.parse(text, "manifest").root)
 
 
-def _settings(text: str) -> object:
-    problems: list[str] = []
-    found = parse_settings_file("f", text, ("vendor", "log-level"), problems)
-    if problems:
-        raise ConfigError(*problems)
-    return found
-
-
 AN_OVER_USE = {"since": "2026-11-22T03:00:00Z", "cards": {"0": {"used": 2, "granted": 1, "peak": 3}}}
 
 A_RESULT = {"request": "card", "driver": "d", "pool": "n", "device": "card-0", "consumedCapacity": {"memory": "4Gi"}}
@@ -356,7 +347,6 @@ DECODERS: dict[str, Decoder] = {
     "certificate": Decoder(first_end, ()),
     "control group": Decoder(text_of(find_pod_uid), (b"0::/kubepods/pod12345678-1234-1234-1234-123456789abc/x\n",)),
     "YAML": Decoder(any_text(lambda text: load_yaml(text, "f")), (b"a: [1, 2.5, {b: &x c, d: *x}]\n",)),
-    "settings file": Decoder(any_text(_settings), (b"version: 1\nvendor: [a, b]\n",), ConfigError),
     "simulated cards": Decoder(
         any_text(lambda text: parse_simulated_cards(text, "f").report()),
         (b"cards: [{memory: 16GiB, processes: {1: 2}}]",),

@@ -19,11 +19,8 @@ def settings_of(*values: str, name: str = CLAIMS_DRIVER) -> ClaimsDriverSettings
     """What the rendered flags are to the program."""
     (container,) = containers(one(rendered(CLAIMS_CHART, *values), "DaemonSet", name)["spec"]["template"]["spec"])
 
-    def no_file(path: object) -> str:
-        raise FileNotFoundError(path)
-
     assert container["command"] == [CLAIMS_DRIVER]
-    return load_settings(PROGRAM, container["args"], {"NODE_NAME": "n"}, no_file)
+    return load_settings(PROGRAM, container["args"], {"NODE_NAME": "n"})
 
 
 def test_the_program_reads_the_rendered_flags() -> None:

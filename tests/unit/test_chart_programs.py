@@ -50,14 +50,10 @@ PROGRAMS: dict[tuple[str, ...], Program[Any]] = {
 }
 
 
-def no_file(path: Path) -> str:
-    raise FileNotFoundError(path)
-
-
 def settings_of(container: Object) -> Any:
     """Read a container's command line as its program does; raises ConfigError for what it would refuse."""
     environ = {each["name"]: each.get("value", "given") for each in container.get("env", ())}
-    return load_settings(PROGRAMS[tuple(container["command"])], container["args"], environ, no_file)
+    return load_settings(PROGRAMS[tuple(container["command"])], container["args"], environ)
 
 
 def programs_of(objects: Sequence[Object]) -> list[Object]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gcushare.core.errors import ConfigError
@@ -15,7 +13,7 @@ from gcushare.wire.contracts import SCHEDULER_NAME
 
 
 def load(*argv: str) -> ExtenderSettings:
-    return load_settings(PROGRAM, argv, {}, Path.read_text)
+    return load_settings(PROGRAM, argv, {})
 
 
 def test_without_flags_it_serves_enflame_on_the_manuals_port_and_stands_for_election() -> None:

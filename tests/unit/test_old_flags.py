@@ -81,7 +81,7 @@ def shown(program: object, *argv: str, environ: Mapping[str, str] | None = None)
 
 def test_the_published_command_line_starts_our_plugin_for_nvidia_cards() -> None:
     settings, notes = shown(plugin.main_gpushare, "-logtostderr", "--v=5", "--memory-unit=MiB")
-    for line in ("vendor: aliyun", "memory-unit: MiB", "log-level: debug"):
+    for line in ("--vendor=aliyun", "--memory-unit=MiB", "--log-level=debug"):
         assert f"{line} " in settings
     assert notes.count("note: ") == 2
 
@@ -96,6 +96,6 @@ def test_a_kubeconfig_that_was_never_mounted_is_left_out_under_the_old_name() ->
 
 def test_the_old_extenders_variables_are_its_port_and_level() -> None:
     settings, notes = shown(extender.main_gpushare, environ={"PORT": "12345", "LOG_LEVEL": "debug", "THREADNESS": "4"})
-    for line in ("vendor: aliyun", "listen-port: 12345", "log-level: debug"):
+    for line in ("--vendor=aliyun", "--listen-port=12345", "--log-level=debug"):
         assert f"{line} " in settings
     assert notes.count("note: ") == 2

@@ -7,11 +7,11 @@ from gcushare.device_plugin.command_line import PROGRAM
 from gcushare.device_plugin.plugin_settings import PluginSettings
 from gcushare.node.cards import monitor_settings, source_options
 from gcushare.node.node_settings import Reserve, Strategy
-from gcushare.runtime.settings.loading import Answered, load_settings
+from gcushare.runtime.settings.loading import load_settings
 
 
 def load(*argv: str) -> PluginSettings:
-    return load_settings(PROGRAM, argv, {}, lambda path: path.read_text())
+    return load_settings(PROGRAM, argv, {})
 
 
 def test_health_flags_reach_the_adapters_that_use_them() -> None:
@@ -68,11 +68,3 @@ def test_strategies_come_together_with_commas() -> None:
         Strategy.ENV,
         Strategy.DEVICES,
     )
-
-
-def test_what_print_config_shows_can_be_fed_back() -> None:
-    with pytest.raises(Answered) as answer:
-        load("--reserve", "5%", "--application-xids", "48", "--print-config")
-    text = answer.value.text
-    again = load_settings(PROGRAM, ("--config-file", "f"), {}, lambda _: text)
-    assert (again.cards.reserve, again.health.application_xids) == (Reserve(percent=5.0), (48,))

@@ -1,10 +1,10 @@
-"""Settings: one name in three places, one precedence, every problem at once."""
+"""Settings: one name in two places, one precedence, every problem at once."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import shlex
+from collections.abc import Mapping
 
 import pytest
 
@@ -57,31 +57,19 @@ PROGRAM = Program(
 )
 
 
-def no_file(path: Path) -> str:
-    raise FileNotFoundError(2, "No such file or directory", str(path))
+def load(*argv: str, environ: Mapping[str, str] | None = None) -> ExampleSettings:
+    return load_settings(PROGRAM, argv, environ or {})
 
 
-def file_with(content: str) -> Callable[[Path], str]:
-    return lambda _path: content
-
-
-def load(
-    *argv: str, environ: Mapping[str, str] | None = None, read_file: Callable[[Path], str] = no_file
-) -> ExampleSettings:
-    return load_settings(PROGRAM, argv, environ or {}, read_file)
-
-
-def problems_of(
-    *argv: str, environ: Mapping[str, str] | None = None, read_file: Callable[[Path], str] = no_file
-) -> tuple[str, ...]:
+def problems_of(*argv: str, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        load(*argv, environ=environ, read_file=read_file)
+        load(*argv, environ=environ)
     return caught.value.problems
 
 
-def answer_to(*argv: str, environ: Mapping[str, str] | None = None, read_file: Callable[[Path], str] = no_file) -> str:
+def answer_to(*argv: str, environ: Mapping[str, str] | None = None) -> str:
     with pytest.raises(Answered) as caught:
-        load(*argv, environ=environ, read_file=read_file)
+        load(*argv, environ=environ)
     return caught.value.text
 
 
@@ -92,43 +80,22 @@ def test_a_program_can_change_the_defaults_of_a_shared_group_and_use_it_twice() 
 
 
 @pytest.mark.parametrize(
-    ("argv", "environ", "file", "expected"),
+    ("argv", "environ", "expected"),
     [
-        pytest.param(("--policy", "spread"), {"GCUSHARE_POLICY": "binpack"}, "policy: binpack", "spread", id="flag"),
-        pytest.param((), {"GCUSHARE_POLICY": "spread"}, "policy: binpack", "spread", id="environment"),
-        pytest.param((), {}, "policy: spread", "spread", id="file"),
-        pytest.param((), {}, "log-level: debug", "binpack", id="default"),
+        pytest.param(("--policy", "spread"), {"GCUSHARE_POLICY": "binpack"}, "spread", id="flag"),
+        pytest.param((), {"GCUSHARE_POLICY": "spread"}, "spread", id="environment"),
+        pytest.param((), {}, "binpack", id="default"),
     ],
 )
-def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(
-    argv: tuple[str, ...], environ: dict[str, str], file: str, expected: str
+def test_a_flag_beats_the_environment_which_beats_the_default(
+    argv: tuple[str, ...], environ: dict[str, str], expected: str
 ) -> None:
-    found = load(
-        *argv, "--node=n", environ={**environ, "GCUSHARE_CONFIG": "f"}, read_file=file_with(f"version: 1\n{file}\n")
-    )
-
-    assert found.placing.policy is Policy(expected)
+    assert load(*argv, "--node=n", environ=environ).placing.policy is Policy(expected)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(
-            "version: 1\nnode: n1\nelect: false\npeers: ['a:1', '[::1]:2']\nmax-request-size: 1Mi\nlisten-port: 80\n",
-            id="yaml",
-        ),
-        pytest.param(
-            '{"version": 1, "node": "n1", "elect": false, "peers": "a:1, [::1]:2", "max-request-size": "1Mi",'
-            ' "listen-port": 80}',
-            id="json",
-        ),
-    ],
-)
-def test_a_file_is_yaml_or_json_with_the_flags_names_as_keys(content: str) -> None:
-    found = load("--config-file", "settings", read_file=file_with(content))
-
-    assert found.placing == PlacingSettings(node="n1", elect=False, peers=("a:1", "[::1]:2"))
-    assert (found.serve.max_request_size, found.serve.listen_port) == (1 << 20, 80)
+def test_there_is_no_settings_file() -> None:
+    (problem,) = problems_of("--node=n", "--config-file=f", environ={"GCUSHARE_CONFIG": "/nowhere"})
+    assert problem.startswith("No such option '--config-file'")
 
 
 @pytest.mark.parametrize(
@@ -152,31 +119,15 @@ def test_a_value_if_none_belongs_is_refused(word: str) -> None:
 
 
 def test_every_problem_of_every_source_is_reported_at_once() -> None:
-    problems = problems_of(
-        "--listen-port=99999",
-        "--tls-cert-file=/tls/tls.crt",
-        environ={"GCUSHARE_LOG_LEVEL": "inof", "GCUSHARE_CONFIG": "/etc/g.yaml"},
-        read_file=file_with("version: 2\npolicy: random\nlog-levle: info\nmax-connections: {a: 1}\n"),
-    )
+    problems = problems_of("--listen-port=99999", environ={"GCUSHARE_LOG_LEVEL": "inof", "GCUSHARE_POLICY": "random"})
 
     assert [problem.split(";")[0] for problem in problems] == [
-        "file /etc/g.yaml key version: 2 is not known",
-        "file /etc/g.yaml: unknown key 'log-levle'",
-        "file /etc/g.yaml key max-connections: holds a mapping",
-        "file /etc/g.yaml key policy: 'random' is not one of the accepted words",
-        "--node is required: give it as --node, env GCUSHARE_NODE or file key node",
+        "env GCUSHARE_POLICY: 'random' is not one of the accepted words",
+        "--node is required: give it as --node or env GCUSHARE_NODE",
         "env GCUSHARE_LOG_LEVEL: 'inof' is not one of the accepted words",
         "flag --listen-port: '99999' is too large",
     ]
-    assert problems[5].endswith("accepted: debug or info or warning or error; did you mean 'info'?")
-
-
-def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
-    (problem,) = problems_of("--node=n", "--config-file=f", read_file=file_with("version: 1\nlog-levle: info\n"))
-
-    assert "did you mean 'log-level'?" in problem
-    assert all(name in problem for name in ("listen-port", "policy", "token"))
-    assert "question" not in problem
+    assert problems[2].endswith("accepted: debug or info or warning or error; did you mean 'info'?")
 
 
 def test_settings_that_do_not_fit_each_other_are_a_problem_each() -> None:
@@ -185,30 +136,6 @@ def test_settings_that_do_not_fit_each_other_are_a_problem_each() -> None:
     assert len(problems) == 1
     assert "'/c'" in problems[0]
     assert "'/ca'" in problems_of("--node=n", "--tls-client-ca-file=/ca")[0]
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        pytest.param("policy: spread\n", "has no 'version'; add 'version: 1'", id="no version"),
-        pytest.param("- a\n", "holds a list", id="not a mapping"),
-        pytest.param("", "holds nothing", id="empty"),
-        pytest.param("a: [\n", "is neither YAML nor JSON", id="malformed"),
-        pytest.param("version: 1\nversion: 1\n", "duplicate key", id="a key twice"),
-        pytest.param("version: true\n", "True is not known", id="a version that is no number"),
-    ],
-)
-def test_a_file_that_is_no_settings_file_is_refused_with_its_reason(content: str, expected: str) -> None:
-    (problem,) = problems_of("--node=n", "--config-file=f.yaml", read_file=file_with(content))
-
-    assert problem.startswith("file f.yaml")
-    assert expected in problem
-
-
-def test_a_file_that_cannot_be_read_names_who_asked_for_it() -> None:
-    (problem,) = problems_of("--node=n", environ={"GCUSHARE_CONFIG": "/nowhere"})
-
-    assert problem.startswith("env GCUSHARE_CONFIG: '/nowhere' cannot be read: ")
 
 
 def test_an_unknown_flag_names_the_nearest_one() -> None:
@@ -234,10 +161,10 @@ def test_a_setting_may_have_a_second_word_on_the_command_line_alone() -> None:
 
     program = Program("p", "s", "1", Aliased)
     for flag in ("--context=x", "--kube-context=x"):
-        assert load_settings(program, (flag,), {}, no_file).kube_context == "x"
-    assert load_settings(program, (), {"GCUSHARE_KUBE_CONTEXT": "x"}, no_file).kube_context == "x"
+        assert load_settings(program, (flag,), {}).kube_context == "x"
+    assert load_settings(program, (), {"GCUSHARE_KUBE_CONTEXT": "x"}).kube_context == "x"
     with pytest.raises(Answered) as answer:
-        load_settings(program, ("--help",), {}, no_file)
+        load_settings(program, ("--help",), {})
     assert "--context, --kube-context NAME" in answer.value.text
 
     @settings
@@ -248,7 +175,7 @@ def test_a_setting_may_have_a_second_word_on_the_command_line_alone() -> None:
         other: str = setting(parsers.text("NAME"), default="", alias="--context", help="Another.")
 
     with pytest.raises(TypeError, match="context more than once"):
-        load_settings(Program("p", "s", "1", Doubled), (), {}, no_file)
+        load_settings(Program("p", "s", "1", Doubled), (), {})
 
 
 def test_a_secret_is_shown_nowhere() -> None:
@@ -266,34 +193,29 @@ def test_a_secret_that_cannot_be_read_is_masked_in_its_problem() -> None:
         pin: int = setting(parsers.integer(0, 9999), secret=True, help="A pin.")
 
     with pytest.raises(ConfigError) as caught:
-        load_settings(Program("p", "s", "1", Pin), ("--pin=12345678",), {}, no_file)
+        load_settings(Program("p", "s", "1", Pin), ("--pin=12345678",), {})
 
     assert caught.value.problems == ("flag --pin: '********' is too large; accepted: a whole number from 0 to 9999",)
 
 
 def test_print_config_shows_every_setting_with_its_source() -> None:
-    text = answer_to(
-        "--node=n1",
-        "--print-config",
-        environ={"GCUSHARE_LOG_FORMAT": "json", "GCUSHARE_CONFIG": "f"},
-        read_file=file_with("version: 1\nlog-file-count: 9\n"),
-    )
+    text = answer_to("--node=n1", "--print-config", environ={"GCUSHARE_LOG_FORMAT": "json"})
 
-    rows = {line.split(":")[0]: [part.strip() for part in line.split("  # ")] for line in text.splitlines()[2:]}
-    assert rows["node"] == ["node: n1", "flag --node"]
-    assert rows["log-format"] == ["log-format: json", "env GCUSHARE_LOG_FORMAT"]
-    assert rows["log-file-count"] == ["log-file-count: 9", "file f key log-file-count"]
-    assert rows["listen-port"] == ["listen-port: 32766", "default"]
+    rows = dict(line.lstrip("# -").split("  # ") for line in text.splitlines()[1:])
+    sources = {name.strip(): source for name, source in rows.items()}
+    assert sources["node=n1"] == "flag --node"
+    assert sources["log-format=json"] == "env GCUSHARE_LOG_FORMAT"
+    assert sources["listen-port=32766"] == "default"
     assert len(rows) == len(list_specs(ExampleSettings)) - 1
 
 
-@pytest.mark.parametrize("node", ["n1", "null", "007", "a: b #c", "yes", "1e3", "节点", "'", '"', "-", "True", "0"])
+@pytest.mark.parametrize("node", ["n1", "null", "a: b #c", "$HOME", "a b", "节点", "'", '"', "-", "--x", "True", "\\"])
 def test_what_print_config_prints_means_the_same_when_given_back(node: str) -> None:
     argv = (f"--node={node}", "--peers=[::1]:5,h:6", "--request-timeout=1m30s", "--log-dir=", "--max-request-size=1025")
 
     printed = answer_to(*argv, "--print-config")
 
-    assert load("--config-file=f", read_file=file_with(printed)) == load(*argv)
+    assert load(*shlex.split(printed, comments=True)) == load(*argv)
 
 
 def test_help_names_every_setting_its_variable_default_and_accepted_values() -> None:
@@ -342,8 +264,8 @@ def test_a_flag_may_be_a_word_of_python() -> None:
         for_: int = setting(parsers.integer(1, 9), default=1, help="How many.")
 
     wanting = Program(name="wanting", summary="Wants.", version="1", settings=Wanting)
-    assert load_settings(wanting, ["--for", "3"], {}, Path.read_text).for_ == 3
-    assert load_settings(wanting, [], {"GCUSHARE_FOR": "4"}, Path.read_text).for_ == 4
+    assert load_settings(wanting, ["--for", "3"], {}).for_ == 3
+    assert load_settings(wanting, [], {"GCUSHARE_FOR": "4"}).for_ == 4
 
 
 def test_a_changed_default_must_name_a_setting() -> None:

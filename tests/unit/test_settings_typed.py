@@ -1,4 +1,4 @@
-"""Settings that change something are typed on the command line: no variable and no file gives them."""
+"""Settings that change something are typed on the command line: no variable gives them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, list_specs, setting, settings
 from gcushare.runtime.settings.loading import Answered, load_settings
-from tests.unit.test_settings import file_with, no_file
 
 
 @settings
@@ -27,26 +25,17 @@ CHANGING = Program(name="gcushare-changing", summary="Changes.", version="1", se
 
 def test_what_is_typed_is_read_from_the_command_line_alone() -> None:
     environ = {"GCUSHARE_FIX": "true", "GCUSHARE_NAMESPACE": "x"}
-    left_over = load_settings(CHANGING, (), environ, no_file)
+    left_over = load_settings(CHANGING, (), environ)
     assert (left_over.fix, left_over.namespace) == (False, "all")
-    asked = load_settings(CHANGING, ("--fix", "--namespace=y"), environ, no_file)
+    asked = load_settings(CHANGING, ("--fix", "--namespace=y"), environ)
     assert (asked.fix, asked.namespace) == (True, "y")
 
 
-def test_a_settings_file_changes_nothing_either() -> None:
-    # A variable may name the file.
-    with pytest.raises(ConfigError, match="fix"):
-        load_settings(CHANGING, (), {"GCUSHARE_CONFIG": "f"}, file_with("version: 1\nfix: true\n"))
-
-
-def test_help_says_what_the_command_line_alone_gives_and_print_config_leaves_it_out() -> None:
+def test_help_says_what_the_command_line_alone_gives() -> None:
     with pytest.raises(Answered) as page:
-        load_settings(CHANGING, ("--help",), {}, no_file)
+        load_settings(CHANGING, ("--help",), {})
     assert "GCUSHARE_FIX" not in page.value.text
     assert "on the command line alone" in page.value.text
-    with pytest.raises(Answered) as printed:
-        load_settings(CHANGING, ("--fix", "--print-config"), {}, no_file)
-    assert "fix:" not in printed.value.text
 
 
 @pytest.mark.parametrize("name", ["fix", "yes", "execute", "force_delete", "remove_from_node", "confirm", "restart"])

@@ -1,4 +1,4 @@
-"""The device plugin's settings: every flag, variable and file key, with its reason."""
+"""The device plugin's settings: every flag and variable, with its reason."""
 
 from __future__ import annotations
 

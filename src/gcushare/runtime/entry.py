@@ -80,7 +80,7 @@ def run_program(
             argv, notes = translate(argv, {word.lstrip("-") for word in words if word} | COMMON_FLAGS, old_flags)
             process.stderr.write("".join(f"note: {note}\n" for note in notes))
         environ = {**process.environ, "COLUMNS": columns_of(process)}
-        settings = load_settings(program, argv, environ, lambda path: path.read_text(encoding="utf-8"))
+        settings = load_settings(program, argv, environ)
     except Answered as answer:
         text = answer.text
         return _run_guarded(lambda: process.stdout.write(text) and DONE, process, report)

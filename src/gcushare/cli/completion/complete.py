@@ -35,9 +35,7 @@ _PATIENCE_S = 3.0
 
 FILES, ERROR, NO_FILES = 0, 1, 4
 """Of cobra's directives: let the shell complete files; an error; nothing else than what was listed."""
-_FILE_FLAGS = frozenset(
-    {"--kubeconfig", "--certificate-authority", "--client-certificate", "--client-key", "--config-file"}
-)
+_FILE_FLAGS = frozenset({"--kubeconfig", "--certificate-authority", "--client-certificate", "--client-key"})
 
 
 def complete(names: Names, process: ProcessContext) -> int:
@@ -89,8 +87,6 @@ class _Line:
                 self._values[spec.flag] = joined
             else:
                 self.awaited = spec.flag
-        elif name == "--config-file" and not equals:
-            self.awaited = name
 
     def candidates(self, flag: Sequence[str], begun: str) -> tuple[Words, int]:
         """The candidates and the directive; ``flag`` is the flag whose value is in the same word."""
@@ -128,7 +124,7 @@ class _Line:
         known = {spec.flag for spec in list_specs(ClusterFlags)}
         words = [f"{flag}={value}" for flag, value in self._values.items() if flag in known]
         program = Program(name="completion", summary="", version="", settings=ClusterFlags)
-        return load_settings(program, words, self._environ, lambda path: path.read_text(encoding="utf-8"))
+        return load_settings(program, words, self._environ)
 
     async def _nodes(self, api: KubeClient) -> Words:
         snapshot = ClusterSnapshot(self._vendor)

@@ -88,8 +88,7 @@ def _table(names: Names) -> Program[TableSettings]:
             "server alone). A node whose cards cannot be read is a warning. Exit status 1 also means that pods or "
             "claims, which every figure needs, could not be read.\n\n"
             "Rights: get and list nodes and pods; get services/proxy in the extender's namespace for its figures; get "
-            f"pods/proxy for top. Other settings files than kubectl's are not needed; {names.executable} is the same "
-            "command without kubectl."
+            f"pods/proxy for top. {names.executable} is the same command without kubectl."
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What is done about pods that use more of a card than they were granted: flags, variables and file keys."""
+"""What is done about pods that use more of a card than they were granted: flags and variables."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Settings from flags, environment and file, in this order of precedence. Reports all problems at once."""
+"""Settings from flags and environment, in this order of precedence. Reports all problems at once."""

@@ -9,9 +9,7 @@ from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings.declare import Spec
 
 _ACTIONS = {"-h": "help", "--help": "help", "--version": "version", "--print-config": "config"}
-_CONFIG_FILE = "--config-file"
-_OWN = (*_ACTIONS, _CONFIG_FILE)
-COMMON_FLAGS = frozenset(word.lstrip("-") for word in _OWN)
+COMMON_FLAGS = frozenset(word.lstrip("-") for word in _ACTIONS)
 """Flags of every program, without dashes."""
 _LIKENESS = 0.8
 """How like a known name a word with one dash is, from 0 to 1, to be that name misspelt."""
@@ -47,7 +45,6 @@ class CommandLine:
         """The remaining arguments, the next one last."""
         self.values: dict[str, str] = {}
         """The texts by setting name."""
-        self.config_file: str | None = None
         self.actions: set[str] = set()
         """What to print: any of help, version and config."""
         arguments = [spec.name for spec in specs if spec.is_argument]
@@ -61,7 +58,7 @@ class CommandLine:
                 positional.append(word)
                 continue
             written, equals, value = word.partition("=")
-            flag = next((each for each in _spellings(written) if each in self._flags or each in _OWN), None)
+            flag = next((each for each in _spellings(written) if each in self._flags or each in _ACTIONS), None)
             if flag is not None or written.startswith("--"):
                 self._read_flag(flag or written, value if equals else None)
             else:
@@ -76,7 +73,7 @@ class CommandLine:
 
         A long name with one dash, but misspelt, is refused: its letters would mean something else.
         """
-        if near := nearest(word.partition("=")[0], (*self._flags, *_OWN)):
+        if near := nearest(word.partition("=")[0], (*self._flags, *_ACTIONS)):
             raise self._refusal(f"No such option {word!r}. Did you mean {near!r}?")
         letters = word[1:]
         while letters:
@@ -96,18 +93,14 @@ class CommandLine:
         if flag in _ACTIONS:
             self.actions.add(_ACTIONS[flag])
             return
-        if spec is None and flag != _CONFIG_FILE:
-            near = difflib.get_close_matches(flag, [*self._flags, *_OWN], n=1)
+        if spec is None:
+            near = difflib.get_close_matches(flag, [*self._flags, *_ACTIONS], n=1)
             raise self._refusal(f"No such option {flag!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
         if is_switch:
             joined = joined if joined is not None else str(not flag.startswith("--no-")).lower()
         elif joined is None and not self._rest:
             raise self._refusal(f"Option {flag!r} requires an argument.")
-        value = self._rest.pop() if joined is None else joined
-        if spec is None:
-            self.config_file = value
-        else:
-            self.values[spec.name] = value
+        self.values[spec.name] = self._rest.pop() if joined is None else joined
 
     def _refusal(self, reason: str) -> ConfigError:
         return ConfigError(f"{reason} Run '{self._program} --help' to see every setting.")

@@ -1,7 +1,7 @@
 """Declares a program's settings as frozen dataclasses, grouped by concern. Fields have a parser and a help text.
 
-The field ``listen_port`` is ``--listen-port`` on the command line, ``GCUSHARE_LISTEN_PORT`` in the environment and
-``listen-port`` in the file. `loading` reads them.
+The field ``listen_port`` is ``--listen-port`` on the command line and ``GCUSHARE_LISTEN_PORT`` in the environment.
+`loading` reads them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ C = TypeVar("C", bound=type)
 _SETTING = "gcushare.setting"
 _GROUP = "gcushare.group"
 ENV_PREFIX = "GCUSHARE_"
-FILE_VERSION = 1
-"""The only known version of a settings file."""
-VERSION_KEY = "version"
 
 _MUTATING_WORDS = frozenset(
     {
@@ -108,8 +105,8 @@ def setting(
         argument: take it from a position on the command line instead of a flag.
         secret: never show its value.
         alias: an additional long flag with dashes, for a name that people know from other commands.
-        typed: accept it on the command line only, because a forgotten variable, or a settings file that a variable
-            names, must not change a cluster. Required for switches that change something.
+        typed: accept it on the command line only, because a forgotten variable must not change a cluster. Required
+            for switches that change something.
     """
     spec = Spec(
         parser=parser,

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
+import shlex
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gcushare.runtime.exit_codes import EXIT_STATUS
-from gcushare.runtime.settings.declare import FILE_VERSION, VERSION_KEY, Program, Spec
+from gcushare.runtime.settings.declare import Program, Spec
 from gcushare.runtime.settings.parsers import ANY_TEXT
 
 MASK = "********"
 # Wide enough for a flag and a sentence, and narrow enough for half a screen. COLUMNS changes it within these bounds.
 _WIDTH, _NARROWEST, _WIDEST = 100, 60, 120
 
-# Text that YAML reads as a string or number as written. Other text (signs, colons, dates, leading zeros) is quoted.
-_PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/_.-]*|0|[1-9][0-9]{0,14}[A-Za-z]*")
-_YAML_WORDS = ("null", "true", "false")
-
 _COMMON = (
-    (
-        "--config-file FILE",
-        f"Settings file, YAML or JSON: '{VERSION_KEY}: {FILE_VERSION}', then settings by the names of their flags, "
-        "without the dashes. A flag beats the environment, the environment beats the file, the file beats the default. "
-        "[env: GCUSHARE_CONFIG]",
-    ),
-    ("--print-config", "Print every setting with its value and source, in the form of a settings file, and exit."),
+    ("--print-config", "Print every setting as a flag with its value, and where the value comes from, and exit."),
     ("--version", "Print the version and exit."),
     ("-h, --help", "Print this page and exit."),
 )
@@ -83,14 +72,15 @@ def render_overview(
 
 
 def render_config(program: str, resolved: Sequence[Resolved]) -> str:
-    """Render the settings as an equivalent settings file. Secrets are masked and commented out."""
-    keys = [item for item in resolved if not item.spec.is_typed]
+    """Render the settings as flags that a shell reads back. Secrets are masked and commented out."""
+    settings = [item for item in resolved if not item.spec.is_argument]
     lines = [
-        (f"{'# ' if item.spec.is_secret else ''}{item.spec.name}: {_quote(item.show())}", item.source) for item in keys
+        (f"{'# ' if item.spec.is_secret else ''}{item.spec.flag}={shlex.quote(item.show())}", item.source)
+        for item in settings
     ]
     width = max((len(line) for line, _ in lines), default=0)
-    head = f"# {program}: every setting and where its value comes from\n{VERSION_KEY}: {FILE_VERSION}\n"
-    return head + "".join(f"{line.ljust(width)}  # {json.dumps(source)[1:-1]}\n" for line, source in lines)
+    head = f"# {program}: every setting and where its value comes from\n"
+    return head + "".join(f"{line.ljust(width)}  # {source}\n" for line, source in lines)
 
 
 class _Page:
@@ -184,9 +174,3 @@ def _describe(spec: Spec) -> str:
     elif not spec.is_argument:
         facts.append("on the command line alone")
     return f"{spec.help} [{'; '.join(facts)}]"
-
-
-def _quote(text: str) -> str:
-    """Quote a value if YAML would read it as something else. JSON strings are valid YAML."""
-    is_plain = _PLAIN.fullmatch(text) and (text.lower() not in _YAML_WORDS or text in ("true", "false"))
-    return text if is_plain else json.dumps(text, ensure_ascii=False)

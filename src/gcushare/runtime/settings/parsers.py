@@ -1,4 +1,4 @@
-"""Parsers of setting values: each converts the text of a flag, variable or file key to a typed value."""
+"""Parsers of setting values: each converts the text of a flag or variable to a typed value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Parser(Generic[T]):
     """Parses, describes and shows one kind of value.
 
     ``parse`` raises ValueError with the reason only; the caller adds the value, its source and ``accepted``.
-    Invariant: ``parse(show(value)) == value``, so that the output of ``--print-config`` is a valid settings file.
+    Invariant: ``parse(show(value)) == value``, so that the output of ``--print-config`` can be given back.
     """
 
     metavar: str

@@ -110,16 +110,14 @@ def write_cards(folder: Path, size: Size, *, sick: int | None = None) -> Path:
     return temporary.replace(path)
 
 
-async def start_plugin(
-    stack: AsyncExitStack, folder: Path, size: Size, sockets: tuple[Path, Path]
-) -> asyncio.subprocess.Process:
-    """Start the program between the API server of the folder's kubeconfig and the kubelet of these sockets."""
+async def start_plugin(stack: AsyncExitStack, folder: Path, size: Size) -> asyncio.subprocess.Process:
+    """Start the program between the API server of the folder's kubeconfig and the kubelet whose folder it is."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gcushare.device_plugin",
-        "--vendor", "aliyun", "--memory-unit", size.unit, "--node-name", NODE, "--wait-for-pod", "0ms",
+        "--vendor", "aliyun", "--memory-unit", size.unit, "--node-name", NODE,
         "--cards", f"simulated:{write_cards(folder, size)}", "--kubeconfig", str(folder / "kubeconfig"),
-        "--device-plugin-dir", str(sockets[0]), "--pod-resources-socket", str(sockets[1]),
-        "--cdi-dir", str(folder / "cdi"), "--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "",
+        "--kubelet-dir", str(folder), "--cdi-dir", str(folder / "cdi"),
+        "--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", "",
         "--log-level", "error", "--poll-interval", "250ms", "--kubelet-message-limit", str(size.limit_bytes),
     )  # fmt: skip
     stack.push_async_callback(process.wait)
@@ -137,12 +135,12 @@ async def running_plugin(size: Size) -> AsyncIterator[Bench]:
         api.kubeconfig(folder / "kubeconfig")
         kubelet = RawKubelet(folder)
         await kubelet.serve(stack)
-        process = await start_plugin(stack, folder, size, (folder, kubelet.pod_resources_socket))
+        process = await start_plugin(stack, folder, size)
         async with asyncio.timeout(30):
             await kubelet.registered.wait()
         options = [("grpc.max_receive_message_length", size.limit_bytes)]
         channel = await stack.enter_async_context(
-            grpc.aio.insecure_channel(f"unix:{folder / 'aliyungpushare.sock'}", options=options)
+            grpc.aio.insecure_channel(f"unix:{kubelet.directory / 'aliyungpushare.sock'}", options=options)
         )
         follower = asyncio.create_task(kubelet.follow(channel), name="list and watch")
         stack.callback(follower.cancel)
@@ -256,8 +254,7 @@ async def bench_batch(rows: list[tuple[str, str]]) -> None:
         settings = KubeletSettings(node_name=NODE, root_dir=folder, batch_window_s=0.0)
         kubelet = await stack.enter_async_context(Kubelet(settings, node_api))
         await kubelet.wait_ready()
-        sockets = (folder / "device-plugins", settings.podresources_socket)
-        await start_plugin(stack, folder, MANUAL, sockets)
+        await start_plugin(stack, folder, MANUAL)
         await until(lambda: RESOURCE in kubelet.counts() and kubelet.counts()[RESOURCE].allocatable == 256)
         kubelet.faults.admission_open.clear()
         names = [f"pod-{number}" for number in range(BATCH)]

@@ -88,9 +88,7 @@ class EchoingExtender(Extender):
 
 
 async def _run(settings: ExtenderSettings, shutdown: Shutdown) -> int:
-    async with KubeClient(
-        find_api_server(settings.kube.kubeconfig, settings.kube.kube_context), program=NAME
-    ) as client:
+    async with KubeClient(find_api_server(settings.kube.kubeconfig, settings.kube.context), program=NAME) as client:
         extender = EchoingExtender(settings, client, after_sync=freeze_gc)
         running = asyncio.create_task(extender.run(shutdown), name="extender")
         while extender.server is None and not running.done():  # noqa: ASYNC110 - it has no event for this

@@ -16,9 +16,9 @@ from gcushare.wire.protos import podresources_pb2, services
 
 @dataclass
 class RawKubelet:
-    """Listens in ``directory``; ``holdings`` is the answer of its podresources socket."""
+    """Listens in two folders below ``root``, like a kubelet; ``holdings`` is its podresources socket's answer."""
 
-    directory: Path
+    root: Path
     message: bytes = b""
     holdings: bytes = b""
     received_at: float = 0.0
@@ -28,16 +28,18 @@ class RawKubelet:
     _server: grpc.aio.Server | None = None
 
     @property
-    def pod_resources_socket(self) -> Path:
-        return self.directory / "podresources.sock"
+    def directory(self) -> Path:
+        """Where plugins register and listen."""
+        return self.root / "device-plugins"
 
     async def serve(self, stack: AsyncExitStack) -> None:
         """Listen until the stack ends."""
+        socket = self.root / "pod-resources" / "kubelet.sock"
+        for folder in (self.directory, socket.parent):
+            folder.mkdir(exist_ok=True)
         await self.start()
         stack.push_async_callback(self._stop)
-        server = _server_of(
-            services.POD_RESOURCES_SERVICE, services.POD_RESOURCES_LIST, self._list, self.pod_resources_socket
-        )
+        server = _server_of(services.POD_RESOURCES_SERVICE, services.POD_RESOURCES_LIST, self._list, socket)
         await server.start()
         stack.push_async_callback(server.stop, 0)
 
@@ -52,8 +54,7 @@ class RawKubelet:
         """Restart and drop every plugin's socket; returns the seconds until a plugin has registered."""
         await self._stop()
         for path in self.directory.glob("*.sock"):
-            if path != self.pod_resources_socket:
-                path.unlink()
+            path.unlink()
         await self.start()
         started = time.perf_counter()
         async with asyncio.timeout(30):

@@ -159,8 +159,7 @@ class PluginReplica(Program):
             ),
             kubelet=KubeletSettings(
                 node_name=self.node,
-                device_plugin_dir=_NOWHERE / self.node,
-                pod_resources_socket=_NOWHERE / "kubelet.sock",
+                kubelet_dir=_NOWHERE / self.node,
                 cdi_dir=_NOWHERE / "cdi",
             ),
         )

@@ -136,19 +136,6 @@ async def test_a_whole_card_is_never_given_together_with_shares_of_it(cluster: C
     assert sorted(used.values()) == [10 * GIB, 10 * GIB, 10 * GIB, 16 * GIB]
 
 
-async def test_an_unused_template_is_deleted_and_made_again_for_the_next_pod(cluster: ControlPlane) -> None:
-    await start(cluster, "--unused-after", "1s")
-    try:
-        for name in ("first", "second"):
-            await cluster.client.create(POD_OBJECTS, pod(name, 3), namespace="default")
-            await bound(cluster, name)
-            await until_templates(cluster, "default/gcu-memory-3")
-            await cluster.client.delete(POD_OBJECTS, name, namespace="default", grace_s=0)
-            await until_templates(cluster)
-    finally:
-        await cluster.end(CLAIMS_CONTROLLER)
-
-
 async def test_a_template_of_somebody_else_is_left_alone_and_the_pod_says_so(
     cluster: ControlPlane, controller: str
 ) -> None:

@@ -42,7 +42,7 @@ PLAN = ClusterPlan(
     nodes=(NodePlan(name=NODE, card_bytes=(16 * GIB, 16 * GIB)),),
     wait_factor=0.1,
     dashboard="token",
-    extender_flags=(*ELECTION, *MUTUAL_TLS, "--lease-retry", "200ms", "--confirm-after", "1s"),
+    extender_flags=(*ELECTION, *MUTUAL_TLS, "--lease-retry", "200ms"),
 )
 # One group: the scenario is run once, in one worker.
 pytestmark = [needs_helm, pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("rights"), pytest.mark.slow]

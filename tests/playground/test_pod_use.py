@@ -15,7 +15,6 @@ from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.core.units import GIB
 from gcushare.runtime.entry import ProcessContext
-from gcushare_playground.commands import port_of
 from gcushare_playground.picture import poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.fake_proc import FakeProc
@@ -39,7 +38,7 @@ async def test_a_pod_that_uses_more_than_it_was_granted_is_named_by_everything_t
         await census.cluster.pods.until(lambda: len(census.running()) == 3, "two pods run, and the plugin's own")
         start_processes(census, proc)
         await until_reported(census, url)
-        words = ["--kubeconfig", str(census.cluster.place.kubeconfig), "--plugin-port", str(port_of(url))]
+        words = ["--kubeconfig", str(census.cluster.place.kubeconfig)]
         top = json.loads(await run(main_gcushare, "top", "-o", "json", *words))
         reported = [(pod["pod"], pod["grantedBytes"], pod["usedBytes"], pod["over"]) for pod in top["pods"]]
         assert reported == [

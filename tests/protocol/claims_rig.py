@@ -16,11 +16,11 @@ import grpc
 import grpc.aio
 
 from gcushare.claims_driver.app import ClaimsDriverApp
-from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, ClaimsDriverSettings, KubeletSettings
+from gcushare.claims_driver.claims_driver_settings import ClaimCardSettings, ClaimsDriverSettings
 from gcushare.claims_driver.reporting import DriverMetrics
 from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import ConfigSources, load_config
-from gcushare.node.node_settings import MpsSettings, OtherSystems
+from gcushare.node.node_settings import MpsSettings, NodeSettings, OtherSystems
 from gcushare.node.over_use.over_use_settings import OverUseSettings
 from gcushare.runtime.settings.kubernetes import KubeSettings
 from gcushare.runtime.settings.log import LogSettings
@@ -105,9 +105,7 @@ class ClaimsRig:
             ),
             over_use=self._over_use_settings,
             limits=self._limit_settings,
-            node=KubeletSettings(
-                node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings
-            ),
+            node=NodeSettings(node_name=NODE, kubelet_dir=self.root, cdi_dir=self.root / "cdi", **self._node_settings),
             kube=KubeSettings(kubeconfig=str(self.root / "kubeconfig")),
             serve=ServeSettings(listen_address="127.0.0.1", listen_port=0),
             log=LogSettings(log_dir=None),

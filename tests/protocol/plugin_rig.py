@@ -116,8 +116,7 @@ class PluginRig:
             ),
             kubelet=KubeletSettings(
                 node_name=NODE,
-                device_plugin_dir=self.root / "device-plugins",
-                pod_resources_socket=self.root / "pod-resources" / "kubelet.sock",
+                kubelet_dir=self.root,
                 device_list_strategy=self._strategies,
                 cdi_dir=self.root / "cdi",
                 wait_for_pod=0.5,

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.extender_objects import pod_document
 from tests.protocol.cards_command_rig import Caller
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, in_namespace, plugin_pod
 from tests.protocol.plugin_rig import PluginRig
@@ -57,14 +56,12 @@ async def test_both_vendors_plugins_of_a_node_are_shown_and_no_other_nodes(seen:
     assert not any("device-plugin-z" in path for path in seen.front.proxied)
 
 
-async def test_port_tls_namespace_and_labels_of_the_plugins_can_be_named(seen: Cluster) -> None:
+async def test_the_namespace_of_the_plugins_can_be_named(seen: Cluster) -> None:
     seen.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}})
-    seen.put(in_namespace(pod_document("mine", None, node="node-2", phase="Running", labels={"app": "cards"}), "own"))
-    ran = await caller(seen).call(
-        "node-2", "--plugin-namespace", "own", "--plugin-selector", "app=cards", "--plugin-port", "9", "--plugin-tls"
-    )
+    seen.put(in_namespace(plugin_pod("gcushare-device-plugin-own", "node-2"), "own"))
+    ran = await caller(seen).call("node-2", "--plugin-namespace", "own")
     assert ran.code == 1  # the double has no such pod behind its proxy
-    assert seen.front.proxied == ["/api/v1/namespaces/own/pods/https:mine:9/proxy/status"]
+    assert seen.front.proxied == ["/api/v1/namespaces/own/pods/http:gcushare-device-plugin-own:32767/proxy/status"]
 
 
 async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluster) -> None:
@@ -72,7 +69,7 @@ async def test_a_node_without_a_plugin_says_where_it_was_looked_for(seen: Cluste
     ran = await caller(seen).call("node-2")
     assert (ran.code, ran.out) == (1, "")
     assert "error: no device plugin runs on node 'node-2': no running pod in namespace 'kube-system' runs" in ran.err
-    assert "--plugin-namespace and --plugin-selector" in ran.err
+    assert "--plugin-namespace says where they are" in ran.err
 
 
 async def test_a_missing_right_is_named(seen: Cluster) -> None:

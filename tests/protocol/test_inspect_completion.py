@@ -57,7 +57,7 @@ NEXT = {
     "--context ": ["gcushare-playground"],
     "--user ": ["gcushare-playground"],
     "--sor": ["--sort-by"],
-    "top --plug": ["--plugin-namespace", "--plugin-port", "--plugin-tls", "--plugin-selector"],
+    "top --plug": ["--plugin-namespace"],
     "completion ": ["bash", "zsh", "fish"],
 }
 """What may stand after a line that was begun."""

@@ -24,7 +24,7 @@ async def run_command(rig: PluginRig, *words: str, port: int | None = None, node
     assert server is not None
     argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(port or server.port)]
     argv += ["--node-name", node, "--kubeconfig", str(rig.root / "kubeconfig")]
-    argv += ["--device-plugin-dir", str(rig.root / "device-plugins"), "--cdi-dir", str(rig.root / "cdi")]
+    argv += ["--kubelet-dir", str(rig.root), "--cdi-dir", str(rig.root / "cdi")]
     process = ProcessContext(argv=argv, environ={}, stdout=io.StringIO(), stderr=io.StringIO())
     code = await asyncio.to_thread(main, process)
     assert isinstance(process.stdout, io.StringIO)

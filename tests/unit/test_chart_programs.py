@@ -73,7 +73,7 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
         pytest.param(PLUGIN_CHART, ("mode=whole",), 2, id="whole"),
         pytest.param(
             PLUGIN_CHART,
-            ("cards.source=simulated", "cards.simulated[0].memory=16GiB", "cards.failWithoutCards=true"),
+            ("cards.source=simulated", "cards.simulated[0].memory=16GiB"),
             2,
             id="simulated",
         ),

@@ -55,7 +55,6 @@ def test_filter_names_all_or_the_best_or_those_equal_to_it(word: str, named: Nam
         "--node-policy=random",
         "--card-policy=best",
         "--listen-port=70000",
-        "--recount-interval=0",
     ],
 )
 def test_a_wrong_value_is_reported_with_what_is_accepted(flag: str) -> None:

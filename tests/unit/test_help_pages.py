@@ -78,8 +78,8 @@ def test_commands_and_marks_are_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["doctor", "support-bundle", "cards", "cordon-card", "uncordon-card"])
-def test_context_is_the_word_everywhere_and_the_old_one_still_works(command: str) -> None:
-    assert "  --context, --kube-context NAME\n" in help_of("gcushare", command)
+def test_context_is_the_word_everywhere(command: str) -> None:
+    assert "  --context NAME\n" in help_of("gcushare", command)
 
 
 @settings

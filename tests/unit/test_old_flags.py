@@ -15,7 +15,7 @@ from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings.old_flags import translate
 from gcushare.scheduler_extender import command_line as extender
 
-KNOWN = {"memory-unit", "mode", "log-level", "fail-without-cards", "h", "version"}
+KNOWN = {"memory-unit", "mode", "log-level", "status", "h", "version"}
 
 
 def ours(*argv: str) -> tuple[str, ...]:
@@ -36,9 +36,7 @@ def ours(*argv: str) -> tuple[str, ...]:
         pytest.param(("--logtostderr=true", "-alsologtostderr"), (), id="switches"),
         pytest.param(("-stderrthreshold", "INFO", "-log_dir=/tmp"), ("--log-dir=/tmp",), id="glog's own"),
         pytest.param(("-mps=false", "-health-check", "-kubelet-port", "10250"), (), id="the plugin's own"),
-        pytest.param(
-            ("--no-fail-without-cards", "-version"), ("--no-fail-without-cards", "--version"), id="ours, one dash"
-        ),
+        pytest.param(("--no-status", "-version"), ("--no-status", "--version"), id="ours, one dash"),
         pytest.param(("-h",), ("-h",), id="one letter keeps its one dash"),
         pytest.param(("--", "-v=5"), ("--", "-v=5"), id="behind two dashes nothing is a flag"),
         pytest.param(

@@ -152,30 +152,19 @@ def test_empty_text_turns_an_optional_setting_off_and_is_refused_elsewhere() -> 
     assert problem.startswith("flag --node: '' is empty")
 
 
-def test_a_setting_may_have_a_second_word_on_the_command_line_alone() -> None:
+def test_a_field_with_a_mere_default_is_a_constant_that_no_source_sets() -> None:
     @settings
-    class Aliased:
-        """Aliased."""
+    class Bounded:
+        """Bounded."""
 
-        kube_context: str = setting(parsers.text("NAME"), default="", alias="--context", help="Which context.")
+        readers: int = 64
+        port: int = setting(parsers.integer(1, 9), default=1, help="A port.")
 
-    program = Program("p", "s", "1", Aliased)
-    for flag in ("--context=x", "--kube-context=x"):
-        assert load_settings(program, (flag,), {}).kube_context == "x"
-    assert load_settings(program, (), {"GCUSHARE_KUBE_CONTEXT": "x"}).kube_context == "x"
-    with pytest.raises(Answered) as answer:
-        load_settings(program, ("--help",), {})
-    assert "--context, --kube-context NAME" in answer.value.text
-
-    @settings
-    class Doubled:
-        """Doubled."""
-
-        context: str = setting(parsers.text("NAME"), default="", help="One.")
-        other: str = setting(parsers.text("NAME"), default="", alias="--context", help="Another.")
-
-    with pytest.raises(TypeError, match="context more than once"):
-        load_settings(Program("p", "s", "1", Doubled), (), {})
+    program = Program("p", "s", "1", Bounded)
+    assert load_settings(program, ("--port=2",), {"GCUSHARE_READERS": "5"}) == Bounded(readers=64, port=2)
+    with pytest.raises(ConfigError, match="No such option '--readers'"):
+        load_settings(program, ("--readers=5",), {})
+    assert [spec.name for spec in list_specs(Bounded)] == ["port"]
 
 
 def test_a_secret_is_shown_nowhere() -> None:
@@ -211,7 +200,7 @@ def test_print_config_shows_every_setting_with_its_source() -> None:
 
 @pytest.mark.parametrize("node", ["n1", "null", "a: b #c", "$HOME", "a b", "节点", "'", '"', "-", "--x", "True", "\\"])
 def test_what_print_config_prints_means_the_same_when_given_back(node: str) -> None:
-    argv = (f"--node={node}", "--peers=[::1]:5,h:6", "--request-timeout=1m30s", "--log-dir=", "--max-request-size=1025")
+    argv = (f"--node={node}", "--peers=[::1]:5,h:6", "--log-dir=", "--log-level=debug")
 
     printed = answer_to(*argv, "--print-config")
 

@@ -28,15 +28,13 @@ def extender_command(plan: ClusterPlan, place: Place, port: int = 0) -> Command:
 
 def plugin_command(plan: ClusterPlan, place: Place, node: NodePlan) -> Command:
     """``gcushare-device-plugin`` of one node, with its simulated cards."""
-    root = place.kubelet_dir(node)
     return _command(
         place,
         f"gcushare-device-plugin-{node.name}",
         "gcushare.device_plugin",
         *("--vendor", plan.vendor.name, "--kubeconfig", str(place.kubeconfig), "--node-name", node.name),
         *("--cards", f"simulated:{place.cards_file(node)}", "--memory-unit", plan.unit.name),
-        *("--device-plugin-dir", str(root / "device-plugins")),
-        *("--pod-resources-socket", str(root / "pod-resources" / "kubelet.sock")),
+        *("--kubelet-dir", str(place.kubelet_dir(node))),
         *("--listen-address", "127.0.0.1", "--listen-port", "0", "--log-dir", ""),
         *("--mode", "both" if plan.whole_cards else "memory"),
         *plan.plugin_flags,

@@ -15,6 +15,7 @@ import msgspec
 from gcushare.cards.ports import CardReport, HealthEvent, HealthReading
 from gcushare.core.cards import Card, CardUse, Health, InventoryCard, LeftOutCard
 
+BAD_READINGS = 3
 STALE_AFTER_S = 60.0
 """Time to start the library's process again, more than once."""
 
@@ -23,15 +24,15 @@ STALE_AFTER_S = 60.0
 class HealthPolicy:
     """How much evidence makes a card unhealthy, and how much makes it healthy again."""
 
-    bad_readings: int
+    bad_readings: int = BAD_READINGS
     """Bad readings in a row before a card is unhealthy: one driver hiccup moves no pods. A conclusive one suffices."""
     good_readings: int = 3
     """Good readings in a row before an unhealthy card is healthy again."""
-    recover_after_s: float
+    recover_after_s: float = 30.0
     """How long the good readings must last: a card that comes and goes stays unhealthy."""
-    event_holds_s: float
+    event_holds_s: float = 300.0
     """How long a critical event outweighs good readings: after most events, reads still succeed for a while."""
-    stale_after_s: float
+    stale_after_s: float = STALE_AFTER_S
     """How long the last reading holds without an answer, of the card or of the whole library: several polls."""
 
 

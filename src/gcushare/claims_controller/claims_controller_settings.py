@@ -31,20 +31,17 @@ class TemplateSettings:
         help="What 1 of the memory resource stands for in every claim; default is the vendor's own unit. It must be "
         "the unit of the claims drivers. Templates of another unit are replaced.",
     )
-    unused_after: float = setting(
-        parsers.duration_s(1, 86400),
-        default=3600.0,  # a Job that starts every half hour needs its template
-        help="How long a template is kept after the last waiting pod that named it.",
-    )
+    unused_after: float = 3600.0
+    """Seconds that a template is kept after the last waiting pod that named it: a Job that starts every half hour needs
+    its template."""
     node_order: bool = setting(
         parsers.boolean(),
         default=True,
         help="Keep the label gcushare.io/claims-order on nodes that serve claims, by which kube-scheduler fills one "
         "node after the other.",
     )
-    node_writes: float = setting(
-        parsers.number(0.1, 1000), default=20.0, help="Labels of nodes that may be written per second, on average."
-    )
+    node_writes: float = 20.0
+    """Labels of nodes that may be written per second, on average."""
 
     def unit_of(self, vendor: Vendor) -> MemoryUnit:
         """The unit of a vendor's memory resource."""

@@ -30,7 +30,7 @@ from gcushare.claims_driver.service import ClaimsService, HealthStream
 from gcushare.claims_driver.slice_plan import SlicePlan
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.errors import DeviceError, GcushareError, RemoteContractError
+from gcushare.core.errors import GcushareError, RemoteContractError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.events import EventRecorder
@@ -237,8 +237,6 @@ class ClaimsDriverApp:
         if self._mps is not None:
             self._mps.poll()
         await self._monitor.poll()
-        if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
-            raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         self._agent.on_drivers(await self._slice_drivers.read())
         self._on_cards(self._monitor.snapshot)
         async with asyncio.TaskGroup() as group:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from gcushare._version import __version__
 from gcushare.core.placement import EXPECTED_FILL, POLICIES
@@ -53,18 +52,6 @@ class ClaimCardSettings(node_settings.CardSourceSettings):
 
 
 @settings
-class KubeletSettings(node_settings.NodeSettings):
-    """Kubelet."""
-
-    kubelet_dir: Path = setting(
-        parsers.path("DIR"),
-        default=Path("/var/lib/kubelet"),
-        help="The kubelet's own directory, at the path at which the kubelet sees it: the driver's socket goes into "
-        "plugins/DRIVER below it, its registration into plugins_registry.",
-    )
-
-
-@settings
 class ClaimsDriverSettings:
     """Claims driver."""
 
@@ -72,7 +59,7 @@ class ClaimsDriverSettings:
     over_use: OverUseSettings = group(OverUseSettings)
     limits: node_settings.MpsSettings = group(node_settings.MpsSettings)
     health: node_settings.HealthSettings = group(node_settings.HealthSettings)
-    node: KubeletSettings = group(KubeletSettings)
+    node: node_settings.NodeSettings = group(node_settings.NodeSettings)
     kube: KubeSettings = group(KubeSettings)
     serve: ServeSettings = group(ServeSettings, listen_port=CLAIMS_DRIVER_PORT)
     log: LogSettings = group(LogSettings)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from gcushare.core.errors import ConfigError
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
 from gcushare.runtime.settings.parsers import ObjectName, is_http_address, optional_file, optional_text
-from gcushare.wire.contracts import DEVICE_PLUGIN, EXTENDER, EXTENDER_PORT, NAMESPACE, PLUGIN_PORT
+from gcushare.wire.contracts import EXTENDER, EXTENDER_PORT, NAMESPACE
 
 
 class SourceChoice(enum.Enum):
@@ -45,14 +46,13 @@ class ClusterFlags:
     token: str | None = setting(
         optional_text("TOKEN", "the user's"), default=None, secret=True, help="Bearer token instead of the user's."
     )
-    act_as: str | None = setting(
-        optional_text("USER", "no one else"), default=None, alias="--as", help="Act as this user: what would they see?"
+    as_: str | None = setting(
+        optional_text("USER", "no one else"), default=None, help="Act as this user: what would they see?"
     )
-    act_as_group: tuple[str, ...] = setting(
+    as_group: tuple[str, ...] = setting(
         parsers.comma_list(parsers.text("GROUP")),
         default=(),
-        alias="--as-group",
-        help="Groups to act in, with --act-as.",
+        help="Groups to act in, with --as.",
     )
     certificate_authority: Path | None = setting(
         optional_file("the cluster's"), default=None, help="The authorities to trust, in PEM."
@@ -109,28 +109,9 @@ class SourceFlags:
             yield f"extender-url {self.extender_url!r} must be http://HOST:PORT or https://HOST:PORT"
 
 
-@settings
-class PluginPodSettings:
-    """Device plugins in the cluster."""
-
-    plugin_namespace: str = setting(parsers.text("NAME"), default=NAMESPACE, help="Where the device plugins' pods are.")
-    plugin_port: int | None = setting(
-        parsers.optional(parsers.integer(1, 65535, "PORT"), f"the one that each pod declares, or {PLUGIN_PORT}"),
-        default=None,
-        help="Port on which they answer HTTP.",
-    )
-    plugin_tls: bool | None = setting(
-        parsers.maybe_boolean(),
-        default=None,
-        help="Whether they answer HTTPS; without the flag those do whose pods name a certificate (--tls-cert-file).",
-    )
-    plugin_selector: str | None = setting(
-        optional_text(
-            "LABELS", f"pods that run {DEVICE_PLUGIN}, or are named after it or gpushare's", "a label selector"
-        ),
-        default=None,
-        help="Labels of the device plugins' pods.",
-    )
+def plugin_namespace() -> Any:
+    """Declare ``--plugin-namespace``."""
+    return setting(parsers.text("NAME"), default=NAMESPACE, help="Where the device plugins' pods are.")
 
 
 @settings

@@ -20,8 +20,8 @@ def open_cluster(
     Raises:
         ConfigError: the kubeconfig cannot be used.
     """
-    config = find_api_server(kube.kubeconfig, kube.kube_context, environ)
-    return KubeClient(config, program=program, limits=Limits(request_s=kube.kube_api_timeout), observer=observer)
+    config = find_api_server(kube.kubeconfig, kube.context, environ)
+    return KubeClient(config, program=program, observer=observer)
 
 
 def sources_of(flags: ClusterFlags, environ: Mapping[str, str]) -> ConfigSources:
@@ -43,8 +43,8 @@ def sources_of(flags: ClusterFlags, environ: Mapping[str, str]) -> ConfigSources
             token=flags.token,
             client_certificate=flags.client_certificate,
             client_key=flags.client_key,
-            impersonate=flags.act_as,
-            impersonate_groups=flags.act_as_group,
+            impersonate=flags.as_,
+            impersonate_groups=flags.as_group,
         ),
     )
 

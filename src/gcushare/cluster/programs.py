@@ -245,11 +245,11 @@ class Endpoint:
         return await self.client.get_raw(f"{self.prefix}{path}", self.resource or "address", timeout_s=timeout_s)
 
 
-def proxied_pod(client: KubeClient, pod: SeenPod, *, port: int | None = None, tls: bool | None = None) -> Endpoint:
-    """A program's pod, through the API server; port and TLS are as the pod says unless given."""
-    scheme = "https" if (has_tls(pod) if tls is None else tls) else "http"
+def proxied_pod(client: KubeClient, pod: SeenPod) -> Endpoint:
+    """A program's pod, through the API server; port and TLS are as the pod says."""
+    scheme = "https" if has_tls(pod) else "http"
     namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
-    place = f"{scheme}:{name}:{port or port_of(pod)}"
+    place = f"{scheme}:{name}:{port_of(pod)}"
     return Endpoint(client, f"/api/v1/namespaces/{namespace}/pods/{place}/proxy", "pods/proxy")
 
 

@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.programs import PLUGIN_PODS, Endpoint, SeenPod, is_plugin, proxied_pod
 from gcushare.cluster.rights import Area, Right, Unread
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError
@@ -274,16 +273,14 @@ class Reader:
 
     # Programs
 
-    async def list_plugins(self, place: PluginPodSettings, *, node: str | None = None) -> list[SeenPod]:
+    async def list_plugins(self, namespace: str, *, node: str | None = None) -> list[SeenPod]:
         """List the device plugins and claims drivers that run, on one node or on all, by name.
 
-        Without a selector they are known by the command or image that they run, plugins by their pods' names too.
+        They are known by the command or image that they run, plugins by their pods' names too.
         """
         fields = f"spec.nodeName={node}" if node is not None else ""
-        selector = Selector(place.plugin_namespace, fields, place.plugin_selector or "")
-        found = await self.client.list_all(PLUGIN_PODS, selector)
-        is_selected = place.plugin_selector is not None
-        plugins = (pod for pod in found if pod.status.phase in ("Running", "") and (is_selected or is_plugin(pod)))
+        found = await self.client.list_all(PLUGIN_PODS, Selector(namespace, fields))
+        plugins = (pod for pod in found if pod.status.phase in ("Running", "") and is_plugin(pod))
         return sorted(plugins, key=lambda pod: pod.key)
 
     async def ask_plugins(
@@ -292,21 +289,18 @@ class Reader:
         page: str,
         read: Callable[[Dated], T],
         *,
-        place: PluginPodSettings | None = None,
         timeout_s: float | None = None,
     ) -> list[tuple[SeenPod, T | GcushareError]]:
         """Ask every one of these plugins for a page (``/status``, ``/metrics``), through the proxy of its pod.
 
         ``read`` decodes an answer. An error that it raises is returned like that of a plugin that does not answer.
         """
-        port, tls = (place.plugin_port, place.plugin_tls) if place is not None else (None, None)
         done = 0
 
         async def ask(pod: SeenPod) -> T:
             nonlocal done
             try:
-                endpoint = proxied_pod(self.client, pod, port=port, tls=tls)
-                return read(await self.ask(endpoint, page, timeout_s=timeout_s))
+                return read(await self.ask(proxied_pod(self.client, pod), page, timeout_s=timeout_s))
             finally:
                 done += 1
                 self.progress.count("device plugins", done)

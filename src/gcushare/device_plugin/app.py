@@ -17,7 +17,6 @@ from gcushare.cards.health import CardsSnapshot
 from gcushare.cards.process_owners import ProcessOwners
 from gcushare.cluster.connection import open_cluster
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.errors import DeviceError
 from gcushare.core.log_fields import fields
 from gcushare.device_plugin.adapters import HostAdapters, NodeHandler, PodHandler
 from gcushare.device_plugin.allocation.allocator import CardAllocator
@@ -296,8 +295,6 @@ class PluginApp:
         if self._mps is not None:
             self._mps.poll()
         await self._monitor.poll()
-        if self._settings.cards.fail_without_cards and not self._monitor.snapshot.cards:
-            raise DeviceError(f"no cards and --fail-without-cards: {self._monitor.problem}")
         self._cards_changed(self._monitor.snapshot)
         await self._monitor.run()
 

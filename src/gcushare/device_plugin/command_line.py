@@ -79,14 +79,12 @@ def _log_settings(settings: PluginSettings) -> LogSettings:
 
 
 def _run_mps_daemon(settings: PluginSettings) -> int:
-    from gcushare.node.mps.daemon import run_mps_daemon
+    from gcushare.node.mps.daemon import CONTROL, run_mps_daemon
     from gcushare.node.mps.state import MpsFolders
     from gcushare.runtime.shutdown import run
 
-    limits, proc = settings.limits, settings.cards.proc_root
-    return run(
-        lambda shutdown: run_mps_daemon(MpsFolders(limits.mps_root), limits.mps_control, shutdown, proc_root=proc)
-    )
+    folders, proc = MpsFolders(settings.limits.mps_root), settings.cards.proc_root
+    return run(lambda shutdown: run_mps_daemon(folders, Path(CONTROL), shutdown, proc_root=proc))
 
 
 def _answer(process: ProcessContext, work: Callable[[], int]) -> int:

@@ -107,11 +107,6 @@ class CardSettings(node_settings.CardSourceSettings):
 class KubeletSettings(node_settings.NodeSettings):
     """Kubelet."""
 
-    device_plugin_dir: Path = setting(
-        parsers.path("DIR"),
-        default=Path("/var/lib/kubelet/device-plugins"),
-        help="Where the kubelet's registration socket and its checkpoint are, and where the plugin's socket goes.",
-    )
     kubelet_message_limit: int = setting(
         parsers.size_bytes(KUBELET_MESSAGE_LIMIT_BYTES, MAX_MESSAGE_LIMIT_BYTES),
         default=KUBELET_MESSAGE_LIMIT_BYTES,
@@ -121,18 +116,8 @@ class KubeletSettings(node_settings.NodeSettings):
         "searches the health of all units of a node when it starts: above some 10,000 units turn its feature gates "
         "ResourceHealthStatus and ResourceHealthStatusMessage off.",
     )
-    pod_resources_socket: Path = setting(
-        parsers.path("FILE"),
-        default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        help="The kubelet's podresources socket, its own record of which pod holds which ids. If it is missing, the "
-        "checkpoint is read.",
-    )
-    wait_for_pod: float = setting(
-        parsers.duration_s(0.0, 30.0),
-        default=1.0,
-        help="How long a call of the kubelet waits for the pod that it is about to appear in the plugin's watch. "
-        "Not with --mode whole.",
-    )
+    wait_for_pod: float = 1.0
+    """How many seconds a call of the kubelet waits for the pod that it is about to appear in the plugin's watch."""
     longest_wait_for_containers: float = setting(
         parsers.duration_s(0.0, 86400.0),
         default=node_settings.DEFAULT_LONGEST_WAIT_S,
@@ -140,6 +125,16 @@ class KubeletSettings(node_settings.NodeSettings):
         "force: its containers may run on. The pod's terminationGracePeriodSeconds counts up to this; ten seconds are "
         "added. With --pod-use the machine's processes decide, and the card opens when the pod has none any more.",
     )
+
+    @property
+    def device_plugin_dir(self) -> Path:
+        """Where the kubelet's registration socket and its checkpoint are, and where the plugin's socket goes."""
+        return self.kubelet_dir / "device-plugins"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """The kubelet's own record of which pod holds which ids; if it is missing, the checkpoint is read."""
+        return self.kubelet_dir / "pod-resources" / "kubelet.sock"
 
 
 @settings

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from gcushare.cards.health import STALE_AFTER_S, CardsSnapshot, HealthPolicy
+from gcushare.cards.health import BAD_READINGS, STALE_AFTER_S, CardsSnapshot, HealthPolicy
 from gcushare.cards.monitor import CardMonitor, MonitorSettings
 from gcushare.cards.ports import CardSource
 from gcushare.cards.selection import SourceOptions, open_source
-from gcushare.cards.worker.time_limits import IsolationSettings
 from gcushare.core.cards import InventoryCard
 from gcushare.core.units import MemoryUnit
 from gcushare.node.node_settings import CardSourceSettings, HealthSettings, Reserve
@@ -29,7 +28,7 @@ def open_monitor(
     Raises:
         ConfigError: ``--cards`` names no source, or the simulated file is wrong.
     """
-    settings = monitor_settings(cards, health)
+    settings = monitor_settings(cards)
     return CardMonitor(source or open_source(source_options(cards, health)), on_change, settings, clock)
 
 
@@ -40,19 +39,13 @@ def source_options(cards: CardSourceSettings, health: HealthSettings) -> SourceO
         libraries=cards.card_library,
         prefer=cards.vendor.library.name,
         extra_application_xids=health.application_xids,
-        isolation=IsolationSettings(call_timeout_s=health.card_call_timeout),
     )
 
 
-def monitor_settings(cards: CardSourceSettings, health: HealthSettings) -> MonitorSettings:
+def monitor_settings(cards: CardSourceSettings) -> MonitorSettings:
     """How the cards are watched."""
-    policy = HealthPolicy(
-        bad_readings=health.unhealthy_after,
-        recover_after_s=health.recover_after,
-        event_holds_s=health.event_holds,
-        # Polls may be an hour apart: one that is missed must not turn every card sick.
-        stale_after_s=max(STALE_AFTER_S, health.unhealthy_after * cards.poll_interval),
-    )
+    # Polls may be an hour apart: one that is missed must not turn every card sick.
+    policy = HealthPolicy(stale_after_s=max(STALE_AFTER_S, BAD_READINGS * cards.poll_interval))
     return MonitorSettings(poll_interval_s=cards.poll_interval, policy=policy)
 
 

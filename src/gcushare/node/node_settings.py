@@ -12,7 +12,6 @@ from pathlib import Path
 
 from gcushare.cards.libraries import LIBRARY_FORMS, SOURCES
 from gcushare.cards.process_owners import PROC
-from gcushare.cards.worker.time_limits import DEFAULT_CALL_TIMEOUT_S
 from gcushare.node.over_use.over_use_settings import Action, OverUseSettings
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import setting, settings
@@ -115,11 +114,6 @@ class CardSourceSettings:
         "driver): refuse offers none until it is gone, because neither system knows what the other gives; allow is for "
         "an admin who has divided the cards between both, so that each sees its own only.",
     )
-    fail_without_cards: bool = setting(
-        parsers.boolean(),
-        default=False,
-        help="Exit when no card is found at start, instead of looking again: a DaemonSet's driver may be loaded later.",
-    )
     poll_interval: float = setting(
         parsers.duration_s(0.2, 3600),
         default=5.0,
@@ -141,34 +135,10 @@ class CardSourceSettings:
 class HealthSettings:
     """Health of the cards."""
 
-    unhealthy_after: int = setting(
-        parsers.integer(1, 100),
-        default=3,
-        help="Bad readings in a row before a card is sick: one hiccup of the driver moves no pods. A card's "
-        "first reading, a lost card, a hanging library, a critical event and, on NVIDIA, a recovery action that the "
-        "driver asks for or failed row remapping count at once.",
-    )
-    recover_after: float = setting(
-        parsers.duration_s(0, 86400),
-        default=30.0,
-        help="How long a sick card must read well, and at least three times, before it takes new pods again.",
-    )
-    event_holds: float = setting(
-        parsers.duration_s(0, 86400),
-        default=300.0,
-        help="How long a critical event (an XID, a double-bit ECC error) counts whatever readings say: after most of "
-        "them reads still succeed for a while.",
-    )
     application_xids: tuple[int, ...] = setting(
         parsers.comma_list(parsers.integer(1, 10_000, "XID")),
         default=(),
         help="NVIDIA XIDs that are a program's fault and make no card sick, in addition to 13, 31, 43, 45, 68 and 109.",
-    )
-    card_call_timeout: float = setting(
-        parsers.duration_s(0.1, 300),
-        default=DEFAULT_CALL_TIMEOUT_S,
-        help="How long one call into the vendor's library may take before it counts as hanging, which makes its card "
-        "sick. Such calls read a register; a second would be long already.",
     )
 
 
@@ -181,6 +151,12 @@ class NodeSettings:
         default=socket.gethostname().lower(),
         env="NODE_NAME",
         help="This node's name in the cluster. A DaemonSet sets it from spec.nodeName; the default is the host's name.",
+    )
+    kubelet_dir: Path = setting(
+        parsers.path("DIR"),
+        default=Path("/var/lib/kubelet"),
+        help="The kubelet's own directory: its --root-dir, if an admin changed that. Its sockets and checkpoints, and "
+        "the plugin's socket, are in folders below it.",
     )
     device_list_strategy: tuple[Strategy, ...] = setting(
         parsers.comma_list(parsers.choice(Strategy)),
@@ -246,12 +222,6 @@ class MpsSettings:
         default=Fallback.REFUSE,
         help="What becomes of cards on which MPS cannot limit memory (too old, a daemon that does not answer, another "
         "one): refuse lets no new pods on them, unlimited lets pods on them without a limit and says so.",
-    )
-    mps_control: Path = setting(
-        parsers.path("FILE"),
-        default=Path("nvidia-cuda-mps-control"),
-        help="With --run-mps-daemon: NVIDIA's program; a name is searched in PATH. The container toolkit brings it "
-        "with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
     )
 
 

@@ -76,7 +76,7 @@ def run_program(
         if old_flags is not None:
             from gcushare.runtime.settings.old_flags import translate
 
-            words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.alias, spec.short)}
+            words = {word for spec in list_specs(program.settings) for word in (spec.name, spec.short)}
             argv, notes = translate(argv, {word.lstrip("-") for word in words if word} | COMMON_FLAGS, old_flags)
             process.stderr.write("".join(f"note: {note}\n" for note in notes))
         environ = {**process.environ, "COLUMNS": columns_of(process)}

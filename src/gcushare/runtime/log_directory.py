@@ -24,7 +24,7 @@ from gcushare.runtime.safe_directory import SafeDirectory, UnsafePathError, open
 
 _MODE = 0o755
 _ROTATED = 4
-"""The default of ``--log-file-count``."""
+"""As many as a program keeps of its own."""
 
 
 def prepare(directory: Path, program: str, uid: int) -> None:

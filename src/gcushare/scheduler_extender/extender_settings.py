@@ -92,30 +92,17 @@ class PlacementSettings:
 class FollowSettings:
     """Following the cluster."""
 
-    recount_interval: float = setting(
-        parsers.duration_s(1, 86400),
-        default=60.0,
-        help="Time between two recounts of the ledger from the pods seen; differences are logged and repaired.",
-    )
-    confirm_after: float = setting(
-        parsers.duration_s(1, 600),
-        default=15.0,
-        help="How long a binding may stay without its watch event before the pod is read.",
-    )
-    watch_timeout: float = setting(
-        parsers.duration_s(10, 3600), default=300.0, help="How long a watch is asked to last before it is renewed."
-    )
-    watch_stall: float = setting(
-        parsers.duration_s(5, 3600),
-        default=75.0,
-        help="Silence after which a watch counts as dead; the API server sends a bookmark about every minute. A "
-        "replica whose watch has been silent for a fifth longer leaves the Lease to others.",
-    )
-    page_size: int = setting(
-        parsers.integer(10, 10_000),
-        default=250,
-        help="Objects per page of a list; a page is in memory as JSON, about 1Mi per 250 pods.",
-    )
+    recount_interval: float = 60.0
+    """Seconds between two recounts of the ledger from the pods seen; differences are logged and repaired."""
+    confirm_after: float = 15.0
+    """How many seconds a binding may stay without its watch event before the pod is read."""
+    watch_timeout: float = 300.0
+    """How many seconds a watch is asked to last before it is renewed."""
+    watch_stall: float = 75.0
+    """Seconds of silence after which a watch counts as dead; the API server sends a bookmark about every minute. A
+    replica whose watch has been silent for a fifth longer leaves the Lease to others."""
+    page_size: int = 250
+    """Objects per page of a list; a page is in memory as JSON, about 1 MiB per 250 pods."""
 
 
 @settings

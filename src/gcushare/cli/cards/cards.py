@@ -15,7 +15,6 @@ from gcushare.cli.terminal.output import to_json
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.card_drawing.draw import view_lines
 from gcushare.cluster.card_drawing.node_view import CardsView, process_ids, view_status
-from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.plugin_status import fetch_status
 from gcushare.cluster.reader import Dated, Reader, ask_all, naming_node
@@ -46,7 +45,7 @@ def run(settings: CardsSettings, process: ProcessContext, *, proc: Path = PROC) 
                 return await ask_addresses(settings.plugin, proc)
             return await ask_addresses(HERE[:1], proc, others=HERE[1:])
         async with open_cluster(settings.kube, process.environ, program="gcushare-cards") as api:
-            return await ask_node(api, settings.plugins, settings.node, proc)
+            return await ask_node(api, settings.plugin_namespace, settings.node, proc)
 
     cards = asyncio.run(work())
     screen = Screen(process, settings.color)
@@ -89,7 +88,7 @@ async def ask_addresses(urls: Sequence[str], proc: Path = PROC, *, others: Seque
     return _merge(dict(each if isinstance(each, tuple) else (url, each) for url, each in found), proc)
 
 
-async def ask_node(api: KubeClient, place: PluginPodSettings, node: str, proc: Path = PROC) -> CardsView:
+async def ask_node(api: KubeClient, namespace: str, node: str, proc: Path = PROC) -> CardsView:
     """Find a node's plugins and ask them through the API server.
 
     Raises:
@@ -105,18 +104,16 @@ async def ask_node(api: KubeClient, place: PluginPodSettings, node: str, proc: P
             raise RemoteContractError(f"it answers no plugin's status: {error}") from error
 
     reader = Reader(api)
-    pods = await reader.list_plugins(place, node=node)
+    pods = await reader.list_plugins(namespace, node=node)
     if pods:
-        answers = await reader.ask_plugins(pods, "/status", read, place=place)
+        answers = await reader.ask_plugins(pods, "/status", read)
         return _merge({f"pod {pod.key}": found for pod, found in answers}, proc)
     with naming_node(node):
         await api.get(NODES, node)
-    labels = place.plugin_selector
-    own = "runs gcushare-device-plugin or gcushare-claims-driver, or is named after gpushare's plugin"
     raise Refused(
-        f"no device plugin runs on node {node!r}: no running pod in namespace {place.plugin_namespace!r} "
-        f"{f'has labels {labels!r}' if labels is not None else own}; --plugin-namespace and --plugin-selector say "
-        "where they are, and 'gcushare doctor --node' why there is none"
+        f"no device plugin runs on node {node!r}: no running pod in namespace {namespace!r} runs "
+        "gcushare-device-plugin or gcushare-claims-driver, or is named after gpushare's plugin; --plugin-namespace "
+        "says where they are, and 'gcushare doctor --node' why there is none"
     )
 
 

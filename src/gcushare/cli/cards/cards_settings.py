@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gcushare._version import __version__
 from gcushare.cli.terminal.output import color_flag
-from gcushare.cluster.cluster_flags import PluginPodSettings
+from gcushare.cluster.cluster_flags import plugin_namespace
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import Program, group, setting, settings
 from gcushare.runtime.settings.kubernetes import KubeSettings
@@ -52,7 +52,7 @@ class CardsSettings:
         "MIG, fan, names of processes and pods' uids, json with everything.",
     )
     color: bool | None = color_flag()
-    plugins: PluginPodSettings = group(PluginPodSettings)
+    plugin_namespace: str = plugin_namespace()
     kube: KubeSettings = group(KubeSettings)
 
     def find_conflicts(self) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gcushare.cli.terminal.output import color_flag
-from gcushare.cluster.cluster_flags import ClusterFlags, PluginPodSettings, SourceFlags
+from gcushare.cluster.cluster_flags import ClusterFlags, SourceFlags, plugin_namespace
 from gcushare.runtime.settings import parsers
 from gcushare.runtime.settings.declare import group, setting, settings
 
@@ -159,7 +159,7 @@ class TopSettings:
     node: str | None = _node()
     selector: str | None = _selector()
     show: ShowFlags = group(ShowFlags)
-    plugins: PluginPodSettings = group(PluginPodSettings)
+    plugin_namespace: str = plugin_namespace()
     at: ClusterFlags = group(ClusterFlags)
 
     def find_conflicts(self) -> Iterator[str]:

@@ -28,9 +28,6 @@ class BundleSettings:
         default=64 << 20,
         help="Bytes of all contents before compression; what does not fit is listed in the manifest.",
     )
-    log_lines: int = setting(
-        parsers.integer(0, 1_000_000), default=5000, help="Last lines of each container's log; 0 leaves logs out."
-    )
     where: WhereSettings = group(WhereSettings)
     kube: KubeSettings = group(KubeSettings)
 
@@ -44,7 +41,7 @@ BUNDLE_PROGRAM = Program(
     examples=(
         (BUNDLE, "everything, into gcushare-support-<time>.tar.gz"),
         (f"{BUNDLE} --node gpu-7 /tmp/gpu-7.tar.gz", "one node, its plugin and its pods"),
-        (f"{BUNDLE} --log-lines 500 --max-size 5Mi", "small enough to be mailed"),
+        (f"{BUNDLE} --max-size 5Mi", "small enough to be mailed"),
     ),
     notes="Fields go in by name: no Secrets, no environment, no annotations or labels of others, no command lines but "
     "known settings, no messages, no log lines but those of these programs; and from what is left "

@@ -52,6 +52,8 @@ _EVENTS: Resource[JsonObject] = Resource("api/v1", "events", dict)
 _MOST_EVENTS = 2000
 _MOST_EXPLAINED = 50
 _LOGS_AT_ONCE = 8
+_LOG_LINES = 5000
+"""The last lines of each container's log."""
 _LOG_S = 30.0
 _LOG_BYTES = 4 << 20
 """Most of one log: thousands of lines."""
@@ -82,7 +84,7 @@ class Collector:
     redactor: Redactor
     names: frozenset[str] = frozenset()
 
-    async def collect(self, findings: Sequence[Finding], log_lines: int) -> None:
+    async def collect(self, findings: Sequence[Finding]) -> None:
         """Fill the archive, the most useful first, so that a size limit cuts off logs and not findings."""
         facts = self.facts
         self.names = sanitize.known_names(facts)
@@ -122,8 +124,7 @@ class Collector:
         await self._add_sources("asking the claims controller", controllers, AT_ONCE)
         extenders = [page for name, endpoint in self._extenders() for page in self._extender_pages(name, endpoint)]
         await self._add_sources("asking the scheduler extender", extenders, AT_ONCE)
-        if log_lines:
-            await self._add_sources("reading logs", list(self._logs(log_lines)), _LOGS_AT_ONCE)
+        await self._add_sources("reading logs", list(self._logs()), _LOGS_AT_ONCE)
 
     async def _add_events(self) -> None:
         nodes = {node.metadata.name for node in self.facts.nodes}
@@ -196,19 +197,19 @@ class Collector:
                 else:
                     self.archive.add(source.file, content, source.what)
 
-    def _logs(self, lines: int) -> Iterator[_Source]:
+    def _logs(self) -> Iterator[_Source]:
         """The logs of our programs' and kube-scheduler's containers, now and before the last restart; no sidecars."""
         for program in Program:
             for pod in self.facts.running(program):
                 container = main_container(pod)
                 if container is None:
                     continue
-                yield self._log(pod, container.name, lines, is_previous=False)
+                yield self._log(pod, container.name, is_previous=False)
                 if any(each.restart_count for each in pod.status.container_statuses if each.name == container.name):
-                    yield self._log(pod, container.name, lines, is_previous=True)
+                    yield self._log(pod, container.name, is_previous=True)
 
-    def _log(self, pod: SeenPod, container: str, lines: int, *, is_previous: bool) -> _Source:
-        query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
+    def _log(self, pod: SeenPod, container: str, *, is_previous: bool) -> _Source:
+        query = {"container": container, "tailLines": str(_LOG_LINES), "limitBytes": str(_LOG_BYTES)}
         if is_previous:
             query["previous"] = "true"
         path = _PODS.path(pod.metadata.name, namespace=pod.metadata.namespace, subresource="log")
@@ -269,7 +270,7 @@ def run(settings: BundleSettings, process: ProcessContext) -> int:
                     family = ForbiddenError if any(each.lacks_right for each in unread) else RetryableError
                     raise family("; ".join(f"cannot read {each.part.value}: {each.problem}" for each in unread))
                 collector = Collector(reader, facts, raw, archive, Redactor())
-                await collector.collect(examine(facts), settings.log_lines)
+                await collector.collect(examine(facts))
                 archive.finish({"program": f"gcushare support-bundle {__version__}", "node": settings.where.node})
             return archive
 

@@ -57,22 +57,17 @@ ENVIRONMENT = {CONTAINER_BYTES} | frozenset(
 )
 """Variables that the card of a container follows from; that a pod's author sets one is worth knowing."""
 _OUR_FLAG_NAMES = """
-application-xids bursts card-call-timeout card-count card-library card-policy cards cdi-dir claims
-confirm-after context dashboard dashboard-readers device-list-strategy device-plugin-dir driver-dirs dry-run
-event-holds extender-service extender-url fail-without-cards files-dir filter-answer h help host-root idle-timeout
-ignorable interval kube-api-timeout kube-context kubeconfig kubelet-dir kubelet-message-limit kubernetes-dir
-leader-elect lease-duration lease-name lease-namespace lease-renew-deadline lease-retry listen-address listen-port
-log-dir log-file-count log-file-size log-format log-level longest-wait-for-containers manifest max-connections
-max-request-size memory-limit memory-unit mode mps-control mps-fallback mps-root namespace no-claims
-no-dry-run no-fail-without-cards no-ignorable no-leader-elect no-node-order no-pod-use
-no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order node-policy node-writes
-other-systems over-use over-use-exempt over-use-least over-use-looks over-use-pause over-use-tolerance over-use-when
-page-size pod-resources-socket pod-use poll-interval print-config proc-root recount-interval recover-after
-remove-from-node request-timeout reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
-tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name unhealthy-after uninstall-timeout unit
-unused-after vendor verbs verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret
-verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-for-pod wait-settle
-wait-timeout watch-stall watch-timeout weight whole-card-policy whole-cards
+application-xids bursts card-count card-library card-policy cards cdi-dir claims context dashboard device-list-strategy
+driver-dirs dry-run extender-service extender-url files-dir filter-answer h help host-root ignorable interval kubeconfig
+kubelet-dir kubelet-message-limit kubernetes-dir leader-elect lease-duration lease-name lease-namespace
+lease-renew-deadline lease-retry listen-address listen-port log-dir log-format log-level longest-wait-for-containers
+manifest memory-limit memory-unit mode mps-fallback mps-root namespace no-claims no-dry-run no-ignorable no-leader-elect
+no-node-order no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order
+node-policy other-systems over-use over-use-exempt over-use-looks over-use-tolerance over-use-when pod-use poll-interval
+print-config proc-root remove-from-node reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
+tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name uninstall-timeout unit vendor verbs
+verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name verbs-tls-cert-file
+verbs-tls-client-ca-file verbs-tls-key-file version wait-settle wait-timeout weight whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect

@@ -27,7 +27,6 @@ from gcushare.cli.top.rows import (
     use_rows,
 )
 from gcushare.cluster.card_drawing.figures import show_figure
-from gcushare.cluster.cluster_flags import PluginPodSettings
 from gcushare.cluster.gather_snapshot import SnapshotRequest, gather
 from gcushare.cluster.reader import Dated, Reader, Scope
 from gcushare.core.errors import GcushareError
@@ -45,7 +44,7 @@ async def top(session: Session, settings: TopSettings) -> int:
         session.require_cards(snapshot, settings.node)
         summary = summarise(snapshot)
         nodes = frozenset(node.name for node in summary.nodes)
-        scraped = await read_plugins(reader, session.vendor, settings.plugins, nodes)
+        scraped = await read_plugins(reader, session.vendor, settings.plugin_namespace, nodes)
     problems = _problems(summary, scraped, settings)
     rows, pods = use_rows(summary, scraped.readings), pod_use_rows(summary, scraped.readings)
     screen, output = session.screen, session.output
@@ -72,19 +71,19 @@ class Scraped:
         return {node for node, _ in (*self.readings, *self.failures)}
 
 
-async def read_plugins(reader: Reader, vendor: Vendor, place: PluginPodSettings, nodes: frozenset[str]) -> Scraped:
+async def read_plugins(reader: Reader, vendor: Vendor, namespace: str, nodes: frozenset[str]) -> Scraped:
     """Ask the plugins of these nodes for their metrics.
 
     Raises:
         GcushareError: the plugins' pods cannot be listed.
     """
-    plugins = [pod for pod in await reader.list_plugins(place) if pod.spec.node_name in nodes]
+    plugins = [pod for pod in await reader.list_plugins(namespace) if pod.spec.node_name in nodes]
     scraped = Scraped()
 
     def read(answer: Dated) -> dict[CardKey, CardReadings]:
         return parse_metrics(answer.body.decode("utf-8", errors="replace"), vendor.name)
 
-    for pod, found in await reader.ask_plugins(plugins, "/metrics", read, place=place):
+    for pod, found in await reader.ask_plugins(plugins, "/metrics", read):
         if isinstance(found, GcushareError):
             scraped.failures[pod.spec.node_name, pod.key] = found
         else:
@@ -99,11 +98,11 @@ def _problems(summary: Summary, scraped: Scraped, settings: TopSettings) -> dict
     }
     silent = [node.name for node in summary.nodes if node.name not in scraped.nodes]
     if silent:
-        namespace = settings.plugins.plugin_namespace
+        namespace = settings.plugin_namespace
         subject = f"node{'s' if len(silent) > 1 else ''} {some_names(silent, MAX_WARNINGS)}"
         problems[subject] = (
-            f"no device plugin in namespace {namespace!r} reports what is in use there; --plugin-namespace and "
-            "--plugin-selector say where the plugins are"
+            f"no device plugin in namespace {namespace!r} reports what is in use there; --plugin-namespace says "
+            "where the plugins are"
         )
     return problems
 

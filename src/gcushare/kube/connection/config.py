@@ -64,7 +64,7 @@ class ConfigSources:
 def find_api_server(
     kubeconfig: str | None, context: str | None = None, environ: Mapping[str, str] | None = None
 ) -> KubeConfig:
-    """Find the API server for a program's ``--kubeconfig`` and ``--kube-context``; see `load_config`.
+    """Find the API server for a program's ``--kubeconfig`` and ``--context``; see `load_config`.
 
     Args:
         kubeconfig: one or more files to merge, as in $KUBECONFIG; None or empty means the other sources.

@@ -82,7 +82,7 @@ QUIT_S = 10.0
 _FAILED = 1
 _COMM = b"nvidia-cuda-mps"
 """The daemon's name as the kernel keeps it, cut to 15 bytes."""
-_CONTROL = "nvidia-cuda-mps-control"
+CONTROL = "nvidia-cuda-mps-control"
 
 
 class _StateReport:
@@ -181,7 +181,7 @@ def find_daemon(proc_root: Path) -> int | None:
         except OSError:
             continue  # it has ended meanwhile
         is_daemon = bool({b"-d", b"-f"} & set(words))
-        if is_daemon and Path(os.fsdecode(program)).name == _CONTROL:
+        if is_daemon and Path(os.fsdecode(program)).name == CONTROL:
             return int(folder.name)
     return None
 

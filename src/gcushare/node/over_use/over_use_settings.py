@@ -53,26 +53,19 @@ class OverUseSettings:
     over_use_tolerance: float = setting(
         parsers.number(0, 100, "PERCENT"),
         default=5.0,
-        help="Percent of its grant that a pod may use beyond it before it is over; --over-use-least counts if that is "
-        "more.",
+        help="Percent of its grant that a pod may use beyond it before it is over; 256 MiB count if that is more.",
     )
-    over_use_least: int = setting(
-        parsers.size_bytes(0, 1 << 40),
-        default=GIB // 4,
-        help="Memory that a pod may use beyond its grant in any case: a framework's context is not its author's doing.",
-    )
+    over_use_least: int = GIB // 4
+    """Bytes that a pod may use beyond its grant in any case: a framework's context is not its author's doing."""
     over_use_looks: int = setting(
         parsers.integer(1, 100),
         default=2,
         help="Polls in a row (--poll-interval apart) above the limit before a pod is over, and within it before it no "
-        "longer is.",
+        "longer is. For an admin who wants one poll to count: 1.",
     )
-    over_use_pause: float = setting(
-        parsers.duration_s(1, 86400),
-        default=60.0,
-        help="Least time between two evictions of this node, refused ones included: the memory of the last one must "
-        "have come free before another pod is chosen.",
-    )
+    over_use_pause: float = 60.0
+    """Least seconds between two evictions of this node, refused ones included: the memory of the last one must have
+    come free before another pod is chosen."""
     over_use_exempt: tuple[str, ...] = setting(
         parsers.comma_list(_pattern()),
         default=("kube-system",),

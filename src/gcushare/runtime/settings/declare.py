@@ -1,5 +1,7 @@
 """Declares a program's settings as frozen dataclasses, grouped by concern. Fields have a parser and a help text.
 
+A field with a mere default is a constant of the program: no user sets it, tests and simulations may.
+
 The field ``listen_port`` is ``--listen-port`` on the command line and ``GCUSHARE_LISTEN_PORT`` in the environment.
 `loading` reads them.
 """
@@ -40,7 +42,6 @@ class Spec:
     parser: Parser[Any]
     help: str
     short: str = ""
-    alias: str = ""
     custom_env: str = ""
     is_argument: bool = False
     is_secret: bool = False
@@ -64,9 +65,9 @@ class Spec:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """All its names on the command line, in the order of the help: short and alias first."""
+        """All its names on the command line, in the order of the help: the short one first."""
         negated = f"--no-{self.name}" if self.parser.is_switch else ""
-        return tuple(filter(None, (self.short, self.alias, self.flag, negated)))
+        return tuple(filter(None, (self.short, self.flag, negated)))
 
     @property
     def env(self) -> str:
@@ -91,7 +92,6 @@ def setting(
     short: str = "",
     argument: bool = False,
     secret: bool = False,
-    alias: str = "",
     typed: bool = False,
 ) -> Any:
     """Declare one setting as a dataclass field.
@@ -104,7 +104,6 @@ def setting(
         short: an additional one-letter flag, such as ``-o``.
         argument: take it from a position on the command line instead of a flag.
         secret: never show its value.
-        alias: an additional long flag with dashes, for a name that people know from other commands.
         typed: accept it on the command line only, because a forgotten variable must not change a cluster. Required
             for switches that change something.
     """
@@ -112,7 +111,6 @@ def setting(
         parser=parser,
         help=help,
         short=short,
-        alias=alias,
         custom_env=env,
         is_argument=argument,
         is_secret=secret,
@@ -152,12 +150,11 @@ def list_specs(cls: type) -> tuple[Spec, ...]:
     """List all settings of a settings class and its nested classes, in the order of declaration.
 
     Raises:
-        TypeError: two settings share a name or variable, a field is neither a setting nor a group, or the environment
-            may set a switch that changes something.
+        TypeError: two settings share a name or variable, a field without a default is neither a setting nor a group, or
+            the environment may set a switch that changes something.
     """
     specs = tuple(_walk(Group(cls, {}), ()))
-    aliases = [spec.alias.removeprefix("--") for spec in specs if spec.alias]
-    for words in ([*(spec.name for spec in specs), *aliases], [spec.env for spec in specs if spec.env]):
+    for words in ([spec.name for spec in specs], [spec.env for spec in specs if spec.env]):
         doubled = sorted({word for word in words if words.count(word) > 1})
         if doubled:
             raise TypeError(f"{cls.__name__} declares {', '.join(doubled)} more than once")
@@ -180,7 +177,7 @@ def _walk(node: Group, field_path: tuple[str, ...]) -> Iterable[Spec]:
             name = field.name.rstrip("_").replace("_", "-")
             default = node.defaults.get(field.name, field.default)
             yield dataclasses.replace(spec, name=name, concern=concern, field_path=here, default=default)
-        else:
+        elif field.default is dataclasses.MISSING:
             raise TypeError(f"{node.cls.__name__}.{field.name} is neither a setting nor a group of settings")
 
 

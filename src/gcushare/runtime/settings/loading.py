@@ -78,6 +78,8 @@ def _build(cls: type, at: tuple[str, ...], values: Mapping[tuple[str, ...], Any]
     """
     arguments: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
+        if not field.metadata:
+            continue  # a constant
         here = (*at, field.name)
         inner = group_of(field)
         arguments[field.name] = values.get(here) if inner is None else _build(inner.cls, here, values, problems)

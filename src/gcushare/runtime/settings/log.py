@@ -46,11 +46,7 @@ class LogSettings:
         help="Directory of the local log file, which survives the container; the file is named after the program. "
         "A directory that cannot be written, or that others can write, is a warning, not an error.",
     )
-    log_file_size: int = setting(
-        parsers.size_bytes(64 * 1024, 1 << 30),
-        default=16 << 20,
-        help="Size at which the local log file is rotated. With the default count a program keeps at most 80Mi.",
-    )
-    log_file_count: int = setting(
-        parsers.integer(1, 100), default=4, help="How many rotated log files are kept next to the current one."
-    )
+    log_file_size: int = 16 << 20
+    """Bytes at which the local log file is rotated: with the older files a program keeps at most 80 MiB."""
+    log_file_count: int = 4
+    """How many rotated log files are kept next to the current one."""

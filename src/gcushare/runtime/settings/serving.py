@@ -1,4 +1,4 @@
-"""Settings of every server: address, TLS, and limits of connections and requests."""
+"""Settings of every server: address and TLS. The limits of connections and requests are constants."""
 
 from __future__ import annotations
 
@@ -36,29 +36,15 @@ class ServeSettings:
         help="Certificate authorities in PEM whose clients may call; /healthz and /readyz stay open for the kubelet. "
         "Followed live.",
     )
-    max_connections: int = setting(
-        parsers.integer(1, 100_000),
-        default=512,
-        help="Connections at once. At the limit the longest idle one makes room, else the one whose body arrives "
-        "longest; with neither the answer is 503.",
-    )
-    max_request_size: int = setting(
-        parsers.size_bytes(1024, 1 << 30),
-        default=8 << 20,
-        help="Largest request body. The default holds a pod of etcd's size limit and the names of 15,000 nodes.",
-    )
-    request_timeout: float = setting(
-        parsers.duration_s(0.05, 3600),
-        default=10.0,
-        help="How long a client may take to send the head of a request, then its body, then to go on reading the "
-        "answer; slower ones are cut off.",
-    )
-    idle_timeout: float = setting(
-        parsers.duration_s(0.05, 86400),
-        default=120.0,
-        help="How long a connection without requests stays open; above the 90s after which Go clients close theirs, "
-        "so that no request meets a closing connection.",
-    )
+    max_connections: int = 512
+    """At the limit the longest idle one makes room, else the one whose body arrives longest, else the answer is 503."""
+    max_request_size: int = 8 << 20
+    """Bytes of the largest body: a pod of etcd's size limit and the names of 15,000 nodes."""
+    request_timeout: float = 10.0
+    """Seconds for a client to send the head of a request, then its body, then to go on reading the answer."""
+    idle_timeout: float = 120.0
+    """Seconds that a connection without requests stays open: longer than the 90 s of Go clients, so that no request
+    meets a connection that closes."""
 
     def find_conflicts(self) -> Iterator[str]:
         """Certificate and key need each other; client certificates need both."""

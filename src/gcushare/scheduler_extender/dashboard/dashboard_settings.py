@@ -27,8 +27,5 @@ class DashboardSettings:
         "non-resource URL /gcushare/dashboard (needs the rights of system:auth-delegator); open shows it to everyone "
         "who reaches the port, as inspect is; off serves no page and keeps nothing for it.",
     )
-    dashboard_readers: int = setting(
-        parsers.integer(1, 10_000),
-        default=64,
-        help="Readers that follow changes at once; each holds one connection of max-connections and no queue.",
-    )
+    dashboard_readers: int = 64
+    """Readers that follow changes at once; each holds one connection and no queue."""

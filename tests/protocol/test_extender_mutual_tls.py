@@ -37,7 +37,7 @@ from gcushare.scheduler_extender.app import Extender
 from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, NEXT_CA_KEY, SCHEDULER_NAME, SERVER_CERT
+from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
 from gcushare.wire.documents.node_report import Calls
 from tests.extender_objects import Document, filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
@@ -333,7 +333,6 @@ async def test_the_scheduler_is_sent_only_if_its_certificates_are_taken(tmp_path
         ):
             with pytest.raises(RetryableError, match="so the scheduler is left as it is"):
                 await check_extender(wrong)
-        assert NEXT_CA_KEY in data
 
 
 @pytest.mark.parametrize("verbs", [Verbs.TLS, Verbs.PLAIN], ids=lambda verbs: verbs.value)

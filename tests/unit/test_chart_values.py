@@ -132,7 +132,6 @@ EXTENDER_VALUES: dict[str, tuple[str, str]] = {
     "service.verbsPort": ("81", ""),
     "service.verbsNodePort": ("30002", "service: {type: NodePort}"),
     "verbsTls.mode": ("secret", "verbsTls: {secretName: given, clientSecretName: given-too}"),
-    "verbsTls.validDays": ("90", ""),
     "verbsTls.secretName": ("given", ""),
     "verbsTls.clientSecretName": ("given", VERBS_CERT_MANAGER),
     "verbsTls.clientName": ("scheduler.example.com", VERBS_CERT_MANAGER),

@@ -88,7 +88,8 @@ def test_in_twenty_lives_no_side_is_ever_shown_what_it_cannot_verify(life: int) 
             for client_side in (history[-1], history[-3:][0]):
                 check_handshake(server_side, client_side, now)
     assert changes >= 20, "they were renewed again and again"
-    assert x509.load_pem_x509_certificates(history[0][CA])[0] not in x509.load_pem_x509_certificates(history[-1][CA])
+    assert history[0][CA] != history[-1][CA], "the authority was renewed too"
+    assert history[0][CA_KEY] == history[-1][CA_KEY]
 
 
 def test_a_second_scheduler_that_read_its_authorities_at_its_start_need_not_start_again_for_four_lives() -> None:
@@ -145,12 +146,28 @@ def test_a_server_certificate_without_any_name_is_made_again() -> None:
     check_handshake(again.data, again.data, START + DAY)
 
 
-def test_a_set_whose_authority_has_ended_is_replaced() -> None:
-    later = START + 8 * 365 * DAY
-    issue = next_issue(first(), YEAR, later)
+def test_a_set_whose_authority_has_ended_is_renewed() -> None:
+    later = START + 15 * 365 * DAY
+    data = first()
+    issue = next_issue(data, YEAR, later)
     assert issue is not None
-    assert issue.reason == "the authority has ended"
+    assert issue.data[CA_KEY] == data[CA_KEY]
     check_handshake(issue.data, issue.data, later)
+
+
+def test_an_authority_is_renewed_with_its_key_and_name_when_two_thirds_of_its_life_are_over() -> None:
+    held = first()
+    for year in range(1, 10):
+        held = renewed(held, START + year * 365 * DAY)
+        assert certificate(held, CA).not_valid_after_utc == START + 15 * 365 * DAY, "the first one"
+    after = next_issue(held, YEAR, START + 10 * 365 * DAY)
+    assert after is not None
+    assert after.reason == "the authority is past two thirds of its life"
+    assert certificate(after.data, CA).subject == certificate(held, CA).subject
+    assert certificate(after.data, CA).not_valid_after_utc == START + 25 * 365 * DAY
+    for now in (START + 10 * 365 * DAY, START + 11 * 365 * DAY - DAY):
+        check_handshake({**after.data, CA: held[CA]}, after.data, now)
+        check_handshake(after.data, {**after.data, CA: held[CA]}, now)
 
 
 def test_the_check_of_this_test_refuses_another_authoritys_certificate() -> None:

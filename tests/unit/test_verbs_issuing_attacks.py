@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from gcushare.scheduler_extender.mutual_tls.issuing import CLOCK_TOLERANCE, next_issue
-from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, NEXT_CA_KEY
+from gcushare.wire.contracts import CLIENT_CERT
 from tests.unit.test_verbs_issuing import DAY, START, YEAR, Data, check_handshake, first, renewed
 
 HOUR = timedelta(hours=1)
@@ -58,17 +58,6 @@ def test_replicas_whose_clocks_differ_by_less_than_a_renewal_settle_on_one_set()
     changes, data = count_changes({}, reversed(moments))
     assert changes == 2, "the wrong one, then the right one for good"
     check_handshake(data, data, START)
-
-
-def test_a_next_authority_that_is_not_valid_yet_is_replaced_and_the_one_that_signs_stays() -> None:
-    data, ahead = first(), first(START + 100 * DAY)
-    now_signing = data[CA].split(b"-----END CERTIFICATE-----\n")[0] + b"-----END CERTIFICATE-----\n"
-    late = ahead[CA].split(b"-----END CERTIFICATE-----\n")[1] + b"-----END CERTIFICATE-----\n"
-    mixed = {**data, CA: now_signing + late, NEXT_CA_KEY: ahead[NEXT_CA_KEY]}
-    after = renewed(mixed, START)
-    assert (after[CA_KEY], after[CLIENT_CERT]) == (data[CA_KEY], data[CLIENT_CERT])
-    assert late not in after[CA]
-    assert next_issue(after, YEAR, START) is None
 
 
 def test_a_scheduler_that_is_down_over_any_renewal_is_served_with_what_it_has() -> None:

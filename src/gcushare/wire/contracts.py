@@ -38,7 +38,7 @@ PROBED_PATH = "/healthz"
 SCHEDULER_NAME = "gcushare-kube-scheduler"
 """The name that a client's certificate must have, as its common name or as one of its DNS names."""
 
-CA, CA_KEY, NEXT_CA_KEY = "ca.crt", "ca.key", "next-ca.key"
+CA, CA_KEY = "ca.crt", "ca.key"
 SERVER_CERT, SERVER_KEY = "tls.crt", "tls.key"
 CLIENT_CERT, CLIENT_KEY = "client.crt", "client.key"
 """Keys of the Secret that the extender fills. In ``ca.crt``, the first certificate signs, the second signs next, and

@@ -66,8 +66,8 @@ no-node-order no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-sta
 node-policy other-systems over-use over-use-exempt over-use-looks over-use-tolerance over-use-when pod-use poll-interval
 print-config proc-root remove-from-node reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
 tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name uninstall-timeout unit vendor verbs
-verbs-certificate-days verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name verbs-tls-cert-file
-verbs-tls-client-ca-file verbs-tls-key-file version wait-settle wait-timeout weight whole-card-policy whole-cards
+verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file
+verbs-tls-key-file version wait-settle wait-timeout weight whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect

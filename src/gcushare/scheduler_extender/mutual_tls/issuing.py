@@ -1,8 +1,8 @@
 """Decide which certificates of the two sides are due, and make them with ``cryptography``.
 
-Two authorities are trusted from the first day on: the one that signs, and the next one. When the next one begins to
-sign, five lives of a certificate later, every peer trusts it already, so no side is ever shown a certificate that it
-cannot verify.
+One authority signs for both sides. Its certificate is renewed long before it ends, with the same key and name: a peer
+that trusts the earlier one verifies what is signed afterwards, so no side is ever shown a certificate that it cannot
+verify.
 
 ``cryptography`` takes 0.15 s to import: this module is imported only where certificates are made.
 """
@@ -29,12 +29,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gcushare.core.wording import counted
 from gcushare.wire import contracts
 
+CERTIFICATE_LIFE = timedelta(days=365)
 AUTHORITY_LIVES = 15
-"""The life of an authority in lives of a certificate. For a third of it the authority is only trusted, for a third it
-signs, and in the last third nothing that it signed is left. The first authority signs from its first day, so it has
-half of that life."""
+"""The life of the authority in lives of a certificate."""
 RENEWAL_SHARE = 2 / 3
-"""The share of its life after which a certificate is renewed, and an authority stops signing."""
+"""The share of its life after which each certificate, the authority's too, is renewed."""
 CLOCK_TOLERANCE = timedelta(hours=1)
 """A certificate is valid from this long before it is made, because the clocks of nodes differ."""
 
@@ -44,7 +43,7 @@ class Terms:
     """The names and the life of the certificates."""
 
     server_names: tuple[str, ...]
-    life: timedelta
+    life: timedelta = CERTIFICATE_LIFE
 
     @property
     def authority_life(self) -> timedelta:
@@ -86,18 +85,14 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    signing: _Pair
-    next: _Pair
-    before: tuple[x509.Certificate, ...]
+    authority: _Pair
     server: _Pair
     client: _Pair
 
     def data(self) -> Mapping[str, bytes]:
-        trusted = (self.signing.cert, self.next.cert, *self.before)
         return {
-            contracts.CA: b"".join(each.public_bytes(Encoding.PEM) for each in trusted),
-            contracts.CA_KEY: self.signing.key_pem,
-            contracts.NEXT_CA_KEY: self.next.key_pem,
+            contracts.CA: self.authority.cert_pem,
+            contracts.CA_KEY: self.authority.key_pem,
             contracts.SERVER_CERT: self.server.cert_pem,
             contracts.SERVER_KEY: self.server.key_pem,
             contracts.CLIENT_CERT: self.client.cert_pem,
@@ -108,8 +103,8 @@ class _Set:
 def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue | None:
     """Decide what to change in the contents of the Secret; None if nothing is due.
 
-    Certificates are renewed after ``RENEWAL_SHARE`` of their life, and an authority signs until that share of its own.
-    A set that is incomplete, or whose parts do not belong together, is replaced by a new one. Certificates that are not
+    Certificates are renewed after ``RENEWAL_SHARE`` of their life, both sides' together, and with the authority's. A
+    set that is incomplete, or whose parts do not belong together, is replaced by a new one. Certificates that are not
     valid yet are replaced too: a replica whose clock was wrong made them, and without that they would be refused until
     its wrong time came. Clocks that differ by less than ``CLOCK_TOLERANCE`` never cause that.
     """
@@ -118,56 +113,42 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
     except (KeyError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         cause = f"{type(error).__name__}: {str(error)[:200] or 'no reason given'}"
         none_yet = "there are no certificates yet"
-        return _first_issue(terms, now, f"existing certificates are unusable: {cause}" if data else none_yet)
-    if held.signing.is_past(1, now) or held.next.is_past(1, now):
-        return _first_issue(terms, now, "the authority has ended")
-    if held.signing.is_early(now):
-        return _first_issue(terms, now, "the authority is not valid yet, a clock was wrong")
-    if held.next.is_early(now):
-        changed = replace(held, next=_authority(terms.authority_life, now))
-        return Issue(changed.data(), "the next authority is not valid yet, a clock was wrong")
-    # Not sooner than a certificate's life after the next one was published, unless there is no time left for that.
-    published, end = held.next.cert.not_valid_before_utc, held.signing.cert.not_valid_after_utc
-    is_next_known = published <= now - terms.life or end < now + terms.life
-    if held.signing.is_past(RENEWAL_SHARE, now) and is_next_known:
-        changed = _Set(
-            signing=held.next,
-            next=_authority(terms.authority_life, now),
-            before=(held.signing.cert,),
-            server=_server(held.next, terms, now),
-            client=_client(held.next, terms, now),
-        )
-        return Issue(changed.data(), "the next authority begins to sign")
+        # The name differs from an earlier authority's: two of one name would be distinguished by trying both.
+        name = _name(f"gcushare scheduler calls {x509.random_serial_number():x}")
+        authority = _signed_itself(ec.generate_private_key(ec.SECP256R1()), name, terms, now)
+        reason = f"existing certificates are unusable: {cause}" if data else none_yet
+        return Issue(_issued_by(authority, terms, now).data(), reason)
+    is_early = held.authority.is_early(now)
+    if is_early or held.authority.is_past(RENEWAL_SHARE, now):
+        reason = "is not valid yet, a clock was wrong" if is_early else "is past two thirds of its life"
+        renewed = _signed_itself(held.authority.key, held.authority.cert.subject, terms, now)
+        return Issue(_issued_by(renewed, terms, now).data(), f"the authority {reason}")
     both = (held.server, held.client)
     is_early = any(each.is_early(now) for each in both)
     if is_early or any(each.is_past(RENEWAL_SHARE, now) for each in both):
         reason = "they are not valid yet, a clock was wrong" if is_early else "two thirds of their life are over"
-        server, client = _server(held.signing, terms, now), _client(held.signing, terms, now)
-        # Peers that trusted only the authority before have read the newer ones a certificate's life ago.
-        return Issue(replace(held, before=(), server=server, client=client).data(), reason)
+        return Issue(_issued_by(held.authority, terms, now).data(), reason)
     if _names_of(held.server.cert) != set(terms.server_names):
-        changed = replace(held, server=_server(held.signing, terms, now))
+        changed = replace(held, server=_server(held.authority, terms, now))
         return Issue(changed.data(), f"the server is now called {', '.join(terms.server_names)}")
     return None
 
 
-def _first_issue(terms: Terms, now: datetime, reason: str) -> Issue:
-    signing, following = _authority(terms.authority_life / 2, now), _authority(terms.authority_life, now)
-    made = _Set(signing, following, (), _server(signing, terms, now), _client(signing, terms, now))
-    return Issue(made.data(), reason)
+def _issued_by(authority: _Pair, terms: Terms, now: datetime) -> _Set:
+    return _Set(authority, _server(authority, terms, now), _client(authority, terms, now))
 
 
 def _read(data: Mapping[str, bytes]) -> _Set:
     """Read a set. Raises what ``cryptography`` raises for broken ones, and ValueError for parts that do not fit."""
     trusted = x509.load_pem_x509_certificates(data[contracts.CA])
-    if len(trusted) < 2:
-        raise ValueError(f"{contracts.CA} has {counted(len(trusted), 'certificate')}, expected two or more")
-    signing, following = _pair(trusted[0], data[contracts.CA_KEY]), _pair(trusted[1], data[contracts.NEXT_CA_KEY])
+    if len(trusted) != 1:
+        raise ValueError(f"{contracts.CA} has {counted(len(trusted), 'certificate')}, expected one")
+    authority = _pair(trusted[0], data[contracts.CA_KEY])
     server = _pair(x509.load_pem_x509_certificate(data[contracts.SERVER_CERT]), data[contracts.SERVER_KEY])
     client = _pair(x509.load_pem_x509_certificate(data[contracts.CLIENT_CERT]), data[contracts.CLIENT_KEY])
     for each in (server, client):
-        each.cert.verify_directly_issued_by(signing.cert)
-    return _Set(signing, following, tuple(trusted[2:]), server, client)
+        each.cert.verify_directly_issued_by(authority.cert)
+    return _Set(authority, server, client)
 
 
 def _pair(cert: x509.Certificate, key_pem: bytes) -> _Pair:
@@ -189,12 +170,9 @@ def _names_of(cert: x509.Certificate) -> set[str]:
     return set(names.get_values_for_type(x509.DNSName))
 
 
-def _authority(life: timedelta, now: datetime) -> _Pair:
-    key, serial = ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number()
-    # Two authorities of one name would be distinguished by trying both: the serial number keeps the names apart.
-    name = _name(f"gcushare scheduler calls {serial:x}")
-    builder = _builder(name, name, key, now, life, is_authority=True).serial_number(serial)
-    return _Pair(builder.sign(key, hashes.SHA256()), key)
+def _signed_itself(key: ec.EllipticCurvePrivateKey, name: x509.Name, terms: Terms, now: datetime) -> _Pair:
+    builder = _builder(name, name, key, now, terms.authority_life, is_authority=True)
+    return _Pair(builder.serial_number(x509.random_serial_number()).sign(key, hashes.SHA256()), key)
 
 
 def _server(authority: _Pair, terms: Terms, now: datetime) -> _Pair:

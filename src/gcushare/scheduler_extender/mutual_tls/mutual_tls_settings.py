@@ -50,12 +50,6 @@ class VerbsSettings:
         default=(f"{EXTENDER}.{NAMESPACE}.svc",),
         help="Names of the server in a certificate that is made; the first is the one that schedulers expect.",
     )
-    verbs_certificate_days: int = setting(
-        parsers.integer(1, 3650, "DAYS"),
-        default=365,
-        help="How long a certificate that is made holds; it is renewed after two thirds. An authority holds "
-        "fifteen times as long, the first one half of that.",
-    )
     verbs_client_name: str = setting(
         parsers.text("NAME"),
         default=SCHEDULER_NAME,

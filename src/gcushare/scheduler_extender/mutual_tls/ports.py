@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,7 +121,7 @@ class VerbsPort:
             from gcushare.scheduler_extender.mutual_tls.issuing import Terms
 
             self.folder = folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
-            terms = Terms(settings.verbs_server_name, timedelta(days=settings.verbs_certificate_days))
+            terms = Terms(settings.verbs_server_name)
             self.keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(folder.name))
         self.first_port = FirstPort(settings.verbs, client)
         self.server: RunningServer | None = None

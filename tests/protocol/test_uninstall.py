@@ -6,7 +6,6 @@ import asyncio
 import io
 import itertools
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,50 +48,26 @@ def stored(server: ApiServer, name: str) -> JsonObject:
     return found
 
 
-class KubeletClock:
-    """Virtual time in which a kubelet writes its memory back at every look, until it forgets and writes 0 once."""
+def write_back(server: ApiServer, amount: str, **others: str) -> None:
+    """What the kubelet of n1 does with its next status update: ``amount`` of memory is what it counts."""
 
-    def __init__(self, server: ApiServer, forgets_at_s: float) -> None:
-        self._server = server
-        self._forgets_at_s = forgets_at_s
-        self._forgot = False
-        self._now = 0.0
+    def change(obj: JsonObject) -> JsonObject:
+        capacity = {**obj["status"]["capacity"], MEMORY: amount, **others}
+        return {**obj, "status": {**obj["status"], "capacity": capacity}}
 
-    def monotonic(self) -> float:
-        return self._now
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    async def sleep(self, delay_s: float) -> None:
-        self._now += delay_s
-        if self._now < self._forgets_at_s:
-            self._write("128")
-        elif not self._forgot:
-            self._forgot = True
-            self._write("0")
-        await asyncio.sleep(0)
-
-    def _write(self, amount: str) -> None:
-        def change(obj: JsonObject) -> JsonObject:
-            capacity = {**obj["status"]["capacity"], MEMORY: amount}
-            return {**obj, "status": {**obj["status"], "capacity": capacity}}
-
-        self._server.registry.update(BY_NAME["nodes"], Key("", "n1"), change, status_only=True)
+    server.registry.update(BY_NAME["nodes"], Key("", "n1"), change, status_only=True)
 
 
-async def clean(
-    server: ApiServer, settings: UninstallSettings, clock: KubeletClock
-) -> tuple[frozenset[str], list[str]]:
+async def clean(server: ApiServer, settings: UninstallSettings) -> tuple[frozenset[str], list[str]]:
     lines: list[str] = []
     async with KubeClient(KubeConfig(server.url, "test")) as client:
-        return await Cleaner(client, settings, clock, lines.append).run(), lines
+        return await Cleaner(client, settings, lines.append).run(), lines
 
 
-async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> None:
+async def test_every_node_is_cleaned_and_those_whose_kubelet_still_counts_are_named(server: ApiServer) -> None:
     server.registry.put(_node("n2"))
     cleanup = UninstallSettings(vendor="enflame", remove_node_label=True)
-    remembering, lines = await clean(server, cleanup, KubeletClock(server, 300))
+    remembering, lines = await clean(server, cleanup)
     assert remembering == {"n1", "n2"}
     for name in ("n1", "n2"):
         found = stored(server, name)
@@ -102,47 +77,38 @@ async def test_without_waiting_every_node_is_cleaned_once(server: ApiServer) -> 
     assert lines[0] == f"node/n1 cleaned: {ENFLAME.inventory_annotation}, {ENFLAME.label_key}, {COUNT}, {MEMORY}"
 
 
-async def test_waiting_leaves_not_even_the_zero_of_a_kubelet_that_forgot(server: ApiServer) -> None:
-    cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
-    clock = KubeletClock(server, 300)
-    remembering, lines = await clean(server, cleanup, clock)
+async def test_a_run_after_the_kubelet_forgot_leaves_not_even_its_zero(server: ApiServer) -> None:
+    whole = {ENFLAME.whole_card_resource: "8"}
+    write_back(server, "128", **whole)
+    annotate(server, '{"version":1,"unit":"1","cards":[],"modes":["memory","whole"]}')
+    cleanup = UninstallSettings(vendor="enflame")
+    assert (await clean(server, cleanup))[0] == {"n1"}
+    write_back(server, "128", **whole)
+    assert await clean(server, cleanup) == (frozenset({"n1"}), []), "it would write it back again"
+    write_back(server, "0", **dict.fromkeys(whole, "0"))
+    remembering, lines = await clean(server, cleanup)
     assert remembering == frozenset()
-    assert clock.monotonic() == 300
     assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
-    assert len(lines) == 2
+    assert len(lines) == 1
 
 
-async def test_waiting_ends_with_its_time_and_names_the_nodes(server: ApiServer) -> None:
-    remembering, _ = await clean(
-        server, UninstallSettings(vendor="enflame", wait_for_kubelet=60), KubeletClock(server, 300)
-    )
-    assert remembering == {"n1"}
-
-
-async def test_what_another_systems_plugin_serves_stays_and_is_not_waited_for(server: ApiServer) -> None:
+async def test_what_another_systems_plugin_serves_stays_and_is_not_named(server: ApiServer) -> None:
     theirs = node("theirs")
     theirs["metadata"]["labels"] = {ALIYUN.label_key: "true"}
     served = {"cpu": "8", ALIYUN.count_resource: "2", ALIYUN.memory_resource: "32"}
     theirs["status"] = {"capacity": served, "allocatable": served}
     server.registry.put(theirs)
-    cleanup = UninstallSettings(vendor="both", remove_node_label=True, wait_for_kubelet=600)
-    clock = KubeletClock(server, 300)
-    assert (await clean(server, cleanup, clock))[0] == frozenset()
-    assert clock.monotonic() == 300
+    assert (await clean(server, UninstallSettings(vendor="both", remove_node_label=True)))[0] == {"n1"}
     found = stored(server, "theirs")
     assert (found["metadata"]["labels"], found["status"]["capacity"]) == ({ALIYUN.label_key: "true"}, served)
     assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
 
 
-async def test_the_run_after_one_that_was_cut_off_waits_for_the_kubelet_too(server: ApiServer) -> None:
-    await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
-    clock = KubeletClock(server, 300)
-    await clock.sleep(5)
-    assert MEMORY in stored(server, "n1")["status"]["capacity"], "the kubelet wrote it back, and no inventory is there"
-    cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
-    assert (await clean(server, cleanup, clock))[0] == frozenset()
-    assert clock.monotonic() == 300
-    assert stored(server, "n1")["status"]["capacity"] == {"cpu": "8"}
+def annotate(server: ApiServer, inventory: str) -> None:
+    def change(obj: JsonObject) -> JsonObject:
+        return {**obj, "metadata": {**obj["metadata"], "annotations": {ENFLAME.inventory_annotation: inventory}}}
+
+    server.registry.update(BY_NAME["nodes"], Key("", "n1"), change)
 
 
 class DyingError(Exception):
@@ -187,8 +153,8 @@ async def test_after_an_end_at_any_write_the_next_run_does_what_is_left(
     async with KubeClient(KubeConfig(server.url, "test")) as client:
         dying: Any = DyingClient(client, writes, after=after)
         with pytest.raises(DyingError):
-            await Cleaner(dying, cleanup, KubeletClock(server, 300), lambda line: None).run()
-    await clean(server, cleanup, KubeletClock(server, 300))
+            await Cleaner(dying, cleanup, lambda line: None).run()
+    await clean(server, cleanup)
     for name in ("n1", "n2"):
         found = stored(server, name)
         assert found["status"]["capacity"] == {"cpu": "8"}
@@ -210,14 +176,12 @@ class DisturbedClient(DyingClient):
         return await self._client.patch(*arguments, **options)
 
 
-async def clean_disturbed(
-    server: ApiServer, disturb: Callable[[], None], *, wait_s: float = 0.0, times: int = 1
-) -> list[str]:
+async def clean_disturbed(server: ApiServer, disturb: Callable[[], None], *, times: int = 1) -> list[str]:
     lines: list[str] = []
-    settings = UninstallSettings(vendor="both", remove_node_label=True, wait_for_kubelet=wait_s)
+    settings = UninstallSettings(vendor="both", remove_node_label=True)
     async with KubeClient(KubeConfig(server.url, "test")) as client:
         disturbed: Any = DisturbedClient(client, disturb, times)
-        await Cleaner(disturbed, settings, KubeletClock(server, 300), lines.append).run()
+        await Cleaner(disturbed, settings, lines.append).run()
     return lines
 
 
@@ -225,20 +189,6 @@ async def test_a_node_that_an_autoscaler_removes_meanwhile_does_not_end_the_run(
     server.registry.put(_node("n2"))
     lines = await clean_disturbed(server, lambda: remove_node(server, "n1"))
     assert [line.split()[0] for line in lines] == ["node/n2"]
-
-
-async def test_a_node_that_is_removed_while_its_kubelet_is_waited_for_is_waited_for_no_longer(
-    server: ApiServer,
-) -> None:
-    class Removed(KubeletClock):
-        async def sleep(self, delay_s: float) -> None:
-            self._now += delay_s
-            remove_node(server, "n1")
-
-    clock = Removed(server, 300)
-    cleanup = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
-    assert (await clean(server, cleanup, clock))[0] == frozenset()
-    assert clock.monotonic() == 5
 
 
 async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_serves(server: ApiServer) -> None:
@@ -259,7 +209,7 @@ async def test_a_node_that_another_system_takes_over_meanwhile_keeps_what_that_s
 
 async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: ApiServer) -> None:
     async def second_run() -> None:
-        await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
+        await clean(server, UninstallSettings(vendor="enflame"))
 
     def cordon(obj: JsonObject) -> JsonObject:
         annotations = {**obj["metadata"].get("annotations", {}), ENFLAME.cordon_annotation: "0"}
@@ -275,22 +225,6 @@ async def test_what_an_admin_and_a_second_run_do_meanwhile_stays_done(server: Ap
     assert not found["metadata"].get("labels")
 
 
-async def test_a_plugin_that_is_installed_again_meanwhile_is_left_alone(server: ApiServer) -> None:
-    """Otherwise its inventory would be removed every five seconds, for as long as the run waits for kubelets."""
-    async with KubeClient(KubeConfig(server.url, "test")) as client:
-        lines: list[str] = []
-
-        class Reinstalled(KubeletClock):
-            async def sleep(self, delay_s: float) -> None:
-                await super().sleep(delay_s)
-                await client.patch_node_annotations("n1", {ENFLAME.inventory_annotation: '{"new": 1}'})
-
-        settings = UninstallSettings(vendor="enflame", wait_for_kubelet=600)
-        await Cleaner(client, settings, Reinstalled(server, 300), lines.append).run()
-    assert stored(server, "n1")["metadata"]["annotations"] == {ENFLAME.inventory_annotation: '{"new": 1}'}
-    assert lines[1:] == ["node/n1: a device plugin published its cards again, so the node is left as it is"]
-
-
 async def test_a_node_that_never_stands_still_is_named_and_the_rest_is_left_for_the_next_run(server: ApiServer) -> None:
     numbers = itertools.count()
 
@@ -300,7 +234,7 @@ async def test_a_node_that_never_stands_still_is_named_and_the_rest_is_left_for_
     with pytest.raises(ConflictError, match="n1"):
         await clean_disturbed(server, disturb, times=100)
     assert ENFLAME.inventory_annotation in stored(server, "n1")["metadata"]["annotations"]
-    await clean(server, UninstallSettings(vendor="enflame"), KubeletClock(server, 300))
+    await clean(server, UninstallSettings(vendor="enflame"))
     assert not stored(server, "n1")["metadata"].get("annotations")
 
 
@@ -320,8 +254,11 @@ async def test_the_command_cleans_and_is_repeatable(server: ApiServer, tmp_path:
         out = io.StringIO()
         process = ProcessContext(argv=("--vendor", "enflame", "--kubeconfig", str(kubeconfig)), environ={}, stdout=out)
         assert await asyncio.to_thread(main, process) == 0
-        said.append(out.getvalue().count("cleaned"))
-    assert said == [2, 0]
+        said.append(out.getvalue())
+    assert [each.count("cleaned") for each in said] == [2, 0]
+    assert "node/n2: its kubelet shows our cards" in said[0]
+    assert said[0].endswith("run this again, python3 -m gcushare.cli.uninstall --vendor enflame\n")
+    assert said[1] == ""
 
 
 async def test_the_command_says_what_the_api_server_refuses(tmp_path: Path) -> None:

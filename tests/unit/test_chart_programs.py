@@ -87,7 +87,6 @@ def programs_of(objects: Sequence[Object]) -> list[Object]:
                 "overUse.exempt={kube-system,team-a/train-*}",
                 "logs.hostPath=",
                 "cleanup.removeNodeLabel=true",
-                "cleanup.waitForKubelet=6m",
             ),
             2,
             id="plugin-options",
@@ -332,12 +331,6 @@ def test_a_servers_certificate_has_no_common_name_which_may_be_too_short_for_its
     }
     named = [name for name, spec in found.items() if "commonName" in spec]
     assert (len(found), named) == (3, ["gcushare-scheduler-extender-verbs-client"])
-
-
-@pytest.mark.parametrize(("wait", "deadline_s"), [("0s", 600), ("1h", 3600 + 600)])
-def test_the_cleaning_job_is_given_the_time_that_it_waits(wait: str, deadline_s: int) -> None:
-    (job,) = of_kind(rendered(PLUGIN_CHART, f"cleanup.waitForKubelet={wait}"), "Job")
-    assert job["spec"]["activeDeadlineSeconds"] == deadline_s
 
 
 @pytest.mark.parametrize("version", ["v1.27.3-eks-a5565ad", "v1.28.2-gke.100"])

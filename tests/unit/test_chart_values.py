@@ -101,7 +101,6 @@ PLUGIN_VALUES: dict[str, tuple[str, str]] = {
     "jobs.affinity": ("{nodeAffinity: {}}", ""),
     "cleanup.enabled": ("false", ""),
     "cleanup.removeNodeLabel": ("true", ""),
-    "cleanup.waitForKubelet": ("6m", ""),
 }
 SHARED = frozenset(
     {"image", "imagePullSecrets", "nameOverride", "fullnameOverride", "deployName", "vendor", "logs", "serviceAccount"}

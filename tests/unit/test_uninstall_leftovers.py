@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from gcushare.cli.uninstall.clean import find_leftovers, is_remembered, whole_resources
+from gcushare.cli.uninstall.clean import find_leftovers
 from gcushare.core.cards import BOTH_MODES
 from gcushare.vendors import ALIYUN, ENFLAME, VENDORS
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
@@ -35,19 +36,30 @@ def test_inventory_count_and_memory_are_ours_and_an_admins_cordon_is_not() -> No
 def test_whole_cards_are_ours_only_if_our_inventory_says_so() -> None:
     annotations = NODE.metadata.annotations | {ENFLAME.inventory_annotation: inventory_text([], modes=BOTH_MODES)}
     capacity = NODE.status.capacity | {ENFLAME.whole_card_resource: "2"}
-    served = Node(metadata=ObjectMeta(name="n1", annotations=annotations), status=NodeStatus(capacity=capacity))
+    theirs = replace(NODE, status=replace(NODE.status, capacity=capacity))
+    served = replace(theirs, metadata=replace(NODE.metadata, annotations=annotations))
 
-    assert whole_resources(NODE, VENDORS) == frozenset()
-    assert whole_resources(served, VENDORS) == {ENFLAME.whole_card_resource}
-    assert ENFLAME.whole_card_resource not in find_leftovers(served, VENDORS, with_labels=False).resources
-    left = find_leftovers(served, VENDORS, with_labels=False, whole=[ENFLAME.whole_card_resource])
+    assert ENFLAME.whole_card_resource not in find_leftovers(theirs, VENDORS, with_labels=False).resources
+    left = find_leftovers(served, VENDORS, with_labels=False)
     assert left.resources == (ENFLAME.count_resource, ENFLAME.memory_resource, ENFLAME.whole_card_resource)
 
 
-def test_a_kubelet_that_counts_only_our_whole_cards_remembers() -> None:
-    node = Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(capacity={ENFLAME.whole_card_resource: "2"}))
-    assert is_remembered(node, VENDORS) is None
-    assert is_remembered(node, VENDORS, [ENFLAME.whole_card_resource]) is True
+@pytest.mark.parametrize(
+    ("labels", "capacity", "is_removed"),
+    [
+        pytest.param({ENFLAME.label_key: "true"}, {}, True, id="labelled"),
+        pytest.param({}, {ENFLAME.memory_resource: "0"}, True, id="memory"),
+        pytest.param({}, {}, False, id="neither"),
+    ],
+)
+def test_the_0_of_whole_cards_goes_when_the_inventory_is_gone(
+    labels: dict[str, str], capacity: dict[str, str], is_removed: bool
+) -> None:
+    status = NodeStatus(capacity={**capacity, ENFLAME.whole_card_resource: "0"})
+    found = find_leftovers(
+        Node(metadata=ObjectMeta(name="n1", labels=labels), status=status), VENDORS, with_labels=False
+    )
+    assert (ENFLAME.whole_card_resource in found.resources) is is_removed
 
 
 def test_the_label_goes_only_if_asked_to() -> None:
@@ -57,17 +69,3 @@ def test_the_label_goes_only_if_asked_to() -> None:
 
 def test_another_vendors_fields_stay() -> None:
     assert find_leftovers(NODE, (ALIYUN,), with_labels=True).names == ()
-
-
-@pytest.mark.parametrize(
-    ("capacity", "remembered"),
-    [
-        pytest.param({ENFLAME.memory_resource: "128"}, True, id="counted"),
-        pytest.param({ENFLAME.memory_resource: "0"}, False, id="forgotten"),
-        pytest.param({}, None, id="silent"),
-        pytest.param({ENFLAME.memory_resource: "0", ALIYUN.memory_resource: "5"}, True, id="one-of-two"),
-    ],
-)
-def test_a_kubelet_remembers_what_it_counts(capacity: dict[str, str], remembered: bool | None) -> None:
-    node = Node(metadata=ObjectMeta(name="n1"), status=NodeStatus(capacity=capacity))
-    assert is_remembered(node, VENDORS) is remembered

@@ -1,12 +1,12 @@
 """The command ``python3 -m gcushare.cli.uninstall``, which the chart runs after it has removed the device plugin.
 
-It removes our fields from every Node. On request it waits until the kubelets have forgotten the resource.
+It removes our fields from every Node in one pass, and names the Nodes whose kubelet writes one of them back.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,7 +15,6 @@ from gcushare.cluster.connection import open_cluster
 from gcushare.core.cards import SERVES_WHOLE
 from gcushare.core.errors import ConflictError, NotFoundError, RemoteContractError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock, SystemClock
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, JsonObject, Selector
 from gcushare.runtime.entry import ProcessContext, run_program
@@ -29,10 +28,8 @@ from gcushare.wire.objects import Node
 
 NAME = "gcushare-uninstall"
 BOTH = "both"
-POLL_S = 5.0
-"""Half of a kubelet's status interval."""
 _ATTEMPTS = 5
-"""Writes of one Node in a round. A kubelet that is at work writes its status every ten seconds at most."""
+"""Writes of one Node. A kubelet that is at work writes its status every ten seconds at most."""
 
 
 @settings
@@ -46,12 +43,6 @@ class UninstallSettings:
     )
     remove_node_label: bool = setting(
         parsers.boolean(), default=False, typed=True, help="Remove the label that selects the plugin's nodes, too."
-    )
-    wait_for_kubelet: float = setting(
-        parsers.duration_s(0, 3600),
-        default=0.0,
-        help="How long to wait until every kubelet has forgotten the resource and to remove the 0 that it leaves. A "
-        "kubelet forgets five minutes after the plugin has ended. 0s does not wait.",
     )
     kube: KubeSettings = group(KubeSettings)
 
@@ -67,49 +58,33 @@ PROGRAM = Program(
     "Pods that hold cards keep running.",
     version=__version__,
     settings=UninstallSettings,
-    examples=((f"{NAME} --vendor enflame --wait-for-kubelet 6m", "leave nothing on the Nodes, not even a 0"),),
+    examples=((f"{NAME} --vendor enflame", "again five minutes later, to leave nothing on the Nodes, not even a 0"),),
+    notes="A kubelet goes on writing what it counts into its Node, until five minutes after the plugin has ended; then "
+    "it writes 0 once. Such Nodes are named at the end.",
 )
 
 
 class Cleaner:
-    """Cleans all Nodes of a cluster. A second run does what is left to do."""
+    """Cleans all Nodes of a cluster once. A second run does what is left to do."""
 
-    def __init__(
-        self, client: KubeClient, settings: UninstallSettings, clock: Clock, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: KubeClient, settings: UninstallSettings, say: Callable[[str], None]) -> None:
         self._client = client
         self._settings = settings
-        self._clock = clock
         self._say = say
-        self._remembering: set[str] = set()
-        """Nodes whose kubelet still counts our cards."""
-        self._whole: dict[str, frozenset[str]] = {}
-        """Our whole-card resources by the Node's uid, kept because the inventory that lists them is removed."""
-        self._ours: set[tuple[str, str]] = set()
-        """Uid of the Node and vendor of every inventory that was there."""
-        self._removed: set[tuple[str, str]] = set()
-        """Uid of the Node and annotation of every inventory that this run removed."""
-        self._installed_again: set[str] = set()
-        """Names of Nodes where a plugin published an inventory after it was removed."""
 
     async def run(self) -> frozenset[str]:
-        """Clean until no kubelet writes anything back, or until the time is over; return the Nodes where one still may.
+        """Clean each Node; return those whose kubelet still counts our cards, and writes that back.
 
         Raises:
             GcushareError: the API server refused a request or did not answer.
         """
-        deadline = self._clock.monotonic() + self._settings.wait_for_kubelet
-        while True:
-            nodes = await self._client.list_all(NODES)
-            self._remembering.intersection_update(node.metadata.name for node in nodes)
-            for node in nodes:
-                await self._clean_newest(node)
-            if not self._remembering or self._clock.monotonic() >= deadline:
-                return frozenset(self._remembering)
-            await self._clock.sleep(POLL_S)
+        nodes = await self._client.list_all(NODES)
+        return frozenset([node.metadata.name for node in nodes if await self._clean_newest(node)])
 
-    async def _clean_newest(self, node: Node) -> None:
-        """Clean a Node as it is at the moment of the write; a Node that is gone needs no cleaning.
+    async def _clean_newest(self, node: Node) -> bool:
+        """Clean a Node as it is at the moment of the write, and say whether its kubelet still counts our cards.
+
+        A Node that is gone needs no cleaning.
 
         Raises:
             ConflictError: the Node changed before each of ``_ATTEMPTS`` writes.
@@ -117,51 +92,28 @@ class Cleaner:
         newest, selector = [node], Selector(fields=f"metadata.name={node.metadata.name}")
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                for each in newest:
-                    await self._clean(each)
-                return
+                return any([await self._clean(each) for each in newest])
             except NotFoundError:
-                return
+                return False
             except ConflictError:
                 if attempt == _ATTEMPTS:
                     raise
                 newest = await self._client.list_all(NODES, selector=selector)
+        return False
 
-    async def _clean(self, node: Node) -> None:
-        name, uid = node.metadata.name, node.metadata.uid
-        if name in self._installed_again:
-            return
-        if any((uid, key) in self._removed for key in node.metadata.annotations):
-            self._installed_again.add(name)
-            self._remembering.discard(name)
-            self._say(f"node/{name}: a device plugin published its cards again, so the node is left as it is")
-            return
-        whole = self._whole[uid] = self._whole.get(uid, frozenset()) | whole_resources(node, self._settings.vendors)
-        vendors = self._find_ours(node)
-        # An interrupted run may have removed the inventory already. The resource counts as ours again when the kubelet
-        # has forgotten it.
-        awaited = [each for each in self._settings.vendors if each in vendors or not is_served(node, each)]
-        remembered = is_remembered(node, awaited, whole)
-        if remembered and name in self._remembering:
-            return  # removed once already; the kubelet wrote it back and would do so again
-        left = find_leftovers(node, vendors, with_labels=self._settings.remove_node_label, whole=whole)
+    async def _clean(self, node: Node) -> bool:
+        vendors = self._settings.vendors
+        ours = [each for each in vendors if is_ours(node, each)]
+        left = find_leftovers(node, ours, with_labels=self._settings.remove_node_label)
         if left.names:
-            # One write removes all: without the inventory, a later run could not find out which resources are ours.
-            patch = left.patch(node.metadata.resource_version)
-            await self._client.patch(NODES, name, patch, subresource="status")
-            self._removed |= {(uid, key) for key in left.annotations}
-            self._say(f"node/{name} cleaned: {', '.join(left.names)}")
-        if remembered is not None:
-            (self._remembering.add if remembered else self._remembering.discard)(name)
-
-    def _find_ours(self, node: Node) -> list[Vendor]:
-        """The vendors whose fields of this Node are ours; another system's plugin may serve the same resources.
-
-        Fields are ours if the Node has or had our inventory, or if its kubelet counts none of the vendor's memory.
-        """
-        uid, vendors = node.metadata.uid, self._settings.vendors
-        self._ours |= {(uid, each.name) for each in vendors if each.inventory_annotation in node.metadata.annotations}
-        return [each for each in vendors if (uid, each.name) in self._ours or not is_counted(node, each)]
+            await self._client.patch(
+                NODES, node.metadata.name, left.patch(node.metadata.resource_version), subresource="status"
+            )
+            self._say(f"node/{node.metadata.name} cleaned: {', '.join(left.names)}")
+        # A run before this one may have removed the inventory already: then nothing is allocatable of what is counted.
+        counted = {each.memory_resource for each in vendors if each in ours or not is_served(node, each)}
+        counted |= whole_resources(node, vendors)
+        return any(node.status.capacity.get(name, "0") != "0" for name in counted)
 
 
 def main(process: ProcessContext | None = None) -> int:
@@ -174,11 +126,14 @@ def main(process: ProcessContext | None = None) -> int:
 
     async def clean(found: UninstallSettings) -> frozenset[str]:
         async with open_cluster(found.kube, process.environ, program=NAME) as client:
-            return await Cleaner(client, found, SystemClock(), say).run()
+            return await Cleaner(client, found, say).run()
 
     def run(found: UninstallSettings) -> int:
-        for name in sorted(asyncio.run(clean(found))):
-            say(f"node/{name}: its kubelet shows the memory, unavailable, until 5 minutes after the plugin has ended")
+        remembering = sorted(asyncio.run(clean(found)))
+        for name in remembering:
+            say(f"node/{name}: its kubelet shows our cards, unavailable, until 5 minutes after the plugin has ended")
+        if remembering:
+            say(f"then 0 stays there: to remove it run this again, python3 -m {__package__} --vendor {found.vendor}")
         return DONE
 
     return run_program(PROGRAM, run, process=process)
@@ -220,8 +175,17 @@ def whole_resources(node: Node, vendors: Sequence[Vendor]) -> frozenset[str]:
     return frozenset(found)
 
 
+def is_ours(node: Node, vendor: Vendor) -> bool:
+    """Whether a vendor's fields of a Node are ours; another system's plugin may serve the same resources.
+
+    They are if the Node has our inventory, or if its kubelet counts none of the memory: no plugin serves it, nor did so
+    within the last five minutes.
+    """
+    return vendor.inventory_annotation in node.metadata.annotations or not is_counted(node, vendor)
+
+
 def is_counted(node: Node, vendor: Vendor) -> bool:
-    """Whether the kubelet counts the vendor's memory: a plugin serves it, or did so within the last five minutes."""
+    """Whether the kubelet counts the vendor's memory."""
     return node.status.capacity.get(vendor.memory_resource, "0") != "0"
 
 
@@ -230,13 +194,21 @@ def is_served(node: Node, vendor: Vendor) -> bool:
     return is_counted(node, vendor) and node.status.allocatable.get(vendor.memory_resource, "0") != "0"
 
 
-def find_leftovers(
-    node: Node, vendors: Sequence[Vendor], *, with_labels: bool, whole: Collection[str] = ()
-) -> Leftovers:
-    """Find our fields of a Node; ``whole``: the whole-card resources that are ours there."""
+def find_leftovers(node: Node, vendors: Sequence[Vendor], *, with_labels: bool) -> Leftovers:
+    """Find our fields of a Node, of vendors whose fields are ours there.
+
+    The inventory says whether whole cards are ours, and goes with them. Afterwards only the 0 of a plugin that has
+    ended is removed, on Nodes with our label or memory; a plugin that still runs has its 0 written again.
+    """
     status = node.status.capacity.keys() | node.status.allocatable.keys()
     resources = [name for vendor in vendors for name in (vendor.count_resource, vendor.memory_resource)]
-    resources += sorted(whole)
+    zeros = {
+        vendor.whole_card_resource
+        for vendor in vendors
+        if node.status.capacity.get(vendor.whole_card_resource) == "0"
+        and (vendor.label_key in node.metadata.labels or vendor.memory_resource in status)
+    }
+    resources += sorted(whole_resources(node, vendors) | zeros)
     inventories = [vendor.inventory_annotation for vendor in vendors]
     labels = [vendor.label_key for vendor in vendors] if with_labels else []
     return Leftovers(
@@ -244,14 +216,3 @@ def find_leftovers(
         labels=tuple(key for key in labels if key in node.metadata.labels),
         resources=tuple(name for name in resources if name in status),
     )
-
-
-def is_remembered(node: Node, vendors: Sequence[Vendor], whole: Collection[str] = ()) -> bool | None:
-    """Whether the kubelet still counts our cards; None if the Node does not list them.
-
-    A kubelet writes what it counts back with its next status update. Five minutes after the plugin has ended it forgets
-    the resource and writes 0 once.
-    """
-    ours = [*(vendor.memory_resource for vendor in vendors), *whole]
-    amounts = [node.status.capacity[name] for name in ours if name in node.status.capacity]
-    return None if not amounts else any(amount != "0" for amount in amounts)

@@ -190,10 +190,7 @@ TRUTH = Row(
         Panel(
             kind=Kind.STAT,
             title="Replicas that answer the scheduler's calls to everyone",
-            about=(
-                "On port 32766, without a certificate: by choice (scheduler.verbs plain or both), or on an upgrade "
-                "until every node's scheduler has moved to mutual TLS."
-            ),
+            about="On port 32766, without a certificate: scheduler.verbs is plain or both.",
             queries=(Query("sum(gcushare_extender_open_verbs)", "replicas"),),
             width=8,
         ),

@@ -24,7 +24,7 @@ from gcushare.cluster.reader import parse_date
 from gcushare.config_manager.host.launch import ConfigTarget, scheduler_flags
 from gcushare.config_manager.host.paths_and_record import Layout
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.scheduler_config.document import calls_of, merged_config, new_config
+from gcushare.config_manager.scheduler_config.document import merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import parse_image_version, parse_version
 from gcushare.core.cards import CardUse
@@ -104,7 +104,7 @@ def _scheduler_config(text: str) -> object:
     merged = merged_config(text, "f", EXTENDER)
     again = merged_config(merged.text, "f", EXTENDER)
     assert again.text == merged.text, "merging again changes nothing"
-    return calls_of(merged.text, "f")
+    return merged.text
 
 
 def _scheduler_flags(text: str) -> object:

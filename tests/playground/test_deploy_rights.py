@@ -33,11 +33,8 @@ UNINSTALLER, CLEANUP = f"{MANAGER}-uninstall", f"{PLUGIN}-cleanup"
 ACCOUNTS = (EXTENDER, PLUGIN, MANAGER, UNINSTALLER, CLEANUP)
 NODE = "n1"
 ELECTION = ("--lease-namespace", NAMESPACE, "--lease-duration", "3s", "--lease-renew-deadline", "900ms")
-# The scheduler double calls over plain HTTP: as on an upgrade, its node has reported and has not moved.
-MUTUAL_TLS = (
-    *("--verbs", "tls", "--verbs-port", "0", "--verbs-secret", f"{NAMESPACE}/{EXTENDER}-verbs"),
-    *("--verbs-reports", f"{NAMESPACE}/{MANAGER}"),
-)
+# The scheduler double calls over plain HTTP.
+MUTUAL_TLS = (*("--verbs", "both", "--verbs-port", "0", "--verbs-secret", f"{NAMESPACE}/{EXTENDER}-verbs"),)
 PLAN = ClusterPlan(
     nodes=(NodePlan(name=NODE, card_bytes=(16 * GIB, 16 * GIB)),),
     wait_factor=0.1,

@@ -27,7 +27,7 @@ from gcushare.kube.election import ApiLease, Tenure
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import CONFIG_MAPS, NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER, VERBS_PORT, VERBS_PORT_NAME
-from gcushare.wire.documents.node_report import Calls, NodeReport
+from gcushare.wire.documents.node_report import NodeReport
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
 
 NAMESPACE = "kube-system"
@@ -131,15 +131,15 @@ async def test_reports_of_many_nodes_keep_each_other_and_the_mode(client: KubeCl
     assert await read_reports(client, NAMESPACE) == []
     await write_mode(client, NAMESPACE, Mode.RECOVER)
     reporters = [ClusterState(client, ExtenderOptions(), NAMESPACE, name) for name in names]
-    await asyncio.gather(*(reporter.report(State.APPLIED, "", Calls.MUTUAL_TLS) for reporter in reporters))
-    await reporters[1].report(State.FAILED, "it keeps restarting", Calls.NONE)
-    expected = [NodeReport(name, "applied", "", "mutual-tls") for name in names[:4]]
-    expected[1] = NodeReport(names[1], "failed", "it keeps restarting", "none")
+    await asyncio.gather(*(reporter.report(State.APPLIED, "") for reporter in reporters))
+    await reporters[1].report(State.FAILED, "it keeps restarting")
+    expected = [NodeReport(name, "applied", "") for name in names[:4]]
+    expected[1] = NodeReport(names[1], "failed", "it keeps restarting")
     assert await read_reports(client, NAMESPACE) == expected, "a node that is gone is not waited for"
     found = await client.get(CONFIG_MAPS, CONFIG_MANAGER, namespace=NAMESPACE)
     assert found["data"]["mode"] == "recover"
     reported = json.loads(found["data"][f"node.{names[0]}"])
-    assert reported == {"state": "applied", "calls": "mutual-tls", "reason": ""}
+    assert reported == {"state": "applied", "reason": ""}
 
 
 async def test_a_report_that_is_not_ours_is_shown_as_unknown(client: KubeClient) -> None:

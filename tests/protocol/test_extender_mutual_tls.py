@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +37,6 @@ from gcushare.scheduler_extender.mutual_tls.issuing import Terms, next_issue
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
-from gcushare.wire.documents.node_report import Calls
 from tests.extender_objects import Document, filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 from tests.protocol.runtime_certificates import Authority
@@ -74,18 +72,6 @@ def held(rig: ExtenderRig) -> dict[str, bytes]:
     found = rig.api.store.get("secrets", SECRET.name, SECRET.namespace)
     assert found is not None
     return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
-
-
-async def put_reports(rig: ExtenderRig, **calls: Calls | None) -> None:
-    """Have nodes report, in the old form where a node's word is None."""
-    data = {
-        f"node.{name.replace('_', '-')}": json.dumps(
-            {"state": "applied", "reason": ""} | ({} if word is None else {"calls": word.value})
-        )
-        for name, word in calls.items()
-    }
-    meta = {"name": REPORTS.name, "namespace": REPORTS.namespace}
-    await put(rig, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
 
 
 @dataclass
@@ -268,47 +254,6 @@ async def test_metrics_tell_when_the_schedulers_certificate_ends_and_whether_the
         for purpose, file in (("server", SERVER_CERT), ("client", CLIENT_CERT), ("client_ca", CA)):
             assert found.sum(name, purpose=purpose, file=f"/secrets/{SECRET}/{file}") > in_a_year - 400 * 86400
         assert found.sum("gcushare_extender_open_verbs") == 0
-
-
-# Moving
-
-
-async def first_port_answers(rig: ExtenderRig) -> bool:
-    """Whether the scheduler is answered on the first port, as a call finds it and as the metric says."""
-    status, _ = await rig.post("prioritize", b"{}")
-    figures = parse_figures((await rig.get("/metrics"))[1])
-    assert (status != 403) == bool(figures.sum("gcushare_extender_open_verbs"))
-    return status != 403
-
-
-async def test_the_first_port_answers_until_every_node_has_moved() -> None:
-    async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
-        for name in ("cp-1", "cp-2"):
-            rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        await put_reports(rig, cp_1=None, cp_2=None, gone=None)
-        await start(rig)
-        await until(lambda: rig.replica.extender.verbs.first_port.is_open)
-        assert await first_port_answers(rig)
-        first_port = rig.replica.extender.verbs.first_port
-        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=None, gone=None)
-        await first_port.check(REPORTS)
-        assert await first_port_answers(rig), "one node calls as before"
-        await put_reports(rig, cp_1=Calls.MUTUAL_TLS, cp_2=Calls.MUTUAL_TLS, gone=None)
-        await first_port.check(REPORTS)
-        assert not await first_port_answers(rig), "a node that is gone does not keep it open"
-        await put_reports(rig, cp_1=Calls.OTHER, cp_2=Calls.MUTUAL_TLS)
-        await first_port.check(REPORTS)
-        assert await first_port_answers(rig), "a scheduler was put back"
-
-
-async def test_a_cluster_that_begins_with_mutual_tls_never_opens_the_first_port_to_the_scheduler() -> None:
-    async with rig_of(replace(OWN, verbs_reports=REPORTS)) as rig:
-        rig.api.registry.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cp-1"}})
-        await start(rig)
-        for word in (Calls.NONE, Calls.MUTUAL_TLS):
-            await rig.replica.extender.verbs.first_port.check(REPORTS)
-            assert not await first_port_answers(rig)
-            await put_reports(rig, cp_1=word)
 
 
 # The config-manager's look before it sends the scheduler there

@@ -283,7 +283,7 @@ JSON_DECODERS: dict[BoundedJsonDecoder[Any], bytes] = {
     REQUEST: b'{"operation": "use", "slot": 1}',
     ANSWER: b'{"result": 3}',
     RECORD: encoded(RECORD_OF_A_CHANGE),
-    NODE_REPORT: b'{"state": "applied", "reason": "", "calls": "mutual-tls"}',
+    NODE_REPORT: b'{"state": "applied", "reason": ""}',
     LOG_LINE: b'{"time": "t", "level": "INFO", "message": "started"}',
     PLAIN_INVENTORY: encoded(CARDS),
     PLAIN_OVER_USE: encoded(AN_OVER_USE),

@@ -295,7 +295,6 @@ def test_the_config_manager_hands_on_what_the_extender_makes() -> None:
     laid_out = {item["path"]: item["key"] for item in volume["secret"]["items"]}
     given = [path and laid_out[path.name] for path in (options.tls_ca, options.tls_cert, options.tls_key)]
     assert given == [CA, CLIENT_CERT, CLIENT_KEY]
-    assert str(settings_of(extender).verbs.verbs_reports) == "kube-system/gcushare-config-manager"
 
 
 def test_a_scheduler_that_is_changed_by_hand_calls_as_the_manual_says() -> None:

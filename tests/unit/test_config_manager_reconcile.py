@@ -16,7 +16,6 @@ from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntr
 from gcushare.core.errors import RetryableError
 from gcushare.kube.election import Tenure
 from gcushare.runtime.shutdown import Shutdown, root_tasks
-from gcushare.wire.documents.node_report import Calls
 from tests.unit.config_manager_host import (
     EXTENDER,
     MANIFEST,
@@ -40,7 +39,6 @@ class Cluster:
     at_turn: Callable[[], None] = lambda: None
     """What happens while a node waits for its turn."""
     reported: dict[str, list[tuple[State, str]]] = field(default_factory=dict)
-    calls: dict[str, Calls] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
     holder: str = ""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -74,13 +72,12 @@ class Node:
     async def extender(self) -> ExtenderEntry:
         return await self.cluster.extender()
 
-    async def report(self, state: State, reason: str, calls: Calls) -> None:
+    async def report(self, state: State, reason: str) -> None:
         if self.cluster.is_down:
             raise RetryableError("the API server does not answer")
         reported = self.cluster.reported.setdefault(self.name, [])
         if reported[-1:] != [(state, reason)]:
             reported.append((state, reason))
-        self.cluster.calls[self.name] = calls
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[Tenure]:
@@ -334,34 +331,20 @@ async def refused(settings: ExtenderEntry) -> None:
 
 
 async def test_a_scheduler_goes_on_as_before_until_the_extender_takes_its_certificate(tmp_path: Path) -> None:
-    """As on an upgrade: every node's report says how its scheduler calls now, whatever was tried."""
     host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster()
     loop = reconciler(host, cluster)
     loop.check_extender = refused
-    assert loop.manager.calls() is Calls.NONE
     await loop.round()
-    assert cluster.calls["cp-1"] is Calls.OTHER, "plain HTTP needs no one's consent"
+    assert cluster.reported["cp-1"][-1] == (State.APPLIED, ""), "plain HTTP needs no one's consent"
     before = host.tree()
     cluster.settings = SECURE
     await loop.round()
     assert cluster.reported["cp-1"][-1] == (State.FAILED, "the extender does not answer over mutual TLS")
-    assert (host.tree(), cluster.calls["cp-1"]) == (before, Calls.OTHER)
+    assert host.tree() == before
     loop.check_extender = taken
     await loop.round()
     assert cluster.reported["cp-1"][-1] == (State.APPLIED, "")
-    assert cluster.calls == {"cp-1": Calls.MUTUAL_TLS}
-    cluster.wanted = Mode.RECOVER
-    await loop.round()
-    assert cluster.calls == {"cp-1": Calls.NONE}
-
-
-async def test_a_fresh_node_whose_change_fails_is_not_one_that_has_still_to_move(tmp_path: Path) -> None:
-    host, cluster = host_with(tmp_path, "kubeadm-1.29.yaml"), Cluster(settings=SECURE)
-    loop = reconciler(host, cluster)
-    loop.check_extender = refused
-    await loop.round()
-    assert cluster.reported["cp-1"][-1][0] is State.FAILED
-    assert cluster.calls["cp-1"] is Calls.NONE
+    assert host.tree() != before
 
 
 @pytest.mark.parametrize("wait_timeout_s", [1.0, 180.0, 600.0, 3600.0])

@@ -19,7 +19,6 @@ from gcushare.config_manager.host.files import HostFiles
 from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Mode, Reconciler, State, hold_lease
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.core.errors import RetryableError
-from gcushare.wire.documents.node_report import Calls
 from gcushare.wire.objects import Lease
 from tests.unit.config_manager_host import (
     EXTENDER,
@@ -94,7 +93,7 @@ class Node:
         self._reach()
         return self.world.extender
 
-    async def report(self, state: State, reason: str, _calls: Calls) -> None:
+    async def report(self, state: State, reason: str) -> None:
         self._reach()
         self.reported.append((state, reason))
 

@@ -11,11 +11,10 @@ import pytest
 from gcushare.cluster.diagnosis.schedulers import read_extender
 from gcushare.config_manager.host.launch import scheduler_flags
 from gcushare.config_manager.manager_settings import ExtenderOptions
-from gcushare.config_manager.scheduler_config.document import calls_of, existing_config, merged_config, new_config
+from gcushare.config_manager.scheduler_config.document import existing_config, merged_config, new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry, ExtenderTls, is_ours
 from gcushare.config_manager.scheduler_config.versions import parse_version
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.wire.documents.node_report import Calls
 from gcushare.wire.flags import Flag
 from tests.unit.config_manager_host import ADMIN_CONFIG, EXTENDER, MOVED_EXTENDER, TLS_EXTENDER, load_yaml
 from tests.unit.gpushare_scheduler import PUBLISHED_CONFIG
@@ -271,27 +270,3 @@ def test_settings_that_kube_scheduler_would_refuse_are_refused_before(changes: d
 
 
 SHOWING = ExtenderTls(ca=b"ca", certificate=b"cert", key=b"key")
-
-
-@pytest.mark.parametrize("version", ["v1.20.2", "v1.22.1", "v1.36.2"])
-@pytest.mark.parametrize("vendor", ["enflame", "aliyun", "both"])
-@pytest.mark.parametrize(
-    ("url", "tls", "expected"),
-    [
-        ("http://10.0.0.1:1", None, Calls.OTHER),
-        ("https://10.0.0.1:1", ExtenderTls(ca=b"ca"), Calls.OTHER),
-        ("https://10.0.0.1:1", SHOWING, Calls.MUTUAL_TLS),
-    ],
-)
-def test_a_configuration_says_how_its_scheduler_calls(
-    version: str, vendor: str, url: str, tls: ExtenderTls | None, expected: Calls
-) -> None:
-    text = new_config(
-        ExtenderEntry(url=url, options=ExtenderOptions(vendor=vendor), tls=tls), parse_version(version), ()
-    ).text
-    assert calls_of(text, "config") is expected
-
-
-def test_a_configuration_without_our_extender_calls_none_of_ours() -> None:
-    other = "extenders:\n- urlPrefix: http://10.0.0.1:1/other\n  bindVerb: bind\n"
-    assert [calls_of(text, "config") for text in ("a: b\n", other)] == [Calls.NONE, Calls.NONE]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gcushare.config_manager.host.files import HostFileError
-from gcushare.config_manager.host.launch import known_flags, own_flag
+from gcushare.config_manager.host.launch import known_flags
 from gcushare.config_manager.host.paths_and_record import (
     CONFIG_NAME,
     MANIFEST_NAME,
@@ -26,13 +26,12 @@ from gcushare.config_manager.plan.decide import plan_apply, plan_recover
 from gcushare.config_manager.plan.execute import Executor
 from gcushare.config_manager.plan.observe import Observed, find_directory, find_manifest, observe, read_target
 from gcushare.config_manager.plan.steps import Plan, RemoveFile, Switch, WriteFile, outcome
-from gcushare.config_manager.scheduler_config.document import calls_of, new_config
+from gcushare.config_manager.scheduler_config.document import new_config
 from gcushare.config_manager.scheduler_config.extender_entry import ExtenderEntry
 from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Version, accepted_versions, parse_version
 from gcushare.core.errors import ConfigError, GcushareError, NotFoundError, Refused
 from gcushare.core.log_fields import fields
 from gcushare.kube.election import Tenure
-from gcushare.wire.documents.node_report import Calls
 
 logger = logging.getLogger(__name__)
 
@@ -114,23 +113,6 @@ class Manager:
                 if target != layout.target and (is_same_unit or target in layout.around.paths):
                     return replace(layout, target=target, around=Surroundings(unit=layout.unit))
         return layout
-
-    def calls(self) -> Calls:
-        """Determine how the scheduler calls the extender, by its present files.
-
-        If they cannot be read it may call without a certificate, so the answer is then ``Calls.OTHER``.
-        """
-        try:
-            layout = self.layout()
-            _, target = read_target(self.executor.files, layout)
-            flag = own_flag(target.flags, layout.own_configs)
-            state = None if flag is None else self.executor.files.read(flag.value)
-            return Calls.NONE if state is None else calls_of(state.content.decode(), layout.target)
-        except NotFoundError:
-            return Calls.NONE
-        except (GcushareError, UnicodeDecodeError) as error:
-            logger.debug("how the scheduler calls is not known %s", fields(reason=error))
-            return Calls.OTHER
 
     def is_untouched(self) -> bool:
         """Whether nothing was ever changed on this node, even if the scheduler's file cannot be found or parsed.

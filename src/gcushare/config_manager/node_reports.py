@@ -18,7 +18,7 @@ from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import NODES, Resource
 from gcushare.wire.contracts import CONFIG_MANAGER
 from gcushare.wire.documents import node_report
-from gcushare.wire.documents.node_report import Calls, NodeReport
+from gcushare.wire.documents.node_report import NodeReport
 
 
 class _ConfigMap(msgspec.Struct, frozen=True):
@@ -58,8 +58,8 @@ class ClusterState:
     async def extender(self) -> ExtenderEntry:
         return await find_extender(self.client, self.options)
 
-    async def report(self, state: State, reason: str, calls: Calls) -> None:
-        data = node_report.encode_node_report(self.node, state.value, reason, calls)
+    async def report(self, state: State, reason: str) -> None:
+        data = node_report.encode_node_report(self.node, state.value, reason)
         if data == self._written:
             return
         # Until the answer arrives, and if none does, the stored report is unknown.

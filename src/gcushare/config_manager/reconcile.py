@@ -20,7 +20,6 @@ from gcushare.core.lease_times import LeaseTimes
 from gcushare.core.log_fields import fields
 from gcushare.kube.clock import Clock
 from gcushare.kube.election import LeaderElector, LeasePort, Tenure
-from gcushare.wire.documents.node_report import Calls
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ class ClusterPort(Protocol):
     async def extender(self) -> ExtenderEntry:
         """Find how to reach the extender now: its Service's address and its CA may change."""
 
-    async def report(self, state: State, reason: str, calls: Calls) -> None:
+    async def report(self, state: State, reason: str) -> None:
         """Store this node's report, with how its scheduler calls, unless it is stored already."""
 
 
@@ -114,7 +113,7 @@ class Reconciler:
             logger.warning("state not reported %s", fields(state=state.value, error=error))
 
     async def _report(self, state: State, reason: str) -> None:
-        await self.cluster.report(state, reason, self.manager.calls())
+        await self.cluster.report(state, reason)
 
     async def _reconcile(self) -> tuple[State, str]:
         mode = await self.cluster.mode()

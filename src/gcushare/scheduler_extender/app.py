@@ -39,7 +39,7 @@ from gcushare.scheduler_extender.extender_settings import NAME, ExtenderSettings
 from gcushare.scheduler_extender.inspect_documents import InspectService
 from gcushare.scheduler_extender.leadership import STALE_SHARE, AlwaysLeader, Leadership, ReplicaLeadership, Serving
 from gcushare.scheduler_extender.metrics import ReplicaCollector, VendorCollector
-from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort
+from gcushare.scheduler_extender.mutual_tls.ports import VerbsPort, first_port_verbs
 from gcushare.scheduler_extender.routes import UnservedVendor, VendorRoutes, root_routes
 from gcushare.scheduler_extender.state.pod_change_log import PodChangeLog
 from gcushare.scheduler_extender.state.preferences import SpareObserver
@@ -154,7 +154,7 @@ class Extender:
         return Watches(
             client,
             self._settings.follow,
-            NodeHandler([*observers, self.verbs.first_port]),
+            NodeHandler(observers),
             PodHandler([*observers, PodChangeLog([state.vendor for state in self.states])]),
             ClaimHandler(self.states),
             serves_claims,
@@ -166,7 +166,7 @@ class Extender:
         """Watch, take part in the election and serve until the shutdown; then drain requests, binds and events."""
         with self.verbs.folder:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
-                self.verbs.start_loops(tasks, self.watches.wait_synced)
+                self.verbs.start_loops(tasks)
                 serve = await self.verbs.first_port_settings(shutdown)
                 if serve is None:
                     return
@@ -183,7 +183,7 @@ class Extender:
         app = web.Application()
         for each in self._vendor_routes:
             app.add_routes(each.routes())
-        add_verbs(app, self.verbs.first_port.guard(self._verbs))
+        add_verbs(app, first_port_verbs(self._settings.verbs.verbs, self._verbs))
         for unserved in self._unserved:
             app.add_routes(unserved.routes)
         app.add_routes(root_routes(self.services, () if self._feed is None else ENDPOINTS))
@@ -199,7 +199,7 @@ class Extender:
             app.add_routes(Dashboard(settings, self._api, self._feed, self.serving, age_s, explains).routes())
         self._registry.register(VendorCollector(self.services))
         self._registry.register(
-            ReplicaCollector(self._answers_scheduler, self.verbs.first_port, self.watches, self.recorder.counters)
+            ReplicaCollector(self._answers_scheduler, self._settings.verbs.verbs, self.watches, self.recorder.counters)
         )
         app.add_routes([metrics_route(self._registry)])
         app.on_shutdown.append(self._stop_watchers)

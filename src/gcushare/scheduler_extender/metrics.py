@@ -16,7 +16,7 @@ from gcushare.core.nodes import CardMode
 from gcushare.core.totals import ClusterTotals
 from gcushare.kube.events import RecorderCounters
 from gcushare.scheduler_extender.explain.pending_reasons import count_pending
-from gcushare.scheduler_extender.mutual_tls.ports import FirstPort
+from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs
 from gcushare.scheduler_extender.verbs.dispatch import Services
 from gcushare.scheduler_extender.watches import Watches
 
@@ -138,11 +138,9 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
 class ReplicaCollector(Collector):
     """The figures of this replica: whether it answers the scheduler and on which port, its watches and Events."""
 
-    def __init__(
-        self, answers: Callable[[], bool], first_port: FirstPort, watches: Watches, recorded: RecorderCounters
-    ) -> None:
+    def __init__(self, answers: Callable[[], bool], verbs: Verbs, watches: Watches, recorded: RecorderCounters) -> None:
         self._answers = answers
-        self._first_port = first_port
+        self._verbs = verbs
         self._watches = watches
         self._recorded = recorded
 
@@ -151,7 +149,7 @@ class ReplicaCollector(Collector):
         yield Gauge(
             "gcushare_extender_open_verbs",
             "Whether the scheduler's calls are answered without mutual TLS, on the first port.",
-            value=float(self._first_port.is_open),
+            value=float(self._verbs.is_plain),
         )
         age = Gauge(
             "gcushare_watch_age_seconds",

@@ -62,12 +62,13 @@ driver-dirs dry-run extender-service extender-url files-dir filter-answer h help
 kubelet-dir kubelet-message-limit kubernetes-dir leader-elect lease-duration lease-name lease-namespace
 lease-renew-deadline lease-retry listen-address listen-port log-dir log-format log-level longest-wait-for-containers
 manifest memory-limit memory-unit mode mps-fallback mps-root namespace no-claims no-dry-run no-ignorable no-leader-elect
-no-node-order no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-status no-whole-cards node-name node-order
-node-policy other-systems over-use over-use-exempt over-use-looks over-use-tolerance over-use-when pod-use poll-interval
-print-config proc-root remove-from-node reserve restart run-mps-daemon scheduler-version status timeout tls-ca tls-cert
-tls-cert-file tls-client-ca-file tls-key tls-key-file tls-server-name uninstall-timeout unit vendor verbs
-verbs-client-name verbs-port verbs-reports verbs-secret verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file
-verbs-tls-key-file version wait-settle wait-timeout weight whole-card-policy whole-cards
+no-node-order no-pod-use no-remove-from-node no-restart no-run-mps-daemon no-status no-tls-from-verbs-secret
+no-whole-cards node-name node-order node-policy other-systems over-use over-use-exempt over-use-looks over-use-tolerance
+over-use-when pod-use poll-interval print-config proc-root remove-from-node reserve restart run-mps-daemon
+scheduler-version status timeout tls-ca tls-cert tls-cert-file tls-client-ca-file tls-from-verbs-secret tls-key
+tls-key-file tls-server-name uninstall-timeout unit vendor verbs verbs-client-name verbs-port verbs-secret
+verbs-server-name verbs-tls-cert-file verbs-tls-client-ca-file verbs-tls-key-file version wait-settle wait-timeout
+weight whole-card-policy whole-cards
 """
 _SCHEDULER_FLAG_NAMES = """
 authentication-kubeconfig authorization-kubeconfig bind-address config feature-gates kubeconfig leader-elect

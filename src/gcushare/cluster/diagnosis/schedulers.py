@@ -24,7 +24,6 @@ class ConfiguredExtender:
     url: str
     resources: tuple[str, ...] = ()
     binds: bool = False
-    shows_certificate: bool = False
 
     @property
     def _parts(self) -> SplitResult:
@@ -110,12 +109,10 @@ def parse_extenders(text: str) -> tuple[ConfiguredExtender, ...]:
 def read_extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
     """Read one entry of a configuration's extenders; what has another form than expected counts as empty."""
     managed = _list(entry.get("managedResources"))
-    tls = entry.get("tlsConfig")
     return ConfiguredExtender(
         url=str(entry.get("urlPrefix", "")),
         resources=tuple(str(each.get("name", "")) for each in managed if isinstance(each, Mapping)),
         binds=bool(entry.get("bindVerb")),
-        shows_certificate=isinstance(tls, Mapping) and bool(tls.get("certData") or tls.get("certFile")),
     )
 
 

@@ -18,8 +18,6 @@ from gcushare.config_manager.scheduler_config.versions import ConfigFormat, Vers
 from gcushare.config_manager.scheduler_config.yaml_text import Value, YamlText, block_mapping, flow_text
 from gcushare.config_manager.scheduler_config.yaml_tree import Mapping, Node, Scalar, Sequence, parse_tree, plain_value
 from gcushare.core.errors import ConfigError, Refused
-from gcushare.vendors import VENDORS
-from gcushare.wire.documents.node_report import Calls
 from gcushare.wire.flags import Flag, effective
 
 _IGNORED_WITH_CONFIG: tuple[tuple[str, tuple[str, ...], type], ...] = (
@@ -138,18 +136,6 @@ def _check_beside(other: ConfiguredExtender, ours: ConfiguredExtender, name: str
             f"{name}: extender {other.url!r} {'; it '.join(problems)}; or give gcushare a scheduler of its own (the "
             "chart's scheduler.mode=second-scheduler)"
         )
-
-
-def calls_of(text: str, name: str) -> Calls:
-    """Determine how a scheduler with this configuration calls the extender.
-
-    Raises:
-        ConfigError: ``text`` is not YAML or JSON.
-    """
-    for found in _read_extenders(YamlText.parse(text, name).mapping.get("extenders")):
-        if found.path in {vendor.url_prefix for vendor in VENDORS}:
-            return Calls.MUTUAL_TLS if found.shows_certificate else Calls.OTHER
-    return Calls.NONE
 
 
 def _extenders(yaml: YamlText) -> Sequence:

@@ -21,6 +21,11 @@ class Verbs(enum.Enum):
     OFF = "off"
 
     @property
+    def is_plain(self) -> bool:
+        """Whether they are answered on the first port, to every caller."""
+        return self in (Verbs.PLAIN, Verbs.BOTH)
+
+    @property
     def needs_certificates(self) -> bool:
         """Whether they are answered over mutual TLS."""
         return self in (Verbs.TLS, Verbs.BOTH)
@@ -74,12 +79,6 @@ class VerbsSettings:
         default=False,
         help="Serve the first port over HTTPS with the server's certificate in verbs-secret, which clients verify by "
         "the Secret's ca.crt. At the first start the port opens once the certificate is made.",
-    )
-    verbs_reports: ObjectName | None = setting(
-        parsers.optional(object_name("namespace/name of a ConfigMap"), "with verbs tls the first port answers none"),
-        default=None,
-        help="Where config-managers report: with verbs tls the first port answers the scheduler as long as a node has "
-        "not moved to mutual TLS.",
     )
 
     def find_conflicts(self) -> Iterator[str]:

@@ -1,111 +1,46 @@
-"""The two ports that answer the scheduler: its own over mutual TLS, and the first one until every node has moved."""
+"""The two ports that may answer the scheduler: its own over mutual TLS, and the first one to every caller."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError
-from gcushare.core.log_fields import fields
+from gcushare.core.errors import ForbiddenError
 from gcushare.kube.client import KubeClient
-from gcushare.kube.clock import Clock, SystemClock
-from gcushare.kube.resources import CONFIG_MAPS
-from gcushare.runtime.http.scheduler_fast_path import FastPathHandler, Verb
+from gcushare.runtime.http.scheduler_fast_path import Verb
 from gcushare.runtime.http.server import RunningServer, add_verbs, start_server
-from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.runtime.settings.serving import ServeSettings
 from gcushare.runtime.shutdown import RootTasks, Shutdown
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.wire.contracts import PROBED_PATH, VERBS_PORT
-from gcushare.wire.documents.node_report import Calls, decode_node_reports
-from gcushare.wire.objects import Node
 
 if TYPE_CHECKING:
     from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
 
-logger = logging.getLogger(__name__)
 
-_CHECK_EVERY_S = 10.0
-_MOVED = frozenset({Calls.MUTUAL_TLS.value, Calls.NONE.value})
+def first_port_verbs(where: Verbs, verbs: Sequence[Verb]) -> list[Verb]:
+    """The scheduler's calls as the first port knows them: it answers them, or says which port does."""
 
+    def refuse(_: bytes) -> bytes:
+        raise ForbiddenError(
+            f"the scheduler's calls are answered over mutual TLS on port {VERBS_PORT} alone; "
+            "a scheduler that cannot needs scheduler.verbs=plain, see docs/security.md"
+        )
 
-class FirstPort:
-    """Whether the first port answers the scheduler's calls too; an observer of nodes.
-
-    On an upgrade to ``verbs tls`` the config-managers move one scheduler after another. Until the last one has
-    reported, ``run`` keeps this port open for those that were not moved yet. In a cluster that begins with mutual TLS
-    it is never open.
-    """
-
-    def __init__(self, verbs: Verbs, client: KubeClient, *, clock: Clock | None = None) -> None:
-        self._verbs = verbs
-        self._client = client
-        self._clock = clock or SystemClock()
-        self.is_open = verbs in (Verbs.PLAIN, Verbs.BOTH)
-        self._nodes: set[str] = set()
-        """The names of all nodes. Reports of nodes that are gone do not count."""
-        self._waits_for: tuple[str, ...] = ()
-        self._problem = ""
-
-    def on_node_update(self, node: Node) -> None:
-        self._nodes.add(node.metadata.name)
-
-    def on_node_delete(self, name: str) -> None:
-        self._nodes.discard(name)
-
-    def guard(self, verbs: Sequence[Verb]) -> list[Verb]:
-        """The calls that this port knows: each checks first whether the port is open."""
-
-        def ask(answer: FastPathHandler, body: bytes) -> bytes | Awaitable[bytes]:
-            if not self.is_open:
-                raise ForbiddenError(
-                    f"the scheduler's calls are answered over mutual TLS on port {VERBS_PORT} alone; "
-                    "a scheduler that cannot needs scheduler.verbs=plain, see docs/security.md"
-                )
-            return answer(body)
-
-        if self._verbs is Verbs.OFF:
-            return []
-        return [replace(verb, answer=partial(ask, verb.answer)) for verb in verbs]
-
-    async def run(self, reports: ObjectName, synced: Callable[[], Awaitable[None]]) -> None:
-        """Check the nodes' reports until cancelled, from when ``synced`` returns: then all nodes are known."""
-        await synced()
-        while True:
-            await self.check(reports)
-            await self._clock.sleep(_CHECK_EVERY_S)
-
-    async def check(self, reports: ObjectName) -> None:
-        """Check once. If the reports cannot be read, nothing changes."""
-        try:
-            found = await self._client.get(CONFIG_MAPS, reports.name, namespace=reports.namespace)
-        except NotFoundError:
-            found = {}
-        except GcushareError as error:
-            if str(error) != self._problem:
-                logger.warning("reports of nodes not read %s", fields(config_map=reports, reason=error))
-            self._problem = str(error)
-            return
-        self._problem = ""
-        reported = decode_node_reports(found.get("data") or {})
-        waits_for = tuple(each.node for each in reported if each.node in self._nodes and each.calls not in _MOVED)
-        if waits_for != self._waits_for:
-            logger.info("schedulers that do not call over mutual TLS %s", fields(nodes=", ".join(waits_for) or "none"))
-        self._waits_for = waits_for
-        self.is_open = bool(waits_for)
+    if where is Verbs.OFF:
+        return []
+    return list(verbs) if where.is_plain else [replace(verb, answer=refuse) for verb in verbs]
 
 
 class VerbsPort:
-    """The scheduler's own port, if the settings ask for one, and whether the first port answers the scheduler too."""
+    """The scheduler's own port, if the settings ask for one."""
 
     def __init__(self, settings: VerbsSettings, serve: ServeSettings, client: KubeClient) -> None:
         self._settings = settings
@@ -123,7 +58,6 @@ class VerbsPort:
             self.folder = folder = tempfile.TemporaryDirectory(prefix="gcushare-verbs-")
             terms = Terms(settings.verbs_server_name)
             self.keeper = CertificateKeeper(client, settings.verbs_secret, terms, Path(folder.name))
-        self.first_port = FirstPort(settings.verbs, client)
         self.server: RunningServer | None = None
 
     async def find_obstacle(self) -> str | None:
@@ -132,13 +66,10 @@ class VerbsPort:
             return None
         return self.keeper.obstacle if self.keeper is not None and self.keeper.obstacle else "its port is not open"
 
-    def start_loops(self, tasks: RootTasks, synced: Callable[[], Awaitable[None]]) -> None:
-        """Start the loops that keep the certificates and follow the nodes' move."""
+    def start_loops(self, tasks: RootTasks) -> None:
+        """Start the loop that keeps the certificates."""
         if self.keeper is not None:
             tasks.start("keep the certificates of the scheduler's calls", self.keeper.run())
-        if self._settings.verbs is Verbs.TLS and self._settings.verbs_reports is not None:
-            following = self.first_port.run(self._settings.verbs_reports, synced)
-            tasks.start("follow the schedulers' move to mutual TLS", following)
 
     async def first_port_settings(self, shutdown: Shutdown) -> ServeSettings | None:
         """How the first port is served; None if the program has to stop before there is a certificate for it."""

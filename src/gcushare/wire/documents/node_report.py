@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
@@ -16,35 +15,25 @@ REPORT_KEY_PREFIX = "node."
 """Prefix of the node reports' keys in that ConfigMap, before the node's name."""
 
 NODE_REPORT = BoundedJsonDecoder(dict[str, str], "a config manager's report", limit_bytes=OBJECT_BYTES)
-"""A node's report: ``state``, ``reason`` and ``calls``."""
+"""A node's report: ``state`` and ``reason``."""
 UNKNOWN = "unknown"
-
-
-class Calls(Enum):
-    """How a node's scheduler calls the extender, according to its files. The node's config manager reports it."""
-
-    MUTUAL_TLS = "mutual-tls"
-    OTHER = "other"
-    """Over the first port: plain HTTP, or HTTPS without a certificate of its own."""
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
     """The last report of one node: ``state`` is applied, recovered, failed or changing.
 
-    If the report cannot be read, ``state`` is `UNKNOWN` and ``calls`` is empty.
+    If the report cannot be read, ``state`` is `UNKNOWN`.
     """
 
     node: str
     state: str
     reason: str
-    calls: str = ""
 
 
-def encode_node_report(node: str, state: str, reason: str, calls: Calls) -> dict[str, str]:
+def encode_node_report(node: str, state: str, reason: str) -> dict[str, str]:
     """Write a report as the one key of the ConfigMap's data that is this node's."""
-    return {REPORT_KEY_PREFIX + node: json.dumps({"state": state, "calls": calls.value, "reason": reason})}
+    return {REPORT_KEY_PREFIX + node: json.dumps({"state": state, "reason": reason})}
 
 
 def decode_node_reports(data: Mapping[str, object]) -> list[NodeReport]:
@@ -61,7 +50,4 @@ def _decode(node: str, text: str) -> NodeReport:
         found = NODE_REPORT.read(text)
     except RemoteContractError as error:
         return NodeReport(node, UNKNOWN, f"{text[:80]!r}: {error}")
-    state = found.get("state", "")
-    # A config manager that knew no mutual TLS reported no calls; one that recovered calls no extender.
-    calls = found.get("calls", Calls.NONE.value if state == "recovered" else "")
-    return NodeReport(node, state, found.get("reason", ""), calls)
+    return NodeReport(node, found.get("state", ""), found.get("reason", ""))

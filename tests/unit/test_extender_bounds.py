@@ -21,8 +21,8 @@ from gcushare.scheduler_extender.state.preferences import SpareObserver
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest, read_scheduling_request
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs import pod_lookup
-from gcushare.scheduler_extender.waking import choosing, waker
-from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, RefusedGroup, RefusedPods
+from gcushare.scheduler_extender.waking import waker
+from gcushare.scheduler_extender.waking.refused_pods import MAX_GROUPS
 from gcushare.scheduler_extender.watches import NodeHandler, PodHandler
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import OVER_USE
@@ -47,58 +47,25 @@ def nominated(name: str, node: str) -> Pod:
     return msgspec.convert(document, Pod)
 
 
-async def adopting(bench: Bench) -> None:
-    """Let time pass until this replica has taken the waiting pods for refused."""
-    for _ in range(100):
-        if bench.waker._refused.pods:
-            return
-        await bench.pass_(waker.CHECK_S)
-    raise AssertionError("no pod was adopted")
-
-
 class TestWaking:
-    @staticmethod
-    async def adopted(nodes: int, pods: int) -> Bench:
-        """A replica that begins to serve, and finds waiting pods that all have room and all differ in size."""
-        bench = Bench(100_000, nodes=nodes)
-        for number in range(pods):
-            bench.create(f"p{number}", number + 1, creationTimestamp="2026-01-01T00:00:00Z")
-        async with bench.running():
-            await adopting(bench)
-        return bench
-
-    @staticmethod
-    def groups(bench: Bench) -> list[RefusedGroup]:
-        return list(bench.waker._refused.groups.values())
-
-    async def test_room_of_pods_of_many_sizes_is_bounded_by_names(self) -> None:
-        bench = await self.adopted(400, 600)
-        assert len(self.groups(bench)) == MAX_NAMES // 400, "each may have room on all of the nodes"
-
-    async def test_the_groups_of_a_small_cluster_are_bounded_too(self) -> None:
-        bench = await self.adopted(2, 1500)
-        assert len(self.groups(bench)) == 1000
-
-    async def test_pods_of_many_sizes_push_out_no_pod_of_another_namespace(self) -> None:
-        bench = Bench(100_000, nodes=1)
-        bench.create("other", 2000, namespace="team-b")
-        for number in range(1500):
-            bench.create(f"p{number}", number + 1, creationTimestamp="2026-01-01T00:00:00Z", namespace="team-a")
-        async with bench.running():
-            await adopting(bench)
-            assert "uid-other" in bench.waker._refused.pods
-            assert len(bench.waker._refused.pods) == 1000
+    async def test_pods_of_many_sizes_share_groups_that_are_bounded(self) -> None:
+        bench = Bench(4, nodes=2)
+        for number in range(MAX_GROUPS + 500):
+            assert bench.ask(f"p{number}", number + 5, creationTimestamp="2026-01-01T00:00:00Z") == "refused"
+        assert len(bench.waker.refused.groups) == len(bench.waker.refused.pods) == MAX_GROUPS
 
     async def test_only_so_many_pods_are_woken_without_an_answer(self) -> None:
-        bench = Bench(100_000)
+        bench = Bench(200)
+        bench.hold("x", 200)
         for number in range(200):
-            bench.create(f"p{number}", 1, creationTimestamp="2026-01-01T00:00:00Z")
+            bench.ask(f"p{number}", 1, creationTimestamp="2026-01-01T00:00:00Z")
+        bench.end("x")
         async with bench.running():
             most = 0
-            for _ in range(120):
+            for _ in range(60):
                 await bench.pass_(waker.CHECK_S)
-                most = max(most, len(bench.waker._attempts))
-        assert waker._MAX_ATTEMPTS <= most < waker._MAX_ATTEMPTS + choosing._PLACED_PER_CHOICE
+                most = max(most, len(bench.waker.attempts))
+        assert most == waker.MAX_ATTEMPTS
 
     async def test_a_replica_that_stands_by_stores_no_released_nodes(self) -> None:
         bench = Bench(16)
@@ -109,15 +76,6 @@ class TestWaking:
             assert len(bench.state.nominations.released) == 49
             await bench.pass_(2 * waker.IDLE_CHECK_S)
             assert bench.state.nominations.released == set()
-
-    def test_a_group_forgets_released_nodes_that_are_gone(self) -> None:
-        bench = Bench(16)
-        refused = RefusedPods(bench.state.ledger.nodes)
-        request = request_of(bench.state, a_pod("a", 4))
-        group = refused.group(request, frozenset({"node-1"}))
-        group.released |= {"node-1", "gone"}
-        group.update_room(bench.state.ledger.nodes, {"node-1", "gone"}, 1, 0.0)
-        assert group.released == {"node-1"}
 
 
 def test_the_reasons_of_the_last_choices_are_stored() -> None:

@@ -58,21 +58,6 @@ async def test_a_bind_finds_the_vendor_of_its_pod(seen: bool) -> None:
     assert (await dispatcher.bind(bind_body("b", "gpu"))).vendor == "aliyun"
 
 
-async def test_a_bind_that_finds_no_vendor_is_told_to_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod may be of the other vendor, whose waker alone can have it tried again."""
-    cluster = Cluster(a_pod("b", 4, vendor=ALIYUN))
-    unbound: list[tuple[str, str]] = []
-    services = [services_of(state_of(a_node("n", 16), vendor=each), None, cluster) for each in (ENFLAME, ALIYUN)]
-    for each in services:
-        monkeypatch.setattr(
-            each.wakes, "on_bind_failed", lambda uid, name=each.vendor_name: unbound.append((name, uid))
-        )
-
-    answer = await Dispatcher(services, cluster).bind(bind_body("b", "n"))
-    assert b"filter it again" in answer.body
-    assert unbound == [("enflame", "uid-b"), ("aliyun", "uid-b")]
-
-
 class TestForged:
     """What a caller makes up is compared with what the API server has, and changes nothing."""
 

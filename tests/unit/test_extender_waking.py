@@ -7,14 +7,10 @@ import pytest
 
 from gcushare.core.errors import ForbiddenError, NotFoundError
 from gcushare.scheduler_extender.state.nominations import KEPT_S
-from gcushare.scheduler_extender.state.scheduling_request import read_scheduling_request
-from gcushare.scheduler_extender.waking.refused_pods import MAX_NAMES, MAX_PODS, RefusedPods
-from gcushare.scheduler_extender.waking.unasked_pods import ADOPT_S
-from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, LONGEST_SETTLE_S, SETTLE_S
-from gcushare.vendors import ENFLAME
+from gcushare.scheduler_extender.waking.waker import ANSWER_S, CHECK_S, IDLE_CHECK_S, SETTLE_S
 from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
-from tests.extender_objects import a_node, a_pod, pod_document
+from tests.extender_objects import a_node, pod_document
 from tests.unit.extender_waker import SOON_S, Bench
 
 
@@ -120,25 +116,6 @@ async def test_room_that_is_not_for_the_pod_wakes_no_one(full: Bench, event: str
         assert await full.pass_(4) == []
 
 
-async def test_a_scheduler_at_work_on_such_pods_is_waited_for_but_not_for_long() -> None:
-    bench = Bench(*[16] * 16)
-    for card in range(16):
-        bench.hold(f"x-{card}", 16, card=card)
-    async with bench.running():
-        for number in range(16):
-            bench.ask(f"pod-{number:02}", 16)
-        for card in range(16):
-            bench.end(f"x-{card}")
-        taken = 0
-        while bench.api.pods == []:
-            assert bench.ask(f"pod-{taken:02}", 16) == "fits"
-            bench.hold(f"pod-{taken:02}", 16, card=taken)
-            taken += 1
-            await bench.pass_(SETTLE_S / 2)
-        assert SETTLE_S < taken * SETTLE_S / 2 <= LONGEST_SETTLE_S + SETTLE_S
-        assert "pod-00" not in bench.api.pods
-
-
 async def test_a_pod_that_the_scheduler_leaves_alone_makes_way_and_is_not_written_to_again() -> None:
     """Its node has no cpu left: the scheduler does not even ask us."""
     bench = Bench(16, nodes=2)
@@ -154,39 +131,6 @@ async def test_a_pod_that_the_scheduler_leaves_alone_makes_way_and_is_not_writte
         assert bench.waker.counters.unanswered == 2
         bench.end("y")
         assert await bench.pass_(SOON_S) == ["stuck"], "another node has room"
-
-
-async def test_who_was_woken_while_the_scheduler_did_not_reach_us_is_woken_again_once_it_does() -> None:
-    """Schedulers up to 1.26 try a pod whose call failed at the next event only."""
-    bench = Bench(16, nodes=2)
-    bench.hold("x", 16)
-    bench.hold("y", 16, "node-2")
-    async with bench.running():
-        for name in "abc":
-            assert bench.ask(name, 4) == "refused"
-        bench.end("x")
-        assert await bench.pass_(SOON_S) == ["a", "b", "c"]
-        assert await bench.pass_(20 * ADOPT_S) == [], "something else may keep them"
-        assert bench.ask("d", 16, among=["node-2"]) == "refused"
-        assert await bench.pass_(2 * SOON_S) == ["a", "b", "c"]
-        assert bench.ask("e", 16, among=["node-2"]) == "refused"
-        assert await bench.pass_(20 * ADOPT_S) == [], "something else does"
-
-
-async def test_a_woken_pod_that_was_offered_a_node_and_is_not_bound_is_woken_again_later_each_time(full: Bench) -> None:
-    """The answer may have been lost, and schedulers up to 1.26 try such a pod at the next event only."""
-    async with full.running():
-        full.ask("a", 8)
-        full.end("x")
-        assert await full.pass_(SOON_S) == ["a"]
-        waits = []
-        for _ in range(3):
-            assert full.ask("a", 8) == "fits"
-            waits.append(0.0)
-            while not await full.pass_(0.5):
-                waits[-1] += 0.5
-        assert waits == sorted(waits)
-        assert ANSWER_S < waits[0] < waits[-1] < 20
 
 
 async def test_room_that_went_and_came_back_is_new(full: Bench) -> None:
@@ -251,7 +195,7 @@ async def test_room_that_is_kept_no_more_wakes_pods_that_were_kept_out(how: str)
     async with bench.running():
         bench.state.on_pod_update(nominee)
         assert bench.ask("a", 8) == "refused"
-        assert "a" not in await bench.pass_(2 * ADOPT_S)
+        assert "a" not in await bench.pass_(10)
         match how:
             case "gone":
                 bench.end("nominee")
@@ -272,7 +216,7 @@ async def test_a_node_that_the_scheduler_left_out_for_a_nominee_counts_once_it_i
         assert bench.ask("a", 8, ["node-2"]) == "refused"
         bench.end("x")
         bench.state.on_pod_update(nominated("node-1"))
-        assert "a" not in await bench.pass_(2 * ADOPT_S), "the scheduler asks about no node for it"
+        assert "a" not in await bench.pass_(10), "the scheduler asks about no node for it"
         bench.hold("nominee", 0, "node-2")
         assert "a" in await bench.pass_(IDLE_CHECK_S + SETTLE_S + 3 * CHECK_S)
 
@@ -287,50 +231,6 @@ async def test_room_that_was_kept_long_enough_wakes_pods_that_were_kept_out_once
         changes = bench.state.changes.position
         await bench.pass_(20 * IDLE_CHECK_S)
         assert bench.state.changes.position == changes, "the node is not checked again and again"
-
-
-async def test_a_pod_whose_binding_failed_is_woken_later_each_time(full: Bench) -> None:
-    """Kubernetes 1.20 tries such a pod again only when something happens."""
-    full.end("x")
-    async with full.running():
-        assert full.ask("a", 8) == "fits"
-        waits = []
-        for _ in range(3):
-            full.waker.on_bind_failed("uid-a")
-            waits.append(0.0)
-            while not await full.pass_(0.5):
-                waits[-1] += 0.5
-            assert full.ask("a", 8) == "fits"
-        assert waits == sorted(waits)
-        assert waits[0] < SOON_S < waits[-1]
-
-
-async def test_a_pod_that_cannot_be_helped_is_tried_once_a_minute_for_ever(full: Bench) -> None:
-    full.end("x")
-    async with full.running():
-        full.ask("a", 8)
-        for _ in range(1100):
-            full.waker.on_bind_failed("uid-a")
-        assert await full.pass_(59) == []
-        assert await full.pass_(3) == ["a"]
-
-
-async def test_pods_that_pause_do_not_keep_those_behind_them_waiting() -> None:
-    bench = Bench(8, 8, nodes=20)
-    for name in bench.names:
-        bench.hold(f"x-{name}", 8, node=name)
-        bench.hold(f"y-{name}", 8, node=name, card=1)
-    async with bench.running():
-        paused = [f"paused-{number:02}" for number in range(20)]
-        for name in [*paused, "behind"]:
-            bench.ask(name, 8)
-        for name in paused:
-            for _ in range(6):
-                bench.waker.on_bind_failed(f"uid-{name}")
-        for name in bench.names:
-            bench.end(f"x-{name}")
-            bench.end(f"y-{name}")
-        assert await bench.pass_(SOON_S) == ["behind"]
 
 
 async def test_a_write_that_fails_is_made_up_for(full: Bench) -> None:
@@ -354,25 +254,20 @@ async def test_a_pod_that_is_gone_when_it_is_written_to_is_forgotten(full: Bench
         assert await full.pass_(6) == []
 
 
-async def test_the_pod_that_was_refused_longest_ago_is_the_one_forgotten() -> None:
-    bench = Bench(4)
-    refused = RefusedPods()
-    asking = [read_scheduling_request(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 1)]
-    first, *others, last = [each for each in asking if each is not None]
-    for each in (first, *others, first, last):
-        refused.remember(each)
-    assert first.pod.uid in refused.pods
-    assert others[0].pod.uid not in refused.pods
-
-
-async def test_the_memory_of_refused_pods_is_bounded() -> None:
-    bench = Bench(4)
-    refused = RefusedPods()
-    asking = [read_scheduling_request(a_pod(f"pod-{n}", 8), ENFLAME, bench.state.policies) for n in range(MAX_PODS + 5)]
-    for number, each in enumerate(asking):
-        assert each is not None
-        refused.group(each, frozenset({f"node-{number}-{n}" for n in range(50)})).add(refused.remember(each))
-    assert len(refused.pods) <= MAX_PODS
-    assert sum(len(group.asked or ()) for group in refused.groups.values()) <= MAX_NAMES
-    members = {uid for group in refused.groups.values() for uid in group.pods}
-    assert members == refused.pods.keys()
+async def test_a_group_is_woken_as_one() -> None:
+    """The members of a PodGroup come right after their first one, whatever waits between them."""
+    bench = Bench(16, 16)
+    bench.hold("x", 16, card=0)
+    bench.hold("y", 16, card=1)
+    async with bench.running():
+        for name, group in (("g-1", "g"), ("alone", ""), ("g-2", "g"), ("g-3", "g")):
+            document = pod_document(name, 8, creationTimestamp=f"2026-01-01T00:{len(bench.state.waiting):02}:00Z")
+            if group:
+                document["spec"]["schedulingGroup"] = {"podGroupName": group}
+            bench.state.on_pod_update(msgspec.convert(document, Pod))
+            assert bench.ask(name, 8) == "refused"
+        bench.end("x")
+        bench.end("y")
+        assert await bench.pass_(ANSWER_S / 2) == ["alone", "g-1", "g-2", "g-3"]
+        bench.hold("z", 8)
+        assert sorted(bench.waker.attempts) == ["uid-alone", "uid-g-1", "uid-g-2", "uid-g-3"]

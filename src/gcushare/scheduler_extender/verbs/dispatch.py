@@ -118,7 +118,7 @@ class Dispatcher:
         Raises:
             NotLeader: another replica serves.
         """
-        services, arguments = self._own, None
+        services = self._own
         try:
             arguments = extender_api.decode_bind_arguments(body)
             services = self._find_offered(arguments)
@@ -126,9 +126,6 @@ class Dispatcher:
         except NotLeader:
             raise
         except GcushareError as error:
-            if arguments is not None:
-                for each in self._services:  # The vendor may be unknown here; services of the others ignore the pod.
-                    each.wakes.on_bind_failed(arguments.pod.uid)
             return Answer(encode_error(str(error)), result_of(error), services.vendor_name, reason_of(error))
         return Answer(extender_api.BIND_DONE, "bound", services.vendor_name)
 

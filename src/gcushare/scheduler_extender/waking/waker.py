@@ -2,12 +2,12 @@
 
 kube-scheduler retries a refused pod after an event that may have made room, and at the latest after five minutes. Its
 watch may be ahead of ours, and it may get no event at all for a healthy card or a lifted cordon. So the replica that
-serves remembers the refused pods. If room appears and the scheduler does not come by itself, one annotation on the pod
-makes it come: of all writes, an annotation is the one that every version reacts to.
+serves remembers the refused pods. If there is room for 0.2 s and the scheduler does not come by itself, one annotation
+on the pod makes it come: of all writes, an annotation is the one that every version reacts to.
 
 There is at most one write per pod and room. A pod that the scheduler asked about again starts over; a pod that it left
-alone (another resource keeps it) waits until another node has room. ``refused_pods`` lists the states of a pod. What
-only new replicas and schedulers up to 1.26 need is in ``unasked_pods`` and in the states PAUSED and UNREACHED.
+alone (another resource keeps it) waits until another node has room. Pods whose call failed need nothing: from 1.27 on
+the scheduler retries them by itself.
 """
 
 from __future__ import annotations
@@ -15,31 +15,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
-from gcushare.core.backoff import doubled_s
 from gcushare.core.errors import ConflictError, GcushareError, NotFoundError
 from gcushare.core.log_fields import fields
-from gcushare.core.nodes import PodRef
+from gcushare.core.nodes import Assignment, NodeState, PodRef
+from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.kube.clock import Clock, SystemClock, rfc3339_micro
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.waking.choosing import UnboundWakes, choose_pods
-from gcushare.scheduler_extender.waking.refused_pods import (
-    ATTEMPTED,
-    GROUPED,
-    TRANSITIONS,
-    PodEvent,
-    PodState,
-    RefusedGroup,
-    RefusedPod,
-    RefusedPods,
-)
-from gcushare.scheduler_extender.waking.unasked_pods import Phase, UnaskedPods
+from gcushare.scheduler_extender.waking.refused_pods import RefusedGroup, RefusedPod, RefusedPods
 from gcushare.wire.annotations import ROOM_FOUND
 
 logger = logging.getLogger(__name__)
@@ -47,27 +38,31 @@ logger = logging.getLogger(__name__)
 CHECK_S = 0.1
 """Between two checks while the ledger changes or something is due."""
 IDLE_CHECK_S = 2.0
-"""Between two checks otherwise. They find out whether this replica serves, and which pods wait."""
+"""Between two checks otherwise. They find out whether this replica serves, and which nominees' time is over."""
 SETTLE_S = 0.2
 """How long room stays before a pod is woken: a scheduler that got the event asks within milliseconds."""
-LONGEST_SETTLE_S = 1.0
-"""The same while the scheduler keeps asking about such pods by itself."""
 ANSWER_S = 2.0
 """How long the room is kept for a woken pod until the scheduler asks, and then until the pod is bound."""
+RETRY_S = 10.0
+"""Until a pod is tried again whose annotation could not be written."""
 
 WRITES_PER_S = 100.0
 BURST_WRITES = 200
 _WRITES_AT_ONCE = 8
 _WRITE_S = 2.0
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 60.0
-_ATTEMPT_S = 60.0
-"""How long an attempt may last before its write. Its room is free for others afterwards."""
 _WARN_EVERY_S = 60.0
-_MAX_ATTEMPTS = 64
+MAX_ATTEMPTS = 64
 """Pods whose room is kept at the same time."""
+MOST_PER_CHECK = 16
+_MAX_FULL_GROUPS = 64
+"""Groups per check whose room is all kept for woken pods."""
+_NODES_PER_GROUP = 256
 _NODES_PER_TURN = 512
-_CLEAN_S = 10.0
+
+FREE_FAILURES = 4
+"""Pods of a namespace in a row that may be woken and not bound before its other pods come last."""
+FORGET_S = 600.0
+"""All namespaces start over after so long."""
 
 
 class WakeApi(Protocol):
@@ -89,16 +84,12 @@ class WakeCounters:
 
 @dataclass(slots=True, eq=False)
 class WakeAttempt:
-    """A pod that is being woken, and the room that is kept for it.
+    """A pod that is being woken, and the node whose room is kept for it. ``is_asked``: whether the scheduler came."""
 
-    ``asked`` is that of its group; ``had_room``: the other nodes of the group that had room.
-    """
-
-    pod: RefusedPod
+    request: SchedulingRequest
     node: str
-    asked: frozenset[str] | None
-    had_room: frozenset[str]
     until_s: float
+    is_asked: bool = False
 
 
 class RoomWaker:
@@ -119,82 +110,23 @@ class RoomWaker:
         self._changed = asyncio.Event()
         """Set when a check may find something: room appears only on nodes that changed in the ledger."""
         state.ledger.listen(lambda _node: self._changed.set())
-        self._refused = RefusedPods(state.ledger.nodes)
-        self._attempts: dict[str, WakeAttempt] = {}
-        self._unasked = UnaskedPods()
-        self._unbound = UnboundWakes()
-        self._unreached_s = math.inf
-        """When the last pod became UNREACHED; infinite if none is."""
-        self._clean_at_s = self._warn_at_s = 0.0
+        self.refused = RefusedPods()
+        self.attempts: dict[str, WakeAttempt] = {}
+        self._unbound: Counter[str] = Counter()
+        """By namespace: pods in a row that were woken and not bound. Their room was kept from others meanwhile."""
+        self._forget_at_s = self._warn_at_s = 0.0
         self.counters = WakeCounters()
-
-    # Calls of the scheduler
 
     def on_refused(self, request: SchedulingRequest) -> None:
         """Record a pod that fits none of the nodes that the scheduler just asked about."""
-        asked = self._state.asked.get(request.pod.uid)
-        if asked is None:
-            return  # Too many nodes to remember.
-        self._on_asked(request.pod.uid)
-        group = self._refused.group(request, asked)
-        pod = self._refused.remember(request)
-        self._advance(pod, PodEvent.REFUSED)
-        pod.failures, pod.was_unreached = 0, False
-        group.add(pod)
-        group.on_refused(self._state.changes.position)
+        self.attempts.pop(request.pod.uid, None)
+        self.refused.add(request, self._state.asked.get(request.pod.uid), self._state.changes.position)
 
     def on_offered(self, request: SchedulingRequest) -> None:
         """Record that the scheduler was offered nodes for a pod, so it is at work on the pod."""
-        uid = request.pod.uid
-        self._on_asked(uid)
-        pod = self._refused.pods.get(uid)
-        if pod is None:
-            return
-        now = self._clock.monotonic()
-        if pod.group is not None:
-            pod.group.offered_s = now
-        self._advance(pod, PodEvent.OFFERED)
-        if (attempt := self._attempts.get(uid)) is not None:
-            attempt.until_s = now + ANSWER_S
-
-    def on_bind_failed(self, uid: str) -> None:
-        """Record a pod whose binding failed: schedulers up to 1.26 retry it only after an event."""
-        request = self._state.find_request(uid)
-        if request is not None:
-            self._on_asked(uid)
-            self._pause(self._refused.remember(request), PodEvent.BIND_FAILED)
-
-    def _on_asked(self, uid: str) -> None:
-        if self._unasked.phase is Phase.STANDBY:
-            self._changed.set()
-        self._unasked.on_asked(uid, self._clock.monotonic(), is_woken=uid in self._attempts)
-
-    # States
-
-    def _advance(self, pod: RefusedPod, event: PodEvent) -> bool:
-        """Move a pod to the state that follows; False if the event changes nothing in its state."""
-        state = TRANSITIONS[event].get(pod.state)
-        if state is None:
-            return False
-        pod.state = state
-        if state not in GROUPED and pod.group is not None:
-            pod.group.remove(pod)
-        if state not in ATTEMPTED:
-            self._attempts.pop(pod.uid, None)
-        return True
-
-    def _pause(self, pod: RefusedPod, event: PodEvent) -> None:
-        """Let a pod wait for a moment, longer each time, if the event does that in its state."""
-        if self._advance(pod, event) and pod.state is PodState.PAUSED:
-            pause_s = doubled_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, pod.failures)
-            pod.failures += 1
-            pod.not_before_s = self._clock.monotonic() + pause_s
-
-    def _forget(self, uid: str) -> None:
-        self._attempts.pop(uid, None)
-        self._refused.forget(uid)
-
-    # Checks
+        self.refused.forget(request.pod.uid)
+        if (attempt := self.attempts.get(request.pod.uid)) is not None:
+            attempt.is_asked, attempt.until_s = True, self._clock.monotonic() + ANSWER_S
 
     async def run(self) -> None:
         """Wake pods until cancelled."""
@@ -206,149 +138,137 @@ class RoomWaker:
                 self._changed.clear()
                 if not self._serves():
                     self._state.nominations.released.clear()  # A replica that stands by follows nominations too.
-                    if self._unasked.phase is not Phase.STANDBY:
-                        self._unasked.stop()
-                        self._refused = RefusedPods(self._state.ledger.nodes)
-                        self._attempts.clear()
+                    self.refused = RefusedPods()
+                    self.attempts.clear()
                     continue
-                if self._unasked.phase is Phase.STANDBY:
-                    self._unasked.start(self._clock.monotonic())
-                await self._check()
+                self._end_attempts()
+                await self._update_groups()
                 for attempt in self._choose():
-                    tasks.create_task(self._write(attempt), name=f"wake {attempt.pod.request.pod}")
-                if self._attempts or any(group.room for group in self._refused.groups.values()):
+                    tasks.create_task(self._write(attempt), name=f"wake {attempt.request.pod}")
+                if self.attempts or any(group.room for group in self.refused.groups.values()):
                     self._changed.set()  # Room has to settle, or an answer is due.
 
     async def _check_when_idle(self) -> None:
         while True:
             await self._clock.sleep(IDLE_CHECK_S)
+            for uid in [uid for uid in self.refused.pods if self._state.find_request(uid) is None]:
+                self.refused.forget(uid)
             self._changed.set()
 
-    async def _check(self) -> None:
-        """Apply what became due, forget pods that are gone, and update the room of every group."""
+    def _end_attempts(self) -> None:
+        """End the attempts whose pod is bound or gone, or whose time is over."""
         now = self._clock.monotonic()
-        for uid in self._unasked.adopt_due(self._state.waiting, self._is_followed, now):
-            if (request := self._state.find_request(uid)) is not None:
-                pod = self._refused.remember(request)
-                self._advance(pod, PodEvent.ADOPTED)
-                self._refused.group(request, None).add(pod)
-        for attempt in list(self._attempts.values()):
-            self._check_attempt(attempt, now)
-        if self._unasked.last_asked_s >= self._unreached_s:
-            self._unreached_s = math.inf  # Pods woken while the scheduler was silent are each woken once more.
-            for pod in [pod for pod in self._refused.pods.values() if pod.state is PodState.UNREACHED]:
-                pod.was_unreached = True
-                self._pause(pod, PodEvent.SCHEDULER_BACK)
-        for pod in self._refused.find_resumed(now):
-            self._advance(pod, PodEvent.PAUSE_OVER)
-            group = self._refused.group(pod.request, self._state.asked.get(pod.uid))
-            group.add(pod)
-            group.position = -1
-        if now >= self._clean_at_s:
-            self._clean_at_s = now + _CLEAN_S
-            self._unasked.drop_gone(self._state.waiting.keys())
-            self._unbound.drop_old(now)
-            for uid in [uid for uid in self._refused.pods if self._state.find_request(uid) is None]:
-                self._forget(uid)
-        await self._update_groups(now)
-
-    def _is_followed(self, uid: str) -> bool:
-        return (pod := self._refused.pods.get(uid)) is not None and pod.state is not PodState.OFFERED
-
-    def _check_attempt(self, attempt: WakeAttempt, now_s: float) -> None:
-        """End an attempt whose pod is bound or gone, or whose time is over."""
-        pod = attempt.pod
-        if self._refused.pods.get(pod.uid) is not pod:
-            del self._attempts[pod.uid]  # It made room for others in memory.
-        elif self._state.find_request(pod.uid) is None:
-            self._forget(pod.uid)
-            self._unbound.record(pod.namespace, now_s, is_bound=pod.uid in self._state.bound)
-        elif now_s >= attempt.until_s:
-            if self._state.ledger.assignment(pod.uid) is not None:
-                self._advance(pod, PodEvent.BINDING)
+        if now >= self._forget_at_s:
+            self._forget_at_s = now + FORGET_S
+            self._unbound.clear()
+        for uid, attempt in list(self.attempts.items()):
+            is_gone = self._state.find_request(uid) is None
+            if not is_gone and now < attempt.until_s:
+                continue
+            del self.attempts[uid]
+            if self._state.ledger.assignment(uid) is not None:
+                del self._unbound[attempt.request.pod.namespace]
             else:
-                self._unbound.record(pod.namespace, now_s, is_bound=False)
-                self._give_up(attempt)
+                self._unbound[attempt.request.pod.namespace] += 1
+                self.counters.unanswered += not (attempt.is_asked or is_gone)
 
-    def _give_up(self, attempt: WakeAttempt) -> None:
-        """Leave a pod alone that the scheduler does not come back for, until another node has room.
-
-        If the scheduler was offered nodes and did not bind the pod, our answer may not have reached it: the pod pauses.
-        """
-        pod = attempt.pod
-        if pod.state is PodState.ANSWERED:
-            self._pause(pod, PodEvent.UNANSWERED)
-            return
-        self.counters.unanswered += 1
-        is_silent = self._unasked.last_asked_s < attempt.until_s - ANSWER_S and not pod.was_unreached
-        self._advance(pod, PodEvent.UNANSWERED_IN_SILENCE if is_silent else PodEvent.UNANSWERED)
-        if is_silent:
-            self._unreached_s = self._clock.monotonic()
-        self._refused.group(pod.request, attempt.asked, attempt.had_room, self._state.changes.position).add(pod)
-
-    async def _update_groups(self, now_s: float) -> None:
-        refused, changes, turns = self._refused, self._state.changes, CooperativeYield(_NODES_PER_TURN)
-        since: dict[tuple[int, int], set[str] | None] = {}
-        refused.drop_empty_groups()
-        self._state.nominations.announce_ended()
-        released, self._state.nominations.released = self._state.nominations.released, set()
-        for group in list(refused.groups.values()):
-            group.released |= released
+    async def _update_groups(self) -> None:
+        """Update the room of every group."""
+        now, changes, nominations = self._clock.monotonic(), self._state.changes, self._state.nominations
+        nominations.announce_ended()
+        released, nominations.released = nominations.released, set()
+        turns, since = CooperativeYield(_NODES_PER_TURN), dict[tuple[int, int], set[str] | None]()
+        for group in list(self.refused.groups.values()):
             span = (group.position, changes.position)
             if span[0] == span[1]:
                 continue
             if span not in since:
-                since[span] = changes.since(span[0]) if span[0] >= 0 else None
-            await turns.after(1 + group.update_room(self._state.ledger.nodes, since[span], span[1], now_s))
-
-    # Waking
+                since[span] = changes.since(span[0])
+            group.update_room(self._state.ledger.nodes, since[span], released, now)
+            group.position = span[1]
+            await turns.after(1 + len(self._state.ledger.nodes if since[span] is None else since[span] or ()))
 
     def _choose(self) -> list[WakeAttempt]:
-        """Begin an attempt for each pod that would fit and for which the room has settled."""
-        if len(self._attempts) >= _MAX_ATTEMPTS:
-            return []
+        """Begin an attempt for each pod that would fit in addition to those before it, where the room has settled."""
         now = self._clock.monotonic()
-
-        def is_ready(pod: RefusedPod, group: RefusedGroup) -> bool:
-            since_s = group.since_s or 0.0
-            settled_s = min(group.offered_s + SETTLE_S, since_s + LONGEST_SETTLE_S)
-            return now >= max(since_s + SETTLE_S, settled_s, self._unasked.not_before_s(pod.uid))
-
-        attempts = [(each.pod, each.node) for each in self._attempts.values()]
-        begun = []
-        for pod, group, node in choose_pods(self._refused, self._state, attempts, is_ready, self._unbound.deferred):
-            self._advance(pod, PodEvent.CHOSEN)
-            had_room = frozenset(group.room | group.ignored)
-            begun.append(WakeAttempt(pod, node, group.asked, had_room, now + _ATTEMPT_S))
-            self._attempts[pod.uid] = begun[-1]
+        most = min(MOST_PER_CHECK, MAX_ATTEMPTS - len(self.attempts))
+        last = {namespace for namespace, failures in self._unbound.items() if failures >= FREE_FAILURES}
+        trial, begun, full = _Trial(self._state.ledger.nodes), list[WakeAttempt](), set[RefusedGroup]()
+        for uid, attempt in self.attempts.items():
+            if self._state.ledger.assignment(uid) is None:
+                trial.place(attempt.request, (attempt.node,))
+        for first in self.refused.find_next(most, now - SETTLE_S, now, self.attempts, last):
+            if len(begun) >= most or len(full) >= _MAX_FULL_GROUPS:
+                break
+            for uid, pod in self._find_members(first):
+                if self._state.find_request(uid) is None:
+                    self.refused.forget(uid)
+                if uid not in self.refused.pods or uid in self.attempts or pod.group in full:
+                    continue
+                if (node := trial.place(pod.request, pod.group.find_room(pod, now - SETTLE_S))) is None:
+                    full |= {pod.group} if pod is first else set()
+                    continue
+                pod.woken_s = now
+                self.attempts[uid] = WakeAttempt(pod.request, node, now + ANSWER_S)
+                begun.append(self.attempts[uid])
         return begun
 
+    def _find_members(self, pod: RefusedPod) -> list[tuple[str, RefusedPod]]:
+        """The pod with the refused pods of its PodGroup, which kube-scheduler places together."""
+        group, pods = pod.request.group, self.refused.pods
+        others = [item for item in pods.items() if item[1].request.group == group and item[1] is not pod]
+        return [(pod.request.pod.uid, pod), *(others if group else ())]
+
     async def _write(self, attempt: WakeAttempt) -> None:
-        pod, ref = attempt.pod, attempt.pod.request.pod
+        ref = attempt.request.pod
         async with self._slots:
             await self._bucket.take()
-            if self._attempts.get(pod.uid) is not attempt:
+            if self.attempts.get(ref.uid) is not attempt or attempt.is_asked:
                 return  # The scheduler asked meanwhile.
             try:
                 moment = rfc3339_micro(self._clock.now())
                 await self._api.patch_pod_annotations(ref, {ROOM_FOUND: moment}, timeout_s=_WRITE_S)
             except (NotFoundError, ConflictError):
-                self._forget(pod.uid)
-                return
+                self.attempts.pop(ref.uid, None)
+                self.refused.forget(ref.uid)
             except GcushareError as error:
-                self.counters.failed += 1
-                if (now := self._clock.monotonic()) >= self._warn_at_s:
-                    self._warn_at_s = now + _WARN_EVERY_S
-                    logger.warning(
-                        "room found, but not noted on the pod: tried again later; it takes the right to patch "
-                        "pods/status %s",
-                        fields(pod=ref, node=attempt.node, reason=error),
-                    )
-                if self._attempts.get(pod.uid) is attempt:
-                    self._pause(pod, PodEvent.WRITE_FAILED)
-                return
-        self.counters.written += 1
-        logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))
-        if self._attempts.get(pod.uid) is attempt:
-            self._advance(pod, PodEvent.WRITTEN)
-            attempt.until_s = self._clock.monotonic() + ANSWER_S
+                self._fail(attempt, error)
+            else:
+                self.counters.written += 1
+                attempt.until_s = self._clock.monotonic() + ANSWER_S
+                logger.info("room found, scheduler is to try again %s", fields(pod=ref, uid=ref.uid, node=attempt.node))
+
+    def _fail(self, attempt: WakeAttempt, error: GcushareError) -> None:
+        self.counters.failed += 1
+        now, ref = self._clock.monotonic(), attempt.request.pod
+        self.attempts.pop(ref.uid, None)
+        if (pod := self.refused.pods.get(ref.uid)) is not None:
+            pod.woken_s, pod.not_before_s = -math.inf, now + RETRY_S
+        if now >= self._warn_at_s:
+            self._warn_at_s = now + _WARN_EVERY_S
+            logger.warning(
+                "room found, but not noted on the pod: tried again later; it takes the right to patch pods/status %s",
+                fields(pod=ref, node=attempt.node, reason=error),
+            )
+
+
+class _Trial:
+    """The nodes of a ledger, to which pods are added on trial; the ledger itself does not change."""
+
+    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
+        self._nodes = nodes
+        self._copies: dict[str, NodeState] = {}
+
+    def place(self, asked: SchedulingRequest, names: Iterable[str]) -> str | None:
+        """Give a pod cards of one of these nodes; returns the node, or None if none has room."""
+        for name in islice(names, _NODES_PER_GROUP):
+            node = self._copies.get(name) or self._nodes.get(name)
+            if node is None or not node.known or not node.fits(asked.cards):
+                continue
+            cards = choose_cards(node, asked.cards, POLICIES[asked.card_policy].rank_card)
+            if cards is not None:
+                if name not in self._copies:
+                    self._copies[name] = node = node.copy()
+                node.add(Assignment(asked.pod, name, tuple(card.grant(asked.cards) for card in cards)))
+                return name
+        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 
 @dataclass(slots=True)
@@ -11,6 +12,14 @@ class ManualClock:
 
     def __call__(self) -> float:
         return self.now_s
+
+    monotonic = __call__
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.now_s, UTC)
+
+    async def sleep(self, delay_s: float) -> None:
+        self.advance(delay_s)
 
     def advance(self, seconds: float) -> None:
         self.now_s += seconds

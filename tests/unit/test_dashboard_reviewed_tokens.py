@@ -63,7 +63,7 @@ def asking(token: str | None, peer: str = "10.0.0.1") -> web.Request:
 
 async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     for _ in range(5):
         await guard.admit(asking("t-jane"))
 
@@ -80,7 +80,7 @@ async def test_many_requests_at_once_ask_once() -> None:
 
 async def test_a_yes_counts_until_it_is_renewed() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     await guard.admit(asking("t-jane"))
     del reviews.users["t-jane"]
     clock.now_s += RENEWED_S - 0.1
@@ -93,7 +93,7 @@ async def test_a_yes_counts_until_it_is_renewed() -> None:
 
 async def test_a_yes_that_cannot_be_renewed_counts_for_a_minute_and_no_longer() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     await guard.admit(asking("t-jane"))
     reviews.failure = RetryableError("no answer in time")
     for _ in range(3):
@@ -108,7 +108,7 @@ async def test_a_yes_that_cannot_be_renewed_counts_for_a_minute_and_no_longer() 
 
 async def test_a_renewal_that_no_one_answers_is_tried_again_in_a_few_seconds() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     await guard.admit(asking("t-jane"))
     reviews.failure = RetryableError("no answer in time")
     clock.now_s += RENEWED_S
@@ -121,7 +121,7 @@ async def test_a_renewal_that_no_one_answers_is_tried_again_in_a_few_seconds() -
 
 async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     await guard.admit(asking("t-jane"))
     clock.now_s += RENEWED_S
     reviews.answers = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> Non
 
 async def test_a_role_that_was_granted_works_soon() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     with pytest.raises(ForbiddenError):
         await guard.admit(asking("t-mallory"))
     reviews.allowed = frozenset({"mallory"})
@@ -186,7 +186,7 @@ async def tell(guard: TokenGuard, token: str, peer: str = "10.0.0.1") -> str:
 
 async def test_one_stranger_spends_little_of_the_api_servers_time() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     reported = [await tell(guard, f"made-up-{number}") for number in range(50)]
 
     assert reported == ["unknown"] * int(PER_PEER.burst) + ["later"] * (50 - int(PER_PEER.burst))
@@ -195,7 +195,7 @@ async def test_one_stranger_spends_little_of_the_api_servers_time() -> None:
 
 async def test_one_strangers_flood_keeps_no_new_reader_of_another_address_out() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     for number in range(100):
         await tell(guard, f"made-up-{number}")
         clock.now_s += 0.05
@@ -206,7 +206,7 @@ async def test_one_strangers_flood_keeps_no_new_reader_of_another_address_out() 
 
 async def test_strangers_of_many_addresses_are_bounded_together() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     for number in range(100):
         await tell(guard, f"made-up-{number}", f"10.0.{number}.1")
         clock.now_s += 0.01
@@ -218,7 +218,7 @@ async def test_strangers_of_many_addresses_are_bounded_together() -> None:
 
 async def test_a_reader_stays_in_whatever_strangers_do_even_from_the_same_address() -> None:
     reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews, monotonic=clock)
+    guard = TokenGuard(reviews, clock=clock)
     assert await tell(guard, "t-jane") == "in"
     reported = []
     for number in range(9):

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from aiohttp import web
 
 from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
+from gcushare.kube.clock import Clock, SystemClock
 from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, Reviews, TokenReviewLimit
 
 logger = logging.getLogger(__name__)
@@ -52,14 +51,14 @@ class ReviewedToken:
 class TokenGuard:
     """Admits requests whose token the API server knows, and whose owner it allows to read the page."""
 
-    def __init__(self, reviews: Reviews, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reviews: Reviews, *, clock: Clock | None = None) -> None:
         self._reviews = reviews
-        self._monotonic = monotonic
+        self._clock = clock or SystemClock()
         # Stored apart, so that a flood of made-up tokens pushes no reader out.
         self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()
         self._asking: dict[str, asyncio.Lock] = {}
-        self._limit = TokenReviewLimit(monotonic())
+        self._limit = TokenReviewLimit(self._clock)
 
     async def admit(self, request: web.Request) -> None:
         """Review the request's bearer token, or use the cached review; return if its owner may read.
@@ -92,12 +91,11 @@ class TokenGuard:
     async def _review(self, key: str, token: str, address: str | None) -> ReviewedToken:
         held = self._readers.get(key)
         try:
-            now, limit = self._monotonic(), self._limit
-            if not (limit.take_for_unknown(address, now) if held is None else limit.take_for_known(now)):
+            if not (self._limit.take_for_unknown(address) if held is None else self._limit.take_for_known()):
                 raise RetryableError("too many tokens to be reviewed at once; try again in a moment", delay_s=1.0)
             verdict = await self._ask(token)
         except RetryableError as error:
-            now = self._monotonic()
+            now = self._clock.monotonic()
             if held is None or now >= held.until:
                 raise
             logger.info(
@@ -130,19 +128,19 @@ class TokenGuard:
                 f"{name!r} may not {VERB} the non-resource URL {PATH}; bind a ClusterRole that allows it",
                 known=True,
             )
-        now = self._monotonic()
+        now = self._clock.monotonic()
         return ReviewedToken(name, "", True, now + RENEWED_S, now + ALLOWED_S)
 
     def _refusal(self, user: str, problem: str, *, known: bool) -> ReviewedToken:
         logger.info("reader refused %s", fields(user=user, reason=problem))
-        until = self._monotonic() + _REFUSED_S
+        until = self._clock.monotonic() + _REFUSED_S
         return ReviewedToken(user, problem, known, until, until)
 
     def _recall(self, key: str, *, is_renewed: bool = False) -> ReviewedToken | None:
         verdict = self._readers.get(key) or self._refusals.get(key)
         if verdict is None:
             return None
-        return verdict if self._monotonic() < (verdict.until if is_renewed else verdict.renew_at) else None
+        return verdict if self._clock.monotonic() < (verdict.until if is_renewed else verdict.renew_at) else None
 
     def _remember(self, key: str, verdict: ReviewedToken) -> ReviewedToken:
         self._readers.pop(key, None)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from gcushare.kube.client import KubeClient
+from gcushare.kube.clock import Clock
 from gcushare.kube.resources import Resource
+from gcushare.kube.write_rate import TokenBucket
 
 PATH, VERB = "/gcushare/dashboard", "get"
 """What a reader must be allowed to do."""
@@ -110,70 +111,48 @@ _IPV6_SITE_BITS = 64
 """The prefix of one site: the owner of one IPv6 address can use all of its /64."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """So many a second on average, and so many at once."""
 
     per_s: float
-    burst: float
+    burst: int
 
 
-PER_PEER = Rate(2.0, 10.0)
+PER_PEER = Rate(2.0, 10)
 """Unknown tokens of one address: a few people behind one proxy may log in at once, one program cannot take all."""
 
-UNKNOWN_TOKENS = Rate(10.0, 20.0)
+UNKNOWN_TOKENS = Rate(10.0, 20)
 """Unknown tokens of all addresses together."""
 
-KNOWN_TOKENS = Rate(10.0, 20.0)
+KNOWN_TOKENS = Rate(10.0, 20)
 """Tokens that were valid a moment ago: 64 readers, renewed every 40 s, need less than two a second."""
-
-
-class _Allowance:
-    """A token bucket without waiting: it refills at a rate, up to a burst."""
-
-    __slots__ = ("_at", "_left", "_rate")
-
-    def __init__(self, rate: Rate, now: float) -> None:
-        self._rate = rate
-        self._left = rate.burst
-        self._at = now
-
-    def has_one(self, now: float) -> bool:
-        self._left = min(self._rate.burst, self._left + (now - self._at) * self._rate.per_s)
-        self._at = now
-        return self._left >= 1.0
-
-    def take(self, now: float) -> bool:
-        if not self.has_one(now):
-            return False
-        self._left -= 1.0
-        return True
 
 
 class TokenReviewLimit:
     """Decides whether one more token may be reviewed; ``UNKNOWN_TOKENS`` and ``KNOWN_TOKENS`` bound the sum.
 
-    Pure: time is an argument. A token that is refused here costs the API server nothing.
+    A token that is refused here costs the API server nothing.
     """
 
-    def __init__(self, now: float) -> None:
-        self._unknown = _Allowance(UNKNOWN_TOKENS, now)
-        self._known = _Allowance(KNOWN_TOKENS, now)
-        self._peers: OrderedDict[str, _Allowance] = OrderedDict()
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unknown = TokenBucket(*UNKNOWN_TOKENS, clock)
+        self._known = TokenBucket(*KNOWN_TOKENS, clock)
+        self._peers: OrderedDict[str, TokenBucket] = OrderedDict()
 
-    def take_for_known(self, now: float) -> bool:
+    def take_for_known(self) -> bool:
         """Take one for a token that was valid before. Unknown tokens cannot use up this share; known ones use both."""
-        return self._known.take(now) or self._unknown.take(now)
+        return self._known.take_now() or self._unknown.take_now()
 
-    def take_for_unknown(self, address: str | None, now: float) -> bool:
-        """Take one for an unknown token that came from an address; None if the peer has none."""
+    def take_for_unknown(self, address: str | None) -> bool:
+        """Take one for an unknown token that came from an address; False if its peer, or all together, have none."""
         site = site_of(address)
-        peer = self._peers.pop(site, None) or _Allowance(PER_PEER, now)
+        peer = self._peers.pop(site, None) or TokenBucket(*PER_PEER, self._clock)
         self._peers[site] = peer
         if len(self._peers) > _MAX_PEERS:
             self._peers.popitem(last=False)
         # A peer over its own limit spends nothing of the shared one.
-        return peer.has_one(now) and self._unknown.take(now) and peer.take(now)
+        return peer.take_now() and self._unknown.take_now()
 
 
 def site_of(address: str | None) -> str:

@@ -126,7 +126,9 @@ class RefusedPods:
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
-        self._pods_of -= Counter((pod.request.pod.namespace,))
+        self._pods_of[pod.request.pod.namespace] -= 1
+        if not self._pods_of[pod.request.pod.namespace]:
+            del self._pods_of[pod.request.pod.namespace]
         del pod.group.pods[uid]
         if not pod.group.pods:
             self._names -= len(pod.group.asked or ())
@@ -147,13 +149,13 @@ class RefusedPods:
         lines = []
         for group in self.groups.values():
             newest_s = next((since_s for since_s in reversed(group.room.values()) if since_s <= settled_s), -math.inf)
-            able = (
+            able = [
                 pod
                 for uid, pod in group.pods.items()
                 if pod.woken_s < newest_s and pod.not_before_s <= now_s and uid not in busy
-            )
-            if newest_s > -math.inf:
-                lines.append(nsmallest(most, able, rank))
+            ]
+            if able:
+                lines.append(nsmallest(most, able, rank) if len(able) > most else sorted(able, key=rank))
         return merge(*lines, key=rank)
 
     def _find_group(self, request: SchedulingRequest, asked: frozenset[str] | None) -> RefusedGroup:

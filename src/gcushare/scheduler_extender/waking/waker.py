@@ -215,9 +215,11 @@ class RoomWaker:
 
     def _find_members(self, pod: RefusedPod) -> list[tuple[str, RefusedPod]]:
         """The pod with the refused pods of its PodGroup, which kube-scheduler places together."""
-        group, pods = pod.request.group, self.refused.pods
-        others = [item for item in pods.items() if item[1].request.group == group and item[1] is not pod]
-        return [(pod.request.pod.uid, pod), *(others if group else ())]
+        members = [(pod.request.pod.uid, pod)]
+        if group := pod.request.group:
+            pods = self.refused.pods.items()
+            members += [(uid, other) for uid, other in pods if other.request.group == group and other is not pod]
+        return members
 
     async def _write(self, attempt: WakeAttempt) -> None:
         ref = attempt.request.pod

@@ -236,6 +236,31 @@ def test_nodes_that_are_not_scored_yet_come_after_the_others_the_fullest_first()
     assert index.best(everywhere, 20) == [*first, *order[fitting.SCORED_PER_CALL :]]
 
 
+@pytest.mark.parametrize("lost", range(fitting.SCORED_PER_CALL))
+def test_a_call_does_not_name_a_node_by_an_old_score_while_it_may_score_more(lost: int) -> None:
+    ledger = Ledger()
+    for number in range(60):
+        ledger.set_node(f"n-{number:02d}", cards(16), GIB_UNIT)
+    names = dict.fromkeys(ledger.nodes)
+    value = {name: (99 - number) / 100 for number, name in enumerate(names)}
+    indexes = FitIndexes(ledger.nodes, ChangeLog(ledger), slow={"expected-fill": lambda node, _: value[node.name]})
+    index = indexes.get(Shape(asks(4), "expected-fill"))
+    while indexes.score_due(100):
+        pass
+    changed = [*list(names)[:lost], *list(names)[20:50]]
+    for name in changed:
+        value[name] = 0.0
+        indexes.score_node_again(name)
+    index.refresh()
+    assert index.best(names, 1) == [f"n-{lost:02d}"]
+    assert index.due > 0
+
+    value["n-20"] = 1.0
+    indexes.score_node_again("n-20")
+    index.refresh()
+    assert index.best(names, 1) == ["n-20"], "what changed last is scored first"
+
+
 def test_preferences_that_change_do_not_empty_the_order_while_nodes_are_scored_again() -> None:
     ledger = Ledger()
     for number in range(10):

@@ -89,6 +89,32 @@ def test_it_learns_from_the_pods_on_nodes_with_cards_but_not_from_those_that_are
     }
 
 
+def test_it_learns_again_when_a_tenth_more_or_fewer_or_other_pods_are_there() -> None:
+    state, observer = make_state()
+    assert not state.preferences.has_changed
+    for name in ("node-1", "elsewhere"):
+        observer.on_node_update(a_node(name, 16))
+    state.on_node_update(a_node("node-1", 16))
+    assert state.preferences.has_changed, "the first node"
+    learn(state)
+    assert not state.preferences.has_changed
+    running = [pod(f"p{number}", None, cpu="1", node="node-1") for number in range(40)]
+    see(state, observer, running[0])
+    assert state.preferences.has_changed, "the first pod"
+    see(state, observer, *running[1:])
+    learn(state)
+
+    see(state, observer, *running, *(pod(f"more-{number}", None, cpu="1", node="node-1") for number in range(4)))
+    assert not state.preferences.has_changed, "a tenth, but no more; pods that are seen again do not count"
+    observer.on_pod_delete("uid-p0")
+    assert state.preferences.has_changed, "others"
+    learn(state)
+    assert not state.preferences.has_changed
+    for number in range(1, 6):
+        observer.on_pod_delete(f"uid-p{number}")
+    assert state.preferences.has_changed, "fewer"
+
+
 def fragmented() -> tuple[VendorState, SpareObserver]:
     """Pods ask for 8, hardly one for other sizes. Node a has 8 free on a card, node b 4 and 8; node a is the fuller."""
     state, observer = make_state()

@@ -126,6 +126,8 @@ class SpareResources:
         self._pods: dict[str, Taken] = {}
         self._taken: dict[str, Amounts] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self.turnover = 0
+        """How many pods came or left so far; one that changed did both."""
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with a node's name after each change of what is left there."""
@@ -146,12 +148,14 @@ class SpareResources:
         if self._pods.get(uid) == taken:
             return
         self.give_back(uid)
+        self.turnover += 1
         self._pods[uid] = taken
         self._add(taken.node, taken.amounts.cpu_milli, taken.amounts.memory_mib)
 
     def give_back(self, uid: str) -> None:
         """Stop counting a pod that has ended. Repeatable."""
         if (held := self._pods.pop(uid, None)) is not None:
+            self.turnover += 1
             self._add(held.node, -held.amounts.cpu_milli, -held.amounts.memory_mib)
 
     def left(self, node: str) -> Amounts:
@@ -168,6 +172,10 @@ class SpareResources:
         """Whether a scheduler chose the node of a bound pod."""
         held = self._pods.get(uid)
         return held is not None and not held.comes_with_node
+
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods)
 
     @property
     def pods(self) -> frozenset[str]:

@@ -223,10 +223,9 @@ class Extender:
         tasks.start("watch nodes", self.watches.nodes.run())
         tasks.start("watch pods", self.watches.pods.run())
         tasks.start("watch claims", self.watches.watch_claims())
-        tasks.start("wait for the first lists", self._finish_sync())
+        tasks.start("learn typical requests", self._learn_when_synced())
         tasks.start("post events", self.recorder.run())
         tasks.start("recount", maintenance.recount_periodically(self._drifts, follow.recount_interval, self._heartbeat))
-        tasks.start("learn typical requests", maintenance.learn_periodically(self.states, follow.recount_interval))
         for state in self.states:
             tasks.start(f"score nodes of {state.vendor.name}", state.preferences.run())
         for each in self.services:
@@ -239,13 +238,16 @@ class Extender:
         if isinstance(self.leadership, ReplicaLeadership):
             tasks.start("elect a leader", self._elect_when_synced(self.leadership))
 
-    async def _finish_sync(self) -> None:
+    async def _learn_when_synced(self) -> None:
+        """Learn before anything is answered, and then as pods come and go."""
         await self.watches.wait_synced()
-        await maintenance.learn_once(self.states)
+        await maintenance.learn_changes(self.states)
         self.serving.is_synced = True
         if self._after_sync is not None:
             self._after_sync()
-        await asyncio.Event().wait()
+        while True:
+            await asyncio.sleep(maintenance.LEARN_EVERY_S)
+            await maintenance.learn_changes(self.states)
 
     async def _elect_when_synced(self, leading: ReplicaLeadership) -> None:
         """Join the election only with complete watch caches: a leader that cannot answer is worse than none."""

@@ -18,6 +18,8 @@ from gcushare.scheduler_extender.verbs.bind import BindService
 
 logger = logging.getLogger(__name__)
 
+LEARN_EVERY_S = 1.0
+"""How often to look whether pods have changed enough to learn from them again."""
 _PODS_PER_STEP = 512
 _NODES_PER_STEP = 16
 _MAX_LOGGED = 20
@@ -72,18 +74,12 @@ def recount(state: VendorState) -> Iterator[list[Drift | FigureDrift]]:
     yield [FigureDrift(name, "ranked wrongly") for name in state.indexes.recount_next()]
 
 
-async def learn_periodically(states: Sequence[VendorState], interval_s: float) -> None:
-    """Learn the typical requests of pods every ``interval_s`` seconds."""
-    while True:
-        await asyncio.sleep(interval_s)
-        await learn_once(states)
-
-
-async def learn_once(states: Sequence[VendorState]) -> None:
-    """Learn the typical requests once, and yield to other tasks in between."""
+async def learn_changes(states: Sequence[VendorState]) -> None:
+    """Learn the typical requests where pods or nodes have changed, and yield to other tasks in between."""
     for state in states:
-        for _ in state.preferences.learn(state.bound):
-            await asyncio.sleep(0)
+        if state.preferences.has_changed:
+            for _ in state.preferences.learn(state.bound):
+                await asyncio.sleep(0)
 
 
 async def confirm_periodically(services: Sequence[BindService], after_s: float) -> None:

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _ON_EVERY_NODE = frozenset({"DaemonSet", "Node"})
 """Kinds of the owners of pods that come with a node; a Node owns the static ones."""
+_CHANGED_SHARE = 0.1
+"""Share of the pods, or of the nodes, that may come and go before the pods are learned again."""
 _PODS_PER_STEP = 512
 _SCORED_PER_TURN = 4
 _PAUSE_S = 0.005
@@ -46,6 +48,8 @@ class Preferences:
         self._spare = spare
         self.fill = LearnedFill(spare.left)
         self.indexes = FitIndexes(ledger.nodes, changes, slow={EXPECTED_FILL: self._score})
+        self._learned_from = (0, 0, 0)
+        """At the last learning: the turnover of pods, the number of pods, and of nodes."""
         self._wanted = asyncio.Event()
         self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
         """By the pod's uid: the node, and why."""
@@ -81,6 +85,15 @@ class Preferences:
         node, choice = self._choices.get(held.pod.uid, ("", None))
         return choice if node == held.node else None
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether a tenth more, fewer or other pods or nodes are there than at the last learning."""
+        turnover, pods, nodes = self._learned_from
+        return (
+            self._spare.turnover - turnover > _CHANGED_SHARE * pods
+            or abs(len(self._ledger.nodes) - nodes) > _CHANGED_SHARE * nodes
+        )
+
     def learn(self, bound: Mapping[str, Assignment]) -> Iterator[None]:
         """Learn the typical requests of the pods on nodes with cards. A step takes about a millisecond.
 
@@ -88,6 +101,7 @@ class Preferences:
         need; but not those that run on every node, nor those whose author named a node that does not accept them:
         such a pod may never run, and any number of them can be created.
         """
+        self._learned_from = (self._spare.turnover, self._spare.pod_count, len(self._ledger.nodes))
         seen: Counter[Demand] = Counter()
         held = iter(list(bound.values()))
         while some := list(islice(held, _PODS_PER_STEP)):

@@ -15,12 +15,14 @@ from gcushare.cli.simulate.policies.typical_pods import LeastLoss
 from gcushare.cli.simulate.runs import Placer
 from gcushare.cli.simulate.workload import NodeSpec
 from gcushare.core.fit_index import ChangeLog, FitIndexes, Shape
+from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import Assignment, CardGrant, PodRef
 from gcushare.core.other_resources import NO_AMOUNTS, Amounts
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, choose_cards
 from gcushare.core.requests import CardRequest
+from tests.builders import GIB_UNIT, cards, held
 
 SPECS = [
     *(NodeSpec(f"a-{number}", 16000, 65536, 2) for number in range(5)),
@@ -157,3 +159,15 @@ def test_a_pod_that_holds_cards_is_counted_as_what_it_asked_for() -> None:
     assert demand(CardGrant(0, 16, whole=True), CardGrant(1, 16, whole=True)) == Demand(2, 0, True, 1, 2)
     assert demand(unplaced=4) == Demand(1, 4, False, 1, 2)
     assert demand() is None
+
+
+def test_of_nodes_that_lose_nothing_the_one_in_use_is_better() -> None:
+    """Four typical pods fill a card, so none is lost whatever card is taken; an untouched node is worth leaving."""
+    ledger = Ledger()
+    for name in ("a", "b", "c"):
+        ledger.set_node(name, cards(16, 16), GIB_UNIT)
+    ledger.apply(held("p", "b", (1, 4)))
+    fill = LearnedFill(nothing_is_known)
+    fill.learn({Demand(units=4): 3}, 16)
+    scores = {name: fill.score(node, CardRequest(4), NO_AMOUNTS) for name, node in ledger.nodes.items()}
+    assert scores["b"] > scores["a"] == scores["c"]

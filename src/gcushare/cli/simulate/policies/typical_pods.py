@@ -15,9 +15,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gcushare.cli.simulate.cluster import SimulatedNode
+from gcushare.cli.simulate.cluster import SimulatedNode, request_of
 from gcushare.cli.simulate.policies.base import Policy, Scored
-from gcushare.core.packing.expected_fill import Demand, ExpectedFill, Room, room_after, spots_of
+from gcushare.cli.simulate.workload import units_of
+from gcushare.core.packing.expected_fill import PARTS, SEQUENCES, Demand, ExpectedFill, Room, room_after, spots_of
+from gcushare.core.packing.learned_fill import score_loss
 
 
 class LeastLoss(Policy):
@@ -26,6 +28,8 @@ class LeastLoss(Policy):
     Learned pods are counted again when there are half as many more, so that the work of scoring all nodes again does
     not grow with the number of arrivals.
     """
+
+    by_room = False  # How full the node is counts too.
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._fill = ExpectedFill(typical) if typical is not None else None
@@ -45,11 +49,14 @@ class LeastLoss(Policy):
         return True
 
     def score(self, node: SimulatedNode, demand: Demand) -> Scored:
-        """The loss, negated; before any arrival every node is as good as any other."""
+        """The extender's score, or the negated loss of a pod without cards; before any arrival all nodes are equal."""
         if self._fill is None:
             return 0.0, None
         loss, spot = self._fill.best_spot(node.room, demand)
-        return -loss, spot
+        if not demand.cards:
+            return -loss, spot
+        own = PARTS * SEQUENCES * units_of(demand, node.spec.card_units)
+        return score_loss(loss, own, node.state, request_of(demand)), spot
 
 
 POPULARITY = 0.95

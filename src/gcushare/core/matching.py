@@ -33,11 +33,14 @@ class KubeletCalls:
     def of(cls, request: PodRequest, *, shares_compute: bool = False) -> KubeletCalls:
         return cls(tuple((c.kind, c.amount) for c in request.containers), request.cards, shares_compute)
 
+    @property
+    def amounts(self) -> frozenset[tuple[bool, int]]:
+        """The numbers that the kubelet asks for, each with whether it is of whole cards."""
+        return frozenset((self.cards.whole, amount) for _, amount in self.containers)
+
     def is_mistakable_for(self, other: KubeletCalls) -> bool:
         """Whether a call for one pod may look like a call for the other, whose answer would be wrong for the first."""
-        if self.cards.whole != other.cards.whole or self == other:
-            return False
-        return not {amount for _, amount in self.containers}.isdisjoint(amount for _, amount in other.containers)
+        return self != other and not self.amounts.isdisjoint(other.amounts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ second may be bound to a node only once the first has started there.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 
 from gcushare.core.ledger import Ledger
@@ -24,18 +25,28 @@ class StartingPods:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._of_node: dict[str, dict[str, KubeletCalls]] = {}
+        self._nodes: dict[KubeletCalls, Counter[str]] = {}
+        """The pods per node, by their calls: most pods of a cluster have equal ones."""
+        self._of_amount: dict[tuple[bool, int], set[KubeletCalls]] = {}
         self._changed = asyncio.Event()
         ledger.listen(self._on_ledger_change)
 
     def add(self, uid: str, node: str, calls: KubeletCalls) -> None:
         """Add a pod that has an assignment in the ledger; a known one keeps its place."""
-        self._of_node.setdefault(node, {})[uid] = calls
+        pods = self._of_node.setdefault(node, {})
+        if pods.get(uid) == calls:
+            return
+        self._count(pods.get(uid), node, -1)
+        pods[uid] = calls
+        self._count(calls, node, 1)
 
     def forget(self, uid: str, node: str) -> None:
         """Remove a pod that the kubelet has admitted; repeatable."""
-        pods = self._of_node.get(node)
-        if pods is None or pods.pop(uid, None) is None:
+        pods = self._of_node.get(node, {})
+        calls = pods.pop(uid, None)
+        if calls is None:
             return
+        self._count(calls, node, -1)
         if not pods:
             del self._of_node[node]
         self._changed.set()
@@ -43,9 +54,8 @@ class StartingPods:
 
     def busy_nodes(self, calls: KubeletCalls) -> frozenset[str]:
         """The nodes on which a pod with such calls would have to wait for another one to start. Mostly none."""
-        return frozenset(
-            node for node, pods in self._of_node.items() if any(each.is_mistakable_for(calls) for each in pods.values())
-        )
+        others = {each for key in calls.amounts for each in self._of_amount.get(key, ()) if each != calls}
+        return frozenset(node for each in others for node in self._nodes[each])
 
     def find_ahead(self, uid: str, node: str) -> PodRef | None:
         """The pod for whose start this one has to wait; None if there is none."""
@@ -75,6 +85,23 @@ class StartingPods:
                 return
             if its.is_mistakable_for(calls):
                 yield other
+
+    def _count(self, calls: KubeletCalls | None, node: str, change: int) -> None:
+        if calls is None:
+            return
+        nodes = self._nodes.setdefault(calls, Counter())
+        nodes[node] += change
+        if not nodes[node]:
+            del nodes[node]
+        for key in calls.amounts:
+            if nodes:
+                self._of_amount.setdefault(key, set()).add(calls)
+            else:
+                self._of_amount[key].discard(calls)
+                if not self._of_amount[key]:
+                    del self._of_amount[key]
+        if not nodes:
+            del self._nodes[calls]
 
     def _on_ledger_change(self, node: NodeState) -> None:
         for uid in list(self._of_node.get(node.name, ())):
